@@ -1,0 +1,98 @@
+"""
+The only reader of addresses; off the hot path, which compares whole strings.
+
+An address is an opaque string to the node.  Three things are asked of it:
+does it belong to the node itself, which runtime does a `from` name, and may a
+runtime bear that name at all.
+"""
+
+import re
+
+LONGEST = 2048  # characters; browsers and proxies allow no longer URL either
+
+_TOKEN = r"mn[sd]_[A-Za-z0-9_-]{43}"
+_UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_WITH_SECRET = re.compile(rf"(.*[^/])/({_TOKEN}|{_UUID4})", re.IGNORECASE | re.DOTALL)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_MULTICAST = re.compile(r"/(changes|registration|status)$|/children/")
+
+_SECRET = re.compile(rb"(?:\\?/)?" + _TOKEN.encode() + rb"(?![A-Za-z0-9_-])")
+
+
+def split_token(address: str) -> tuple[str, str]:
+    """
+    The runtimeURL and the secret in the `from` of a handshake.
+
+    `runtime://d/1/<token>` gives both; without a last segment of that shape
+    the secret is empty.
+    """
+    match = _WITH_SECRET.fullmatch(address)
+    if match and _has_path(match[1]):
+        return match[1], match[2]
+    return address, ""
+
+
+def _has_path(address: str) -> bool:
+    _, separator, rest = address.partition("://")
+    return not separator or bool(rest.partition("/")[2].strip("/"))
+
+
+def without_tokens(data: bytes) -> bytes:
+    """
+    The same JSON without session tokens: a stub writes its own into `body.via` (wire.md 3).
+
+    `runtime://d/1/<token>` becomes `runtime://d/1`.
+    """
+    return _SECRET.sub(b"", data)
+
+
+def is_scheme(text: str) -> bool:
+    """
+    Could `text` stand before the `://` of an address (RFC 3986, lower case)?
+    """
+    return _SCHEME.fullmatch(text) is not None
+
+
+def is_multicast(address: str) -> bool:
+    """
+    Is this an address that is published to, so that nobody waits for an answer?
+    """
+    return _MULTICAST.search(address) is not None
+
+
+class Domain:
+    """
+    The node's own domain, and which addresses are the node's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.node = f"domain://msg-node.{name}"
+        self._services = tuple(f"domain://{service}.{name}" for service in ("msg-node", "idm", "qos-broker"))
+        self._registry = f"domain://registry.{name}"
+
+    def owns(self, address: str) -> bool:
+        """
+        Does the node itself answer here: `mn:`, `global:`, `domain://` of this domain?
+        """
+        if address.startswith(("mn:", "global:")):
+            return True
+        if not address.startswith("domain://"):
+            return False
+        host = address[9:].partition("/")[0]
+        return host == self.name or host.endswith("." + self.name)
+
+    def claimed_by(self, from_: str, registry: bool) -> bool:
+        """
+        Does this sender say it is the node?  `registry`: does the node answer for the registry?
+        """
+        if from_.startswith(("mn:", "global:")):
+            return True
+        services = (*self._services, self._registry) if registry else self._services
+        return any(from_ == service or from_.startswith(service + "/") for service in services)
+
+    def can_open(self, runtime: str) -> bool:
+        """
+        May a runtime bear this name?
+        """
+        return bool(runtime) and len(runtime) <= LONGEST and _has_path(runtime) and not self.owns(runtime)

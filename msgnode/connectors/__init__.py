@@ -1,0 +1,3 @@
+"""
+How runtimes reach the node: WebSocket, a TCP line protocol, long-polling.
+"""

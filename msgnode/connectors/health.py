@@ -1,0 +1,204 @@
+"""
+How the node is: `/live` for everybody, more of it and `/metrics` for operators.
+
+The numbers are kept as plain integers on the messages' path; they are put
+into Prometheus' form only when somebody asks.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from twisted.application.service import Service
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+
+from msgnode import __version__
+from msgnode.connectors.web import answer_json
+from msgnode.node import Node
+
+LAG_EVERY = 0.5  # seconds
+
+
+class Lag(Service):
+    """
+    How late the event loop runs: `last` and `worst` in seconds.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self.last = self.worst = 0.0
+        self._clock = clock
+        self._due = 0.0
+        self._beat = LoopingCall(self._measure)
+        self._beat.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        self._due = self._clock.seconds() + LAG_EVERY
+        self._beat.start(LAG_EVERY, now=False)
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._beat.running:
+            self._beat.stop()
+
+    def _measure(self) -> None:
+        now = self._clock.seconds()
+        self.last = max(0.0, now - self._due)
+        self.worst = max(self.worst, self.last)
+        self._due = now + LAG_EVERY
+
+
+class Live(Resource):
+    """
+    `/live` on the web port: status and version, for a load balancer.
+    """
+
+    isLeaf = True
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader(b"Access-Control-Allow-Origin", b"*")
+        return answer_json(request, 200, self.report())
+
+    def report(self) -> dict[str, Any]:
+        return {"status": "up", "version": __version__}
+
+
+class LiveInFull(Live):
+    """
+    `/live` on the admin listener.
+    """
+
+    def __init__(self, node: Node, clock: IReactorTime) -> None:
+        super().__init__()
+        self._node = node
+        self._clock = clock
+        self._since = clock.seconds()
+
+    def report(self) -> dict[str, Any]:
+        attached, away = sessions_by_state(self._node)
+        return {
+            **super().report(),
+            "node": self._node.config.node,
+            "domain": self._node.config.domain,
+            "uptime": round(self._clock.seconds() - self._since, 3),
+            "sessions": {"attached": attached, "away": away},
+            "connectors": dict(Counter(c.connector for c in self._node.sessions.connections)),
+        }
+
+
+def sessions_by_state(node: Node) -> tuple[int, int]:
+    """
+    How many sessions have a connection, and how many are away.
+    """
+    attached = sum(session.connection is not None for session in node.sessions)
+    return attached, len(node.sessions) - attached
+
+
+class Metrics(Resource):
+    """
+    `/metrics` in Prometheus' text form; every name begins `msgnode_`.
+    """
+
+    isLeaf = True
+
+    def __init__(self, node: Node, lag: Lag, lost_lines: Callable[[], int]) -> None:
+        super().__init__()
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(node, lag, lost_lines))
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader(b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")
+        return generate_latest(self._registry)
+
+
+class NodeCollector:
+    """
+    Reads the node's numbers when Prometheus asks.
+    """
+
+    def __init__(self, node: Node, lag: Lag, lost_lines: Callable[[], int]) -> None:
+        self._node = node
+        self._lag = lag
+        self._lost_lines = lost_lines
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._gauges()
+        yield from self._counters()
+        yield self._hand_over()
+
+    def _gauges(self) -> Iterator[Metric]:
+        node = self._node
+        connections = GaugeMetricFamily("msgnode_connections", "Open connections.", labels=["connector"])
+        attached: Counter[str] = Counter()
+        for connection in node.sessions.connections:
+            attached[connection.connector] += 1
+        for connector, number in attached.items():
+            connections.add_metric([connector], number)
+        yield connections
+        sessions = GaugeMetricFamily(
+            "msgnode_sessions",
+            "Sessions by the connector they are attached to, or away.",
+            labels=["connector"],
+        )
+        places = Counter(s.connection.connector if s.connection else "away" for s in node.sessions)
+        for place, number in places.items():
+            sessions.add_metric([place], number)
+        yield sessions
+        held = [session for session in node.sessions if session.waiting]
+        yield GaugeMetricFamily("msgnode_addresses", "Addresses bound.", len(node.routes))
+        yield GaugeMetricFamily(
+            "msgnode_waiting_messages", "Messages that wait.", sum(s.waiting for s in held)
+        )
+        yield GaugeMetricFamily("msgnode_waiting_bytes", "Their bytes.", sum(s.waiting_bytes for s in held))
+        yield GaugeMetricFamily(
+            "msgnode_event_loop_lag_seconds", "How late the event loop runs.", self._lag.last
+        )
+        yield GaugeMetricFamily(
+            "msgnode_event_loop_lag_worst_seconds", "The worst since start.", self._lag.worst
+        )
+
+    def _counters(self) -> Iterator[Metric]:
+        counts = self._node.counts
+        for name, text, number in (
+            ("messages_in", "Messages received.", counts.received),
+            ("bytes_in", "Their bytes.", counts.received_bytes),
+            ("messages_out", "Messages handed to connections.", counts.sent),
+            ("bytes_out", "Their bytes.", counts.sent_bytes),
+            ("unreadable", "What came and was no message, and named nobody to answer.", counts.unreadable),
+            ("no_route", "Messages for an address nobody is bound to.", counts.no_route),
+            ("waited", "Messages that had to wait for their session.", counts.waited),
+            ("stale", "Messages dropped because they waited too long.", counts.stale),
+            ("overflow", "Messages dropped because too much waited.", counts.overflowed),
+            ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
+            ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
+        ):
+            yield CounterMetricFamily(f"msgnode_{name}", text, number)
+        refused = CounterMetricFamily("msgnode_refused", "Messages refused.", labels=["code"])
+        for code, number in sorted(counts.refused.items()):
+            refused.add_metric([str(code)], number)
+        yield refused
+        events = CounterMetricFamily("msgnode_session_events", "Events in sessions' lives.", labels=["event"])
+        for event, number in sorted(counts.sessions.items()):
+            events.add_metric([event], number)
+        yield events
+
+    def _hand_over(self) -> Metric:
+        """
+        Bin n holds what took less than 2**n microseconds.
+        """
+        bins = self._node.counts.handed_over
+        total, buckets = 0, []
+        for n, number in enumerate(bins):
+            total += number
+            if n <= 22:
+                buckets.append((repr(2**n / 1e6), total))
+        middle = sum(number * 2**n * 0.75 for n, number in enumerate(bins)) / 1e6
+        text = "From a message's arrival until it was handed to its last connection."
+        return HistogramMetricFamily(
+            "msgnode_hand_over_seconds", text, buckets=[*buckets, ("+Inf", total)], sum_value=middle
+        )

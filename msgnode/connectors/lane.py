@@ -1,0 +1,257 @@
+"""
+WebSocket, with a fast lane around Autobahn for the frames we mostly get.
+
+Autobahn spends its time on per-frame objects and futures.  While a connection
+is open, complete, masked, final text frames are walked here instead; whatever
+else comes, from its first byte on, is Autobahn's: the handshake, control
+frames, fragments, extensions, closing, and every verdict on a bad frame.
+Nobody can tell the difference but by the clock.
+
+The lane keeps no traffic statistics, fires no "message" event and calls no
+frame-level hook (onMessageBegin and so on).  Octet and frame logs and timings,
+where they are on when a connection opens, turn the lane off for it.
+"""
+
+from codecs import utf_8_decode
+from types import SimpleNamespace
+from typing import Any
+
+from autobahn.twisted.websocket import WebSocketServerFactory, WebSocketServerProtocol
+from autobahn.websocket import USES_NVX
+from autobahn.websocket.xormasker import create_xor_masker
+
+from msgnode.connectors.cork import Cork, Outlet
+
+OPEN = WebSocketServerProtocol.STATE_OPEN
+FINAL_TEXT = 0x81
+MASKED = 0x80
+
+# Bytes of an unfinished frame that may wait here; each read copies them once more.
+KEPT = 16 * 1024
+
+# Bytes from which Autobahn's native masker is faster than integers: 0.7 us
+# against 3.0 at 240, 3.1 against 3.2 at 1448, 18 against 3.6 at 10,000.
+NATIVE = 1500 if USES_NVX else 2**63
+
+
+def unmasked(mask: bytes, payload: bytes) -> bytes:
+    """
+    The payload with its four-byte mask taken off.
+    """
+    size = len(payload)
+    if size >= NATIVE:
+        return create_xor_masker(mask, size).process(payload)
+    key = int.from_bytes((mask * (size // 4 + 1))[:size], "little")
+    return (int.from_bytes(payload, "little") ^ key).to_bytes(size, "little")
+
+
+def text_frame(payload: bytes) -> bytes:
+    """
+    One unfragmented, unmasked text frame.
+    """
+    size = len(payload)
+    if size < 126:
+        return bytes((FINAL_TEXT, size)) + payload
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
+    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
+
+
+def is_text(payload: bytes, whole: bool) -> bool:
+    """
+    Is payload valid UTF-8, or the beginning of it?
+    """
+    try:
+        used = utf_8_decode(payload, "strict", whole)[1]
+    except UnicodeDecodeError:
+        return False
+    # Python lets the first half of a surrogate wait for the second.
+    return not b"\xed\xa0" <= payload[used:] <= b"\xed\xbf"
+
+
+class LaneProtocol(WebSocketServerProtocol):
+    """
+    One WebSocket connection; subclasses say what a message means.
+    """
+
+    lane = True  # False: Autobahn alone, to compare with
+    tcpNoDelay = True  # here, because Autobahn reads the factory's when it is too late
+
+    factory: "LaneFactory"
+    outlet: Outlet
+
+    _kept = b""  # the beginning of a frame whose end has not come yet
+    _longest = -1  # bytes of payload that the lane takes; -1: the lane is off
+
+    def textReceived(self, payload: bytes) -> None:
+        """
+        One whole text message has come; it is valid UTF-8.
+        """
+
+    def binaryReceived(self, payload: bytes) -> None:
+        """
+        One whole binary message has come.
+        """
+
+    def sendText(self, payload: bytes) -> None:
+        """
+        Send one text message; nothing happens unless the connection is open.
+        """
+        if self.state != OPEN:
+            return
+        if self._perMessageCompress is not None:
+            self.sendMessage(payload, doNotCompress=len(payload) < self.factory.deflateAbove)
+        elif self._longest < 0 or self.send_queue:
+            self.sendFrame(opcode=1, payload=payload)
+        else:
+            self.outlet.write(self.factory.framed(payload))
+
+    def connectionMade(self) -> None:
+        self.outlet = Outlet(self.transport, self.factory.cork)
+        super().connectionMade()
+
+    def _onOpen(self) -> None:
+        # The options are settled now, and stay.
+        options: Any = self
+        plain = self._perMessageCompress is None and options.applyMask and not options.maskServerFrames
+        if self.lane and plain and not (options.logOctets or options.logFrames or options.trackTimings):
+            limits = (options.maxFramePayloadSize, options.maxMessagePayloadSize)
+            self._longest = min((limit for limit in limits if limit > 0), default=2**63 - 1)
+        super()._onOpen()
+
+    def onMessage(self, payload: bytes, isBinary: bool) -> None:
+        # Texts come this way too: fragments, what follows a ping in one read,
+        # and what comes between our Close and the peer's.
+        if isBinary:
+            self.binaryReceived(payload)
+        else:
+            self.textReceived(payload)
+
+    def dataReceived(self, data: bytes) -> None:
+        with self.factory.cork:
+            if self._kept:
+                # Whatever the state: Autobahn must find the frames' borders.
+                data = self._kept + data
+                self._kept = b""
+            if self._longest >= 0 and self.state == OPEN:
+                if self.current_frame is not None:
+                    data = self._finish_frame(data)
+                # In the middle of nothing, that is, and still open.
+                if self.state == OPEN and not (self.data or self.current_frame or self.inside_message):
+                    data = self._walk(data)
+            if data:
+                self._pass_on(data)
+
+    def _finish_frame(self, data: bytes) -> bytes:
+        """
+        Give Autobahn the end of the frame it has begun; return the rest.
+
+        Else one ping in a busy stream would keep it off the lane until a read
+        happened to end where a frame does.
+        """
+        missing = self.current_frame.length - self.current_frame_masker.pointer()
+        self._pass_on(data[:missing])
+        return data[missing:]
+
+    def _pass_on(self, data: bytes) -> None:
+        """
+        Give data to Autobahn, after what was answered before it.
+        """
+        self.outlet.flush()
+        super().dataReceived(data)
+
+    def _walk(self, data: bytes) -> bytes:
+        """
+        Deliver the frames that the lane may take; return what is Autobahn's.
+        """
+        at, end = 0, len(data)
+        while at < end:
+            body, stop = self._span(data, at)
+            if not stop:
+                return data[at:]
+            if stop > end:
+                return self._keep(data[at:], body - at)
+            payload = unmasked(data[body - 4 : body], data[body:stop])
+            if not (payload.isascii() or is_text(payload, whole=True)):
+                return data[at:]
+            at = stop
+            if self.autoPingTimeoutCall and self.autoPingRestartOnAnyTraffic:
+                self._cancelAutoPingTimeoutCall()
+            self.textReceived(payload)
+            if self.state != OPEN:
+                return data[at:]
+        return b""
+
+    def _span(self, data: bytes, at: int) -> tuple[int, int]:
+        """
+        Where the payload of the frame at `at` begins and ends; zeros if the frame is not for the lane.
+
+        The end is past the data's while not even the length has come.
+        """
+        come = len(data) - at
+        body = at + 6
+        if data[at] != FINAL_TEXT:
+            return 0, 0
+        if come < 2:
+            return body, body
+        size = data[at + 1] - MASKED
+        if size == 126:
+            body += 2
+            if come < 4:
+                return body, body
+            size = data[at + 2] << 8 | data[at + 3]
+            if size < 126:
+                return 0, 0
+        elif not 0 <= size < 126:
+            # Not masked, or so long that it would not fit in one read.
+            return 0, 0
+        return (body, body + size) if size <= self._longest else (0, 0)
+
+    def _keep(self, part: bytes, body: int) -> bytes:
+        """
+        Keep the beginning of a frame until more has come; return it if it is Autobahn's after all.
+        """
+        if len(part) > KEPT:
+            return part
+        # Autobahn fails at the first bad byte, also in a frame that has not ended.
+        if len(part) > body and not is_text(unmasked(part[body - 4 : body], part[body:]), whole=False):
+            return part
+        self._kept = part
+        return b""
+
+    def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
+        # A pong or a Close must not overtake an answer.
+        self.outlet.flush()
+        super().sendData(data, sync, chopsize)
+
+    def _closeConnection(self, abort: bool = False) -> None:
+        # Data written after a TLS transport has been told to close is lost.
+        self.outlet.flush()
+        super()._closeConnection(abort)
+
+
+class LaneFactory(WebSocketServerFactory):
+    """
+    Makes the connections of one listener, and what they share.
+    """
+
+    protocol: Any = LaneProtocol
+    deflateAbove = 1024  # bytes; a shorter text goes out as it is
+
+    def __init__(self, cork: Cork, reactor: Any) -> None:
+        super().__init__(reactor=reactor)
+        # Autobahn's own timers truncate to whole seconds, so that one second
+        # may mean none, and take the reactor from a global.
+        self._batched_timer = SimpleNamespace(call_later=reactor.callLater)
+        self.cork = cork
+        self._payload = b""
+        self._frame = text_frame(b"")
+
+    def framed(self, payload: bytes) -> bytes:
+        """
+        The payload as a frame, built once for all that it goes to in a row.
+        """
+        if payload is not self._payload:
+            self._payload = payload
+            self._frame = text_frame(payload)
+        return self._frame

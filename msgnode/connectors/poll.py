@@ -1,0 +1,220 @@
+"""
+The resource `/poll`: what a long-polling client asks, in HTTP's words.
+"""
+
+import msgspec
+from msgspec import Raw
+from twisted.internet.interfaces import IReactorTime
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.longpoll import PollConnection
+from msgnode.connectors.web import answer_error, answer_json
+from msgnode.errors import Malformed
+from msgnode.handshake import SESSION
+from msgnode.message import Message, decode
+from msgnode.node import Node
+from msgnode.peer import peer_name
+from msgnode.session import Session
+
+HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
+OPENS = ("open", "re-open")
+
+
+class Wrong(Exception):
+    """
+    A request that is refused whole, with its HTTP status.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Poll(Resource):
+    """
+    POST and GET of docs/protocol.md, "Long-polling".
+    """
+
+    isLeaf = True
+
+    def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
+        super().__init__()
+        self._node = node
+        self._cork = cork
+        self._clock = clock
+        self._clients: dict[Session, PollConnection] = {}
+        self._purge_at = 100
+
+    def render(self, request: Request) -> bytes | int:
+        _allow_origin(request, self._node.config.allowed_origins)
+        if request.postpath:
+            return answer_error(request, 404, "long-polling is at /poll")
+        try:
+            if request.method == b"POST":
+                return self._post(request)
+            if request.method == b"GET":
+                return self._get(request)
+        except Wrong as why:
+            return answer_error(request, why.status, str(why))
+        if request.method == b"OPTIONS":
+            request.setResponseCode(204)
+            return b""
+        request.setHeader(b"Allow", b"GET, POST, OPTIONS")
+        return answer_error(request, 405, f"GET and POST, not {request.method.decode('latin-1')}")
+
+    # -- POST ----------------------------------------------------------------
+
+    def _post(self, request: Request) -> bytes:
+        body = request.content.read()
+        try:
+            body.decode()
+        except UnicodeDecodeError as why:
+            raise Wrong(400, f"not UTF-8 at byte {why.start}") from None
+        token = _bearer(request)
+        if token is None:
+            return self._open(request, self._checked(body))
+        client = self._client(token, request)
+        parts = _parts(body)
+        for part in parts:
+            if self._checked(part).to == SESSION and decode(part).type.lower() in OPENS:
+                raise Wrong(400, "open a session with a POST of its own, without a token")
+        return self._take(request, client, parts)
+
+    def _take(self, request: Request, client: PollConnection, parts: list[bytes]) -> bytes:
+        """
+        Pass the messages on; those that came before, by the number of the first one, are skipped.
+        """
+        first = _number(request, b"seq", client.accepted + 1)
+        if not 1 <= first <= client.accepted + 1:
+            raise Wrong(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
+        fresh = parts[client.accepted + 1 - first :]
+        with self._cork:
+            for part in fresh:
+                client.accepted += 1
+                self._node.receive(part, client)
+        answer = {"accepted": len(parts)}
+        if b"seq" in request.args:
+            answer["received"] = client.accepted
+        return answer_json(request, 202, answer)
+
+    def _open(self, request: Request, message: Message) -> bytes:
+        if message.to != SESSION or message.type.lower() not in OPENS:
+            raise Wrong(401, "open a session first, or name its token: Authorization: Bearer mns_...")
+        client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
+        self._node.sessions.arrived(client)
+        self._node.receive(message.data, client)
+        greeting, client.greeting = client.greeting or [], None
+        if client.session is None:
+            why = client.refusal
+            if why is None:
+                raise Wrong(400, "not an open of a session")
+            status, retry = (403, None) if why.retry_after is None else (503, round(why.retry_after))
+            return answer_error(request, status, why.reason, retry)
+        messages = [msgspec.json.decode(data) for data in greeting]
+        self._remember(client, client.session, same="runtimeToken" not in messages[0]["body"])
+        return answer_json(request, 200, {"messages": messages, "cursor": client.acknowledged})
+
+    def _checked(self, data: bytes) -> Message:
+        longest = self._node.config.limits.message
+        if len(data) > longest:
+            raise Wrong(413, f"a message has at most {longest} bytes, not {len(data)}")
+        try:
+            return decode(data)
+        except Malformed as why:
+            raise Wrong(400, str(why)) from None
+
+    def _remember(self, client: PollConnection, session: Session, same: bool) -> None:
+        """
+        This client polls for the session from now on; `same`: with the numbers of the one before.
+        """
+        older = self._clients.get(session)
+        if older is not None:
+            client.take_over(older, counts=same)
+        self._clients[session] = client
+        client.linger()
+        if len(self._clients) > self._purge_at:
+            known = self._node.sessions
+            self._clients = {s: c for s, c in self._clients.items() if known.get(s.runtime) is s}
+            self._purge_at = 2 * len(self._clients) + 100
+
+    def _peer(self, request: Request) -> str:
+        forwarded = request.requestHeaders.getRawHeaders("X-Forwarded-For", [""])[-1]
+        return peer_name(request.client, forwarded, self._node.config.trusted_proxies)
+
+    # -- GET -----------------------------------------------------------------
+
+    def _get(self, request: Request) -> int:
+        token = _bearer(request)
+        if token is None:
+            raise Wrong(401, "name the session's token: Authorization: Bearer mns_...")
+        client = self._client(token, request)
+        hold = min(max(_number(request, b"wait", int(HOLD)), 0), LONGEST_HOLD)
+        after = _number(request, b"after", client.acknowledged)
+        if not client.acknowledged <= after <= client.cursor:
+            told = f"from {client.acknowledged} to {client.cursor}"
+            raise Wrong(400, f"'after' must be a cursor that was handed out, {told}, not {after}")
+        client.poll(request, after, hold)
+        return NOT_DONE_YET
+
+    def _client(self, token: str, request: Request) -> PollConnection:
+        """
+        The client of that token; a session that lost another connection goes on here.
+        """
+        session = self._node.sessions.by_token(token)
+        if session is None:
+            raise Wrong(401, "no session has this token; open one")
+        client = self._clients.get(session)
+        if client is None:
+            client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
+            client.greeting = None
+            self._remember(client, session, same=False)
+        if session.connection is None:
+            self._node.sessions.arrived(client)
+            self._node.sessions.attach(session, client)
+        return client
+
+
+def _bearer(request: Request) -> str | None:
+    header = request.requestHeaders.getRawHeaders("Authorization", [""])[0]
+    kind, _, token = header.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+def _number(request: Request, name: bytes, default: int) -> int:
+    given = request.args.get(name)
+    if not given:
+        return default
+    try:
+        return int(given[0])
+    except ValueError:
+        raise Wrong(400, f"{name.decode()!r} must be a whole number, not {given[0]!r}") from None
+
+
+def _parts(body: bytes) -> list[bytes]:
+    """
+    The messages in the body, one object or an array of them, as they came.
+    """
+    if not body.lstrip()[:1] == b"[":
+        return [body]
+    try:
+        return [bytes(part) for part in msgspec.json.decode(body, type=list[Raw])]
+    except (msgspec.DecodeError, RecursionError):
+        raise Wrong(400, "not JSON") from None
+
+
+def _allow_origin(request: Request, allowed: list[str]) -> None:
+    """
+    CORS: a page of another origin may poll, as it may open a WebSocket.
+    """
+    origin = request.requestHeaders.getRawHeaders("Origin", [""])[0]
+    if "*" in allowed:
+        request.setHeader(b"Access-Control-Allow-Origin", b"*")
+    elif origin in allowed:
+        request.setHeader(b"Access-Control-Allow-Origin", origin.encode())
+        request.setHeader(b"Vary", b"Origin")
+    request.setHeader(b"Access-Control-Allow-Methods", b"GET, POST, OPTIONS")
+    request.setHeader(b"Access-Control-Allow-Headers", b"Authorization, Content-Type")
+    request.setHeader(b"Access-Control-Expose-Headers", b"Retry-After")
+    request.setHeader(b"Access-Control-Max-Age", b"86400")

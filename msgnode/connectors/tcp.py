@@ -1,0 +1,152 @@
+"""
+TCP lines, for devices and network servers: one JSON object a line.
+
+The same handshake as on WebSocket.  A line ends with LF or CRLF; a line that
+is too long is thrown away to its end, and the connection lives.
+"""
+
+from typing import Any
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from msgnode.connectors.cork import Cork, Outlet
+from msgnode.message import compose
+from msgnode.node import Node
+from msgnode.peer import peer_name
+from msgnode.session import Closing, Session
+
+VALIDATOR = "mn:/validator"
+
+
+@implementer(IPushProducer)
+class LineConnection(Protocol):
+    """
+    One client that speaks in lines; a Connection of session.py.
+    """
+
+    connector = "line"
+    factory: "LineFactory"
+    session: Session | None = None
+    full = False
+    _begun: bytearray | None = None  # a line whose end has not come yet; parts of one byte cost nothing more
+    _skipping = False  # in a line that is too long
+    _losing = False
+
+    def connectionMade(self) -> None:
+        transport: Any = self.transport
+        self.peer = peer_name(transport.getPeer())
+        self._outlet = Outlet(transport, self.factory.cork)
+        for option in ("setTcpNoDelay", "setTcpKeepAlive"):
+            try:
+                getattr(transport, option)(True)
+            except (AttributeError, OSError):  # a UNIX socket has neither
+                pass
+        transport.registerProducer(self, True)
+        self.factory.node.sessions.arrived(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._losing:
+            return
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        with self.factory.cork:
+            if lines:
+                self._first(lines[0])
+                for line in lines[1:]:
+                    self._line(line)
+            if rest:
+                self._begin(rest)
+
+    def _first(self, end: bytes) -> None:
+        """
+        The end of the line that earlier reads began.
+        """
+        if self._skipping:
+            self._skipping = False
+        elif self._begun:
+            line = bytes(self._begun + end)
+            self._begun = None
+            self._line(line)
+        else:
+            self._line(end)
+
+    def _begin(self, part: bytes) -> None:
+        """
+        Keep the beginning of a line, or throw it away when no end could save it.
+        """
+        if self._skipping:
+            return
+        if self._begun is None:
+            self._begun = bytearray()
+        self._begun += part
+        if len(self._begun) > self.factory.longest + 1:  # a CR may be its last byte
+            begun, self._begun = bytes(self._begun), None
+            self._skipping = True
+            self._too_long(begun)
+
+    def _line(self, line: bytes) -> None:
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if len(line) > self.factory.longest:
+            self._too_long(line)
+            return
+        if not line.isascii():
+            try:
+                line.decode()
+            except UnicodeDecodeError as why:
+                self.factory.node.garbled(line, f"not UTF-8 at byte {why.start}", self)
+                return
+        if line and not self._losing:
+            self.factory.node.receive(line, self)
+
+    def _too_long(self, line: bytes) -> None:
+        text = f"a line has at most {self.factory.longest} bytes"
+        self.factory.node.garbled(line, text, self, 413)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._losing = True
+        self.factory.node.sessions.lost(self)
+
+    # -- Connection ----------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        if not self._losing:
+            self._outlet.write(data + b"\n")
+
+    def lose(self, why: Closing) -> None:
+        if self._losing:
+            return
+        body = {"code": why.code, "reason": why.word, "retry_after": why.retry_after}
+        self.send(compose(None, "close", "mn:/session", None, body).data)
+        self._outlet.flush()
+        self._losing = True
+        self.transport.loseConnection()
+
+    def unreadable(self, text: str, code: int) -> None:
+        runtime = self.session.runtime if self.session is not None else None
+        body = {"code": code, "desc": text, "description": text}
+        self.send(compose(None, "response", VALIDATOR, runtime, body).data)
+
+    # -- IPushProducer: the transport says whether it takes more -------------
+
+    def pauseProducing(self) -> None:
+        self.factory.node.sessions.paused(self)
+
+    def resumeProducing(self) -> None:
+        self.factory.node.sessions.ready(self)
+
+    def stopProducing(self) -> None:
+        pass
+
+
+class LineFactory(ServerFactory):
+    protocol = LineConnection
+    noisy = False
+
+    def __init__(self, node: Node, cork: Cork) -> None:
+        self.node = node
+        self.cork = cork
+        self.longest = node.config.limits.message

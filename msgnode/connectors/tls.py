@@ -1,0 +1,56 @@
+"""
+TLS for a listener of the configuration file.
+
+`ssl:` endpoint strings do without this; it adds certificates asked of clients.
+CertificateOptions lets go of idle buffers, half the memory of a connection.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from cryptography.x509 import load_pem_x509_certificates
+from OpenSSL import crypto
+from twisted.internet.protocol import Factory
+from twisted.internet.ssl import (
+    Certificate,
+    CertificateOptions,
+    PrivateCertificate,
+    trustRootFromCertificates,
+)
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from msgnode.config import ConfigError, Listen
+
+
+def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSMemoryBIOFactory:
+    """
+    The factory behind TLS 1.2 or later; ConfigError names the file that cannot be used.
+    """
+    chain = _certificates(listen.cert)
+    key_file = listen.key or listen.cert
+    try:
+        key = crypto.load_privatekey(crypto.FILETYPE_PEM, _read(key_file))
+    except crypto.Error as why:
+        raise ConfigError(f"{key_file}: expected a private key in PEM") from why
+    trust = None
+    if listen.client_ca:
+        trust = trustRootFromCertificates([Certificate(c) for c in _certificates(listen.client_ca)])
+    options = CertificateOptions(
+        privateKey=key, certificate=chain[0], extraCertChain=chain[1:], trustRoot=trust
+    )
+    return TLSMemoryBIOFactory(options, False, factory, clock)
+
+
+def _certificates(path: str) -> list[crypto.X509]:
+    try:
+        found = load_pem_x509_certificates(_read(path))
+    except ValueError as why:
+        raise ConfigError(f"{path}: expected certificates in PEM") from why
+    return [crypto.X509.from_cryptography(certificate) for certificate in found]
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as why:
+        raise ConfigError(f"{path}: cannot be read: {why.strerror}") from why

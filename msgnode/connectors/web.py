@@ -1,0 +1,194 @@
+"""
+The web port: one Site that carries WebSocket, long-polling and a small page.
+
+Whoever drips bytes gains no time, and no body is taken that is larger than
+the connectors may use.
+"""
+
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from autobahn.twisted.resource import WebSocketResource
+from twisted.internet.interfaces import IReactorTime
+from twisted.protocols.basic import LineReceiver
+from twisted.web.http import HTTPChannel
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import Request, Site
+
+from msgnode.config import Config
+
+IDLE = 60  # seconds between two requests, and for one body
+
+PAGE = b"""<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>msgnode</title>
+<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem;
+color-scheme:light dark}code{font-family:ui-monospace,monospace}</style>
+<h1>msgnode</h1>
+<p>A messaging node answers here. Runtimes connect to <code>/ws</code> (WebSocket) or
+<code>/stub/connect</code>, clients without WebSocket to <code>/poll</code>.
+<a href="live">live</a> says how it is.</p>
+</html>
+"""
+
+
+def answer_json(request: Request, status: int, body: Mapping[str, Any] | list[Any]) -> bytes:
+    """
+    Set the status and the type; the body to return from a render method.
+    """
+    request.setResponseCode(status)
+    request.setHeader(b"Content-Type", b"application/json")
+    request.setHeader(b"Cache-Control", b"no-store")
+    return json.dumps(body).encode()
+
+
+def answer_error(request: Request, status: int, text: str, retry_after: int | None = None) -> bytes:
+    """
+    The same three keys as a message's error has (docs/protocol.md).
+    """
+    if retry_after is not None:
+        request.setHeader(b"Retry-After", str(retry_after).encode())
+    return answer_json(request, status, {"code": status, "desc": text, "description": text})
+
+
+class BoundedRequest(Request):
+    """
+    A request whose body stays in memory, and within the node's limit.
+    """
+
+    def gotLength(self, length: int | None) -> None:
+        self.content = BytesIO()
+        if length is not None and length > self.channel.site.longest:
+            self._refuse()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        if self.content.tell() + len(data) > self.channel.site.longest:
+            self._refuse()
+        else:
+            super().handleContentChunk(data)
+
+    def _refuse(self) -> None:
+        channel = self.channel
+        text = f"a body has at most {channel.site.longest} bytes"
+        body = json.dumps({"code": 413, "desc": text, "description": text}).encode()
+        channel.transport.write(
+            b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
+            b"Content-Type: application/json\r\nAccess-Control-Allow-Origin: *\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        channel.loseConnection()
+        # What still comes of the body is read and thrown away until the client has seen why.
+        channel.dataReceived = lambda data: None
+
+
+class DeadlineChannel(HTTPChannel):
+    """
+    Gives a client so long for a whole request, however it spreads its bytes.
+    """
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.setTimeout(self.site.first)
+
+    def dataReceived(self, data: bytes) -> None:
+        # HTTPChannel's own would start the time-out anew.
+        LineReceiver.dataReceived(self, data)
+
+    def allHeadersReceived(self) -> None:
+        super().allHeadersReceived()
+        self.setTimeout(IDLE)
+
+    def timeoutConnection(self) -> None:
+        self.loseConnection()
+
+
+class BoundedSite(Site):
+    """
+    A Site with these bounds, and without a log line a poll.
+    """
+
+    noisy = False
+    requestFactory = BoundedRequest
+
+    def __init__(self, root: IResource, config: Config, clock: IReactorTime) -> None:
+        super().__init__(root, timeout=IDLE, reactor=clock)
+        self.displayTracebacks = False
+        self.protocol = DeadlineChannel
+        self.longest = 2 * config.limits.message  # bytes of a body: an array may be twice a message
+        self.first = config.session.open_deadline  # seconds for the first headers
+
+    def log(self, request: Request) -> None:
+        pass
+
+
+class Page(Resource):
+    """
+    The root: a page for people, and 404 in words for everything unknown.
+    """
+
+    isLeaf = False
+
+    def getChild(self, path: bytes, request: Request) -> Resource:
+        if path == b"" and not request.postpath:
+            return self
+        return NotHere()
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader(b"Content-Type", b"text/html; charset=utf-8")
+        return PAGE
+
+
+class NotHere(Resource):
+    """
+    404.
+    """
+
+    isLeaf = True
+
+    def render(self, request: Request) -> bytes:
+        path = request.path.decode("latin-1")[:200]
+        text = f"nothing at {path}; clients connect to /ws, /stub/connect or /poll"
+        return answer_error(request, 404, text)
+
+
+class Upgrade(WebSocketResource):
+    """
+    A WebSocket endpoint; a request that is no upgrade is told so.
+    """
+
+    def render(self, request: Request) -> Any:
+        if request.postpath:
+            return NotHere().render(request)
+        upgrade = request.requestHeaders.getRawHeaders(b"Upgrade", [b""])[0]
+        if upgrade.lower() != b"websocket" or request.method != b"GET":
+            request.setHeader(b"Upgrade", b"websocket")
+            request.setHeader(b"Connection", b"Upgrade")
+            return answer_error(request, 426, "this address speaks WebSocket only")
+        return super().render(request)
+
+
+def tree(children: Mapping[str, IResource], prefix: str = "") -> Resource:
+    """
+    The resources by path, at the root and again below the operator's prefix.
+    """
+    root = Page()
+    tops = [root]
+    if prefix:
+        tops.append(_below(root, prefix.strip("/").split("/"), Page()))
+    for path, child in children.items():
+        *folders, name = path.strip("/").split("/")
+        for top in tops:
+            _below(top, folders).putChild(name.encode(), child)
+    return root
+
+
+def _below(top: Resource, folders: list[str], last: Resource | None = None) -> Resource:
+    for number, folder in enumerate(folders):
+        child = top.children.get(folder.encode())
+        if child is None:
+            child = last if last is not None and number == len(folders) - 1 else Page()
+            top.putChild(folder.encode(), child)
+        top = child
+    return top

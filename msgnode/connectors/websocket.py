@@ -1,0 +1,164 @@
+"""
+WebSocket: what browsers and today's protostubs connect with.
+
+`/ws` speaks the handshake of mn:/session.  `/stub/connect` is the Matrix
+stubs' way: the runtimeURL in the query, or in a first frame
+`{"cmd": "connect"}`, and nothing is answered to the former (wire.md 1.3).
+"""
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
+from twisted.internet.interfaces import IPushProducer, IReactorTime
+from zope.interface import implementer
+
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.lane import LaneFactory, LaneProtocol
+from msgnode.node import Node
+from msgnode.peer import peer_name
+from msgnode.session import Closing, Session
+
+SUBPROTOCOL = "msgnode"
+UNSUPPORTED = Closing(1003, "text only")
+CLOSE_HANDSHAKE = 5  # seconds; Autobahn's timer rounds, and less than 2 may be 0
+
+
+@implementer(IPushProducer)
+class WebSocketConnection(LaneProtocol):
+    """
+    One client on `/ws` or `/stub/connect`; a Connection of session.py.
+    """
+
+    connector = "websocket"
+    factory: "WebSocketFactory"
+    session: Session | None = None
+    full = False
+    is_stub = False  # on /stub/connect
+
+    def onConnect(self, request: Any) -> str | None:
+        forwarded = request.headers.get("x-forwarded-for", "")
+        self.peer = peer_name(self.transport.getPeer(), forwarded, self.factory.node.config.trusted_proxies)
+        return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
+
+    def onOpen(self) -> None:
+        node = self.factory.node
+        uri = urlsplit(self.http_request_uri)
+        self._forget_request()
+        # Reads and writes are ours from here on, no longer the HTTP channel's.
+        self.transport.unregisterProducer()
+        self.transport.registerProducer(self, True)
+        node.sessions.arrived(self)
+        self.is_stub = uri.path.endswith("/stub/connect")
+        if self.is_stub:
+            runtime = parse_qs(uri.query).get("runtimeURL")
+            if runtime:
+                self._enter(runtime[0])
+
+    def _forget_request(self) -> None:
+        """
+        Ten thousand idle clients need not keep their HTTP headers.
+        """
+        for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
+            self.__dict__.pop(name, None)
+
+    def _enter(self, runtime: str) -> bool:
+        session = self.factory.node.handshake.enter(runtime, self)
+        if session is not None:
+            session.resume()
+        return session is not None
+
+    def textReceived(self, payload: bytes) -> None:
+        if self.is_stub and payload.startswith(b'{"cmd"') and self._command(payload):
+            return
+        self.factory.node.receive(payload, self)
+
+    def _command(self, payload: bytes) -> bool:
+        """
+        The Matrix stubs' own frames: connect, and disconnect in both spellings.
+        """
+        try:
+            frame = msgspec.json.decode(payload)
+        except msgspec.DecodeError:
+            return False
+        named = frame.get("data") or frame.get("body")
+        runtime = named.get("runtimeURL") if isinstance(named, dict) else None
+        if frame["cmd"] == "connect" and isinstance(runtime, str) and self.session is None:
+            # The answer is the first frame; what waits comes after it.
+            self.sendText(b'{"cmd":"connect","response":200,"data":{"msg":"connected"}}')
+            self._enter(runtime)
+        elif frame["cmd"] == "disconnect":
+            self.factory.node.handshake.close(self)
+        return True
+
+    def binaryReceived(self, payload: bytes) -> None:
+        self.factory.node.sessions.part(self, UNSUPPORTED)
+
+    def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
+        self.factory.node.sessions.lost(self)
+
+    # -- Connection ----------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        self.sendText(data)
+
+    def lose(self, why: Closing) -> None:
+        if self.state == self.STATE_OPEN:
+            # sendClose allows none of 1001, 1003 and 1013.
+            self.sendCloseFrame(why.code, why.reason.encode(), isReply=False)
+
+    def unreadable(self, text: str, code: int) -> None:
+        """
+        A stub would hand such an answer to its application; it is counted instead.
+        """
+
+    # -- IPushProducer: the transport says whether it takes more -------------
+
+    def pauseProducing(self) -> None:
+        self.factory.node.sessions.paused(self)
+
+    def resumeProducing(self) -> None:
+        self.factory.node.sessions.ready(self)
+
+    def stopProducing(self) -> None:
+        pass
+
+
+class WebSocketFactory(LaneFactory):
+    """
+    Makes the connections; its options are the operator's.
+    """
+
+    protocol = WebSocketConnection
+
+    def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
+        options = node.config.websocket
+        super().__init__(cork, reactor=clock)
+        self.node = node
+        self.deflateAbove = options.deflate_above
+        most = node.config.limits.message
+        self.setProtocolOptions(
+            maxFramePayloadSize=most,
+            maxMessagePayloadSize=most,
+            failByDrop=False,
+            openHandshakeTimeout=node.config.session.open_deadline,
+            closeHandshakeTimeout=CLOSE_HANDSHAKE,
+            autoPingInterval=options.ping,
+            autoPingTimeout=options.ping,
+            allowNullOrigin=True,
+            allowedOrigins=node.config.allowed_origins,
+            perMessageCompressionAccept=_deflate if options.deflate_above else None,
+        )
+
+
+def _deflate(offers: list[Any]) -> PerMessageDeflateOfferAccept | None:
+    """
+    Without context takeover: a context costs an idle connection ten times its memory.
+    """
+    for offer in offers:
+        if isinstance(offer, PerMessageDeflateOffer):
+            return PerMessageDeflateOfferAccept(
+                offer, no_context_takeover=True, request_no_context_takeover=offer.accept_no_context_takeover
+            )
+    return None

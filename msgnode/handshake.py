@@ -1,0 +1,89 @@
+"""
+mn:/session: a runtime opens its session, comes back to it, closes it.
+
+What each deployed stub says here, and what it makes of the answer, is in
+docs/protocol.md, "Opening a session".  A stub that gets any code but 200 never
+speaks to the node again, so nothing here answers anything else to `open` and
+`re-open`: a name that cannot be borne closes the connection instead.
+"""
+
+from secrets import token_hex
+
+from msgnode.address import Domain, split_token
+from msgnode.errors import Rejected
+from msgnode.message import Message, compose
+from msgnode.session import CLOSED, FULL, REFUSED, Connection, Session
+from msgnode.sessions import Sessions
+
+SESSION = "mn:/session"
+
+
+class Handshake:
+    """
+    Answers for mn:/session, on the connection that asks and before anything else is read from it.
+    """
+
+    def __init__(self, sessions: Sessions, domain: Domain) -> None:
+        self._sessions = sessions
+        self._domain = domain
+
+    def respond(self, message: Message, connection: Connection) -> Session | None:
+        """
+        The session that the message concerned.  Raises Rejected for a type that is none of ours.
+        """
+        kind = message.type.lower()
+        if kind in ("open", "re-open"):
+            return self.open(message, connection, kind)
+        if kind == "close":
+            return self.close(connection)
+        if kind == "response":
+            return connection.session
+        raise Rejected(f"{SESSION} understands open, re-open and close, not {message.type!r}")
+
+    def open(self, message: Message, connection: Connection, kind: str) -> Session | None:
+        """
+        Bind the connection to its session, known or new, and say so: 200, with a token unless it has one.
+        """
+        from_ = message.from_
+        token = ""
+        if from_ and self._sessions.get(from_) is None:
+            from_, token = split_token(from_)
+        session = self.enter(from_, connection)
+        if session is None:
+            return None
+        body: dict[str, object] = {"code": 200}
+        if kind == "open" or not session.has_token(token):
+            body["runtimeToken"] = self._sessions.issue_token(session)
+        reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
+        connection.send(reply.data)
+        session.resume()
+        return session
+
+    def enter(self, runtime: str, connection: Connection) -> Session | None:
+        """
+        Attach the connection to the session of that name; None when it was closed instead.
+
+        Without a name: to the session it has, else to a new anonymous one.
+        """
+        session = self._sessions.get(runtime) if runtime else connection.session
+        if session is None:
+            if runtime and not self._domain.can_open(runtime):
+                self._sessions.part(connection, REFUSED)
+                return None
+            if self._sessions.full:
+                self._sessions.part(connection, FULL)
+                return None
+            name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
+            session = self._sessions.create(name, anonymous=not runtime)
+        self._sessions.attach(session, connection)
+        return session
+
+    def close(self, connection: Connection) -> Session | None:
+        """
+        The client is done.  A connection that was superseded ends alone.
+        """
+        session = connection.session
+        if session is not None and session.connection is connection:
+            self._sessions.end(session, "closed")
+        self._sessions.part(connection, CLOSED)
+        return session

@@ -1,0 +1,214 @@
+"""
+A message: the header decoded, the bytes kept as they came.
+
+What a sender wrote is what its recipients read; nothing is encoded again.
+The body is decoded only when a responder asks for it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from msgnode.errors import Malformed
+
+NO_BODY = Raw()
+MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
+
+# Our own fields share the Struct with the wire's, because one allocation a
+# message is all the hot path can afford.  Their wire names cannot be typed by
+# accident, and `decode` overwrites the ones that matter.
+_OURS = "\x7f"
+
+
+class Message(Struct, gc=False):
+    """
+    One message: `id`, `type`, `from_`, `to` and the undecoded `body`.
+
+    `data` is the JSON object as it is forwarded.  The rest is what became of
+    it, filled in by the Router and read by the traffic log: `outcome`,
+    `recipients` (connections it was handed to), `waiting` (sessions that keep
+    it), `code` (of the node's own answer), `resources` (addresses that a
+    request to the node named), `came` (nanoseconds since 1970) and `micros`
+    (microseconds until it was handed on).  `origin` is the connection it
+    came by.
+    """
+
+    id: int | str
+    type: str
+    to: str | list[str]
+    from_: str = field(name="from", default="")
+    body: Raw = NO_BODY
+    data: bytes = field(name=_OURS + "data", default=b"")
+    outcome: str = field(name=_OURS + "outcome", default="")
+    recipients: int = field(name=_OURS + "recipients", default=0)
+    waiting: int = field(name=_OURS + "waiting", default=0)
+    code: int = field(name=_OURS + "code", default=0)
+    resources: list[str] | None = field(name=_OURS + "resources", default=None)
+    came: int = field(name=_OURS + "came", default=0)
+    micros: int = field(name=_OURS + "micros", default=0)
+    origin: Any = field(name=_OURS + "origin", default=None)
+
+    def fields(self) -> dict[str, Any]:
+        """
+        The body as a dict; empty when there is none.
+        """
+        if not memoryview(self.body).nbytes:
+            return {}
+        return msgspec.json.decode(self.body) or {}
+
+    @property
+    def has_via(self) -> bool:
+        """
+        Does the body name the stub it went through (wire.md 1.2)?
+        """
+        return b'"via"' in self.data and "via" in self.fields()
+
+    def reply(self, body: Mapping[str, Any], from_: str | None = None) -> "Message":
+        """
+        The response to this message: same id, from and to exchanged.
+        """
+        to = self.to if isinstance(self.to, str) else self.to[0]
+        return compose(self.id, "response", from_ or to, self.from_ or None, body)
+
+    def addressed(self, address: str) -> "Message":
+        """
+        A copy of this message for one of several recipients.
+        """
+        fields = msgspec.json.decode(self.data, type=dict[str, Raw])
+        fields["to"] = Raw(_encode(address))
+        return Message(
+            self.id,
+            self.type,
+            address,
+            self.from_,
+            self.body,
+            _encode(fields),
+            came=self.came,
+            origin=self.origin,
+        )
+
+
+_decoder = msgspec.json.Decoder(Message)
+_encode = msgspec.json.encode
+
+
+def compose(id: int | str | None, type: str, from_: str, to: str | None, body: Mapping[str, Any]) -> Message:
+    """
+    A message of the node's own.
+    """
+    header = {"id": id, "type": type, "from": from_, "to": to, "body": body}
+    return Message(id if id is not None else 0, type, to or "", from_, data=_encode(header))
+
+
+def decode(data: bytes, origin: Any = None) -> Message:
+    """
+    The message in `data`, which is UTF-8; Malformed, in the sender's words, if it is none.
+    """
+    try:
+        message = _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as why:
+        raise _explained(data, why) from None
+    message.data = data
+    message.origin = origin
+    message.outcome = ""
+    message.recipients = message.waiting = message.code = message.came = 0
+    message.resources = None
+    body = message.body
+    if body is NO_BODY:
+        header, quotes = data, 14
+    else:
+        shape = memoryview(body)
+        if shape[0] not in b"{n":
+            raise Malformed("'body' must be an object", message.id, message.from_)
+        header, quotes = _without(data, body, shape.nbytes), 16
+    if message.id.__class__ is str:
+        quotes += 2
+    # Five keys and three or four strings: that many quotes leave no room for
+    # a key that stands twice.  Any other number is looked at closely.
+    if header.count(b'"') != quotes:
+        _check_unusual(message, header)
+    return message
+
+
+def _without(data: bytes, body: Raw, size: int) -> bytes:
+    """
+    The message with an empty place where its body stood.
+    """
+    header = data[: -1 - size]
+    if header.endswith(b'"body":'):
+        return header
+    start = data.find(b'"body":') + 7
+    if start > 6 and data[start : start + size] == bytes(body):
+        return data[:start] + b"null" + data[start + size :]
+    return data
+
+
+def _check_unusual(message: Message, header: bytes) -> None:
+    if header.endswith(b'"body":'):
+        header += b"null}"
+    pairs = json.loads(header, object_pairs_hook=list)
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise Malformed(f"'{key}' stands twice in the header", message.id, message.from_ or None)
+    if isinstance(message.to, list):
+        if not message.to:
+            raise Malformed("'to' must name at least one recipient, not []", message.id, message.from_)
+        if len(message.to) > MOST_RECIPIENTS:
+            most = f"'to' may name at most {MOST_RECIPIENTS} recipients, not {len(message.to)}"
+            raise Malformed(most, message.id, message.from_)
+
+
+_EXPECTED = {
+    "id": "an integer or a string",
+    "type": "a string",
+    "from": "a string",
+    "to": "a string or a list of strings",
+}
+
+
+def _explained(data: bytes, why: Exception) -> Malformed:
+    """
+    Why `data` is no message, and what can be read of its id and from.
+    """
+    if isinstance(why, RecursionError):
+        return Malformed("nested too deeply")
+    try:
+        fields = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        position = re.search(r"byte (\d+)", str(why))
+        where = f" at byte {position[1]}" if position else ""
+        return Malformed(f"not JSON{where}")
+    if not isinstance(fields, dict):
+        return Malformed(f"a message is an object, not {_kind(fields)}")
+    id, from_ = fields.get("id"), fields.get("from")
+    text = "not a message"
+    for key, expected in _EXPECTED.items():
+        if key not in fields and key != "from":
+            text = f"'{key}' is missing"
+            break
+        if key in fields and not _fits(key, fields[key]):
+            text = f"'{key}' must be {expected}, not {_kind(fields[key])}"
+            break
+    usable = _fits("id", id) and isinstance(from_, str)
+    return Malformed(text, id if usable else None, from_ if usable else None)
+
+
+def _fits(key: str, value: object) -> bool:
+    if key == "id":
+        return isinstance(value, int | str) and not isinstance(value, bool)
+    if key == "to" and isinstance(value, list):
+        return all(isinstance(address, str) for address in value)
+    return isinstance(value, str)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        strange = [item for item in value if not isinstance(item, str)]
+        return f"a list that holds {strange[0]!r}"[:80] if strange else "a list"
+    names = {dict: "an object", str: "a string", type(None): "null", bool: "true or false"}
+    return names.get(type(value), f"the number {value!r}"[:80])

@@ -1,0 +1,178 @@
+"""
+The door: what every connector hands its bytes to.
+
+Here is the one `try` on a message's path.  Whatever comes, the session
+survives it, and so does the connection, unless docs/protocol.md says that it
+is closed.
+"""
+
+from collections.abc import Callable
+from time import time_ns
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.address import is_multicast, split_token, without_tokens
+from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected
+from msgnode.handshake import SESSION, Handshake
+from msgnode.message import Message, compose, decode
+from msgnode.session import Connection, Counts, Session
+from msgnode.sessions import Journal
+
+log = Logger()
+
+VALIDATOR = "mn:/validator"
+# Where clients repeat a 500 ten times at once (wire.md 2.3), they are told 503.
+_REPEATED = ("/sm", "-allocation", "domain://registry.", "global://registry")
+
+Reply = Message | Deferred[Message] | None
+
+
+class Reception:
+    """
+    Takes what came, has it carried, and tells the sender what went wrong.
+    """
+
+    def __init__(
+        self,
+        handshake: Handshake,
+        route: Callable[[Message, Session], Reply],
+        journal: Journal,
+        counts: Counts,
+    ) -> None:
+        self._handshake = handshake
+        self._route = route
+        self._journal = journal
+        self._counts = counts
+
+    def receive(self, data: bytes, connection: Connection) -> None:
+        """
+        One message, a JSON object in UTF-8, from a client.
+        """
+        came = time_ns()
+        counts = self._counts
+        counts.received += 1
+        counts.received_bytes += len(data)
+        session = connection.session
+        message = None
+        try:
+            message = decode(data, connection)
+            message.came = came
+            if message.to == SESSION:
+                session = self._greet(message, connection)
+            else:
+                if b"_" in data and b"mns_" in data:
+                    message = decode(without_tokens(data), connection)
+                    message.came = came
+                if session is None:
+                    raise NoSession(f"open a session before you send to {message.to}")
+                if not message.from_:
+                    raise Malformed("'from' is missing", message.id)
+                reply = self._route(message, session)
+                if reply is not None:
+                    self._answer(reply, message, session)
+        except Rejected as why:
+            self._reject(why, message, data, connection)
+        except Exception:
+            self._failed(Failure(), message, connection)
+        else:
+            if message.outcome:  # a list of recipients is written down one by one
+                message.micros = micros = (time_ns() - came) // 1000
+                counts.handed_over[min(micros.bit_length(), 31)] += 1
+                self._journal.message(message, session)
+
+    def garbled(self, data: bytes, why: str, connection: Connection, code: int = 400) -> None:
+        """
+        What came is not even text, or too long; `data` is what there is of it.
+        """
+        self._counts.received += 1
+        self._counts.received_bytes += len(data)
+        refusal = Malformed(why)
+        refusal.code = code
+        self._reject(refusal, None, data, connection)
+
+    def _greet(self, message: Message, connection: Connection) -> Session | None:
+        session = self._handshake.respond(message, connection)
+        message.outcome, message.code = ("answered", 200) if session is not None else ("refused", 403)
+        # The `from` of a re-open or a close ends in the token.
+        message.from_ = session.runtime if session is not None else split_token(message.from_)[0]
+        return session
+
+    def _answer(self, reply: Message | Deferred[Message], message: Message, session: Session) -> None:
+        connection = message.origin
+        if isinstance(reply, Message):
+            session.answer(reply, connection)
+            return
+        reply.addCallback(session.answer, connection)
+        reply.addErrback(self._answer_failed, message)
+
+    def _answer_failed(self, why: Failure, message: Message) -> None:
+        if isinstance(why.value, Rejected):
+            self._reject(why.value, message, message.data, message.origin)
+        else:
+            self._failed(why, message, message.origin)
+
+    def _failed(self, why: Failure, message: Message | None, connection: Connection) -> None:
+        to = message.to if message is not None else None
+        log.failure("carrying a message for {to}", why, to=to)
+        code = 503 if isinstance(to, str) and any(part in to for part in _REPEATED) else 500
+        self._reject(
+            Rejected("the node failed over this message; its log says why", code), message, b"", connection
+        )
+
+    def _reject(self, why: Rejected, message: Message | None, data: bytes, connection: Connection) -> None:
+        """
+        Write it down, and tell the sender unless nobody waits for an answer.
+        """
+        session = connection.session
+        if isinstance(why, Malformed) or message is None:
+            message = _what_could_be_read(why, message, data, connection)
+        to = message.from_ or (session.runtime if session is not None else None)
+        message.from_ = split_token(message.from_)[0]
+        message.code = why.code
+        message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
+        self._counts.refuse(why.code)
+        self._journal.message(message, session)
+        text = str(why)
+        if isinstance(why, Malformed) and why.id is None:
+            self._counts.unreadable += 1
+            connection.unreadable(text, why.code)
+            return
+        by_validator = isinstance(why, Malformed | NoSession | Claimed)
+        if not _wants_answer(message, by_validator):
+            return
+        body = {"code": why.code, "desc": text, "description": text}
+        sender = VALIDATOR if by_validator or not isinstance(message.to, str) else message.to
+        reply = compose(message.id, "response", sender, to, body)
+        if session is None:
+            connection.send(reply.data)
+        else:
+            session.answer(reply, connection)
+
+
+def _what_could_be_read(
+    why: Rejected, message: Message | None, data: bytes, connection: Connection
+) -> Message:
+    id, from_ = (why.id, why.from_) if isinstance(why, Malformed) else (None, None)
+    return Message(
+        id="" if id is None else id,
+        type=message.type if message is not None else "",
+        to=message.to if message is not None else "",
+        from_=from_ or "",
+        data=data,
+        came=time_ns(),
+        origin=connection,
+    )
+
+
+def _wants_answer(message: Message, by_validator: bool) -> bool:
+    """
+    Never answer a response; nor, but for the validator, what is published.
+    """
+    kind = message.type.lower()
+    if kind == "response":
+        return False
+    if by_validator:
+        return True
+    return kind != "update" and isinstance(message.to, str) and not is_multicast(message.to)

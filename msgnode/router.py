@@ -1,0 +1,137 @@
+"""
+The router: the one path every message takes.
+
+It makes no Deferred, writes no log event and encodes nothing again.  A node
+address is answered by its responder; every other address is looked up, and
+the bytes go to each session bound to it.
+"""
+
+from time import time_ns
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+
+from msgnode.address import LONGEST, Domain, is_multicast
+from msgnode.config import Config
+from msgnode.errors import Claimed, NoRoute, NotOffered, Rejected
+from msgnode.message import Message
+from msgnode.routes import LEARNT, NOBODY, RoutingTable
+from msgnode.session import Counts, Session
+from msgnode.sessions import Journal
+
+_OURS = ("domain://", "mn:", "global:")
+# Not the address of one hyperty, so never learnt from a `from` (wire.md 2.7).
+_NO_SENDER = ("/children/", "/changes", "/subscription")
+_WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
+
+
+class Responder(Protocol):
+    """
+    Who answers at a node address.
+    """
+
+    def respond(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+        """
+        The reply, which the node delivers.  Raises Rejected to refuse.
+        """
+
+
+class Router:
+    """
+    `responders` are found by their whole address.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        domain: Domain,
+        routes: RoutingTable,
+        responders: dict[str, Responder],
+        journal: Journal,
+        counts: Counts,
+    ) -> None:
+        self._reply_unknown = config.routing.reply_unknown
+        self._most_learnt = config.limits.learnt_per_session
+        self._domain = domain
+        self._routes = routes
+        self._responders = responders
+        self._journal = journal
+        self._counts = counts
+        self._answers_registry = f"domain://registry.{domain.name}" in responders
+
+    def route(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+        """
+        Carry one message of this session; the reply, if the node itself gives one.
+        """
+        from_, to = message.from_, message.to
+        if from_.startswith(_OURS) and self._domain.claimed_by(from_, self._answers_registry):
+            raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
+        if to.__class__ is list:
+            return self._route_each(message, session)
+        if to.startswith(_OURS) and self._domain.owns(to):
+            return self._respond(message, session)
+        recipients = self._routes.resolve(to)
+        if from_.startswith("hyperty://") and from_ not in session.bindings:
+            self._learn(from_, session)
+        if not recipients:
+            self._counts.no_route += 1
+            return self._no_route(message, session)
+        self._deliver(message, session, recipients)
+        return None
+
+    def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+        delivered = waiting = 0
+        for recipient in recipients:
+            if recipient is session and message.has_via:
+                self._counts.echoes += 1  # the sender's own stub would drop it
+            elif recipient.deliver(message):
+                delivered += 1
+            else:
+                waiting += 1
+        message.recipients, message.waiting = delivered, waiting
+        message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
+
+    def _route_each(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+        """
+        Carry a copy to each of several recipients, and write down each copy.
+        """
+        for address in message.to:
+            if self._domain.owns(address) and len(message.to) > 1:
+                raise Rejected(f"{address} is the node's own address; send to it alone")
+        reply = None
+        for address in dict.fromkeys(message.to):
+            copy = message.addressed(address)
+            try:
+                reply = self.route(copy, session)
+            except NoRoute as why:
+                copy.outcome, copy.code = "no-route", why.code
+            copy.micros = (time_ns() - copy.came) // 1000
+            self._journal.message(copy, session)
+        return reply
+
+    def _respond(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+        responder = self._responders.get(message.to)
+        if responder is None:
+            raise NotOffered(f"this node offers nothing at {message.to}")
+        reply = responder.respond(message, session)
+        message.outcome = "answered"
+        message.code = 200 if reply is not None else 0
+        return reply
+
+    def _no_route(self, message: Message, session: Session) -> None:
+        """
+        Drop it; tell the sender only where that was asked for and somebody waits.
+        """
+        if self._reply_unknown and message.type.lower() in _WANT_ROUTE and not is_multicast(message.to):
+            raise NoRoute(f"nobody is bound to {message.to}")
+        message.outcome = "no-route"
+
+    def _learn(self, from_: str, session: Session) -> None:
+        """
+        Remember where an unknown hyperty speaks, so that its answers find the way (wire.md 2.7).
+        """
+        if self._routes.resolve(from_) is not NOBODY or session.learnt >= self._most_learnt:
+            return
+        if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
+            self._routes.bind(from_, session, LEARNT)
+            session.learnt += 1

@@ -1,0 +1,124 @@
+"""
+The routing table: which sessions hear an address.
+
+Each binding is kept twice: by address, so that a lookup is one dict access
+however many there are, and by session, so that a session's end costs only its
+own.  The tuples by address are what `resolve` returns, shared and never built
+for a message.
+"""
+
+from typing import TYPE_CHECKING
+
+from msgnode.address import LONGEST
+
+if TYPE_CHECKING:
+    from msgnode.session import Session
+
+NOBODY: tuple["Session", ...] = ()
+
+ALLOCATED, SUBSCRIBED, LEARNT = 1, 2, 4  # why a session is bound; may be combined
+RUNTIMES = ("runtime://", "hyperty-runtime://")  # where runtimeURLs are looked for
+
+DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes
+
+
+class RoutingTable:
+    """
+    Addresses are exact strings; nothing is normalised.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, tuple[Session, ...]] = {}
+        self._runtimes: dict[str, Session] = {}
+        # Bindings that look like part of a runtime, held by somebody else.
+        self._strays: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(self, address: str) -> tuple["Session", ...]:
+        """
+        The sessions bound to `address`, else the one whose runtimeURL it lies below.
+        """
+        found = self._sessions.get(address)
+        if found is not None:
+            return found
+        runtime = self.runtime(address)
+        return NOBODY if runtime is None else runtime.alone
+
+    def runtime(self, address: str) -> "Session | None":
+        """
+        The session whose runtimeURL is `address` or stands above it at a `/`.
+        """
+        if len(address) > LONGEST:
+            return None
+        for _ in range(DEEPEST):
+            session = self._runtimes.get(address)
+            if session is not None:
+                return session
+            cut = address.rfind("/")
+            if cut < 1:
+                return None
+            address = address[:cut]
+        return None
+
+    def is_bound(self, address: str) -> bool:
+        return address in self._sessions
+
+    def join(self, session: "Session") -> None:
+        """
+        A session opened: everything at and below its runtimeURL is its own.
+        """
+        self._runtimes[session.runtime] = session
+        below = session.runtime + "/"
+        for address in [a for a in self._strays if a.startswith(below)] + [session.runtime]:
+            for other in self._sessions.get(address, NOBODY):
+                if other is not session:
+                    self.unbind(address, other)
+
+    def bind(self, address: str, session: "Session", kind: int) -> None:
+        """
+        Let `session` hear `address`.  Who learnt it hears it no more, once somebody asks for it.
+        """
+        bindings = session.bindings
+        held = bindings.get(address, 0)
+        if not held:
+            present = self._sessions.get(address)
+            if present and kind != LEARNT:
+                for other in present:
+                    if other.bindings[address] == LEARNT:
+                        self.unbind(address, other)
+                present = self._sessions.get(address)
+            self._sessions[address] = (*present, session) if present else session.alone
+            if address.startswith(RUNTIMES) and self.runtime(address) is not session:
+                self._strays.add(address)
+        elif held == LEARNT:
+            held = 0
+        bindings[address] = held | kind
+
+    def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
+        """
+        Forget `kinds` of the binding; when none is left, it is gone.
+        """
+        held = session.bindings.get(address)
+        if held is None:
+            return
+        if held & ~kinds:
+            session.bindings[address] = held & ~kinds
+            return
+        del session.bindings[address]
+        rest = tuple(other for other in self._sessions[address] if other is not session)
+        if rest:
+            self._sessions[address] = rest if len(rest) > 1 else rest[0].alone
+        else:
+            del self._sessions[address]
+            self._strays.discard(address)
+
+    def forget(self, session: "Session") -> None:
+        """
+        The session ended: everything bound to it goes.
+        """
+        for address in list(session.bindings):
+            self.unbind(address, session)
+        if self._runtimes.get(session.runtime) is session:
+            del self._runtimes[session.runtime]

@@ -1,0 +1,239 @@
+"""
+All sessions, and the connections that come and go beneath them.
+
+A session is found by its runtimeURL.  The newest connection wins; what an
+older one does later touches nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from msgnode.config import Config
+from msgnode.message import Message
+from msgnode.routes import RoutingTable
+from msgnode.session import NO_OPEN, SLOW, STOPPING, Closing, Connection, Counts, Session, hashed
+from msgnode.waiting import Waiting
+
+log = Logger()
+
+STOP_WAITS = 2.0  # seconds for clients to hear that the node stops
+
+
+class Journal(Protocol):
+    """
+    Who writes down what became of messages and of sessions: the TrafficLog.
+    """
+
+    def message(self, message: Message, session: Session | None) -> None: ...
+    def session(self, event: str, session: Session, connection: Connection | None) -> None: ...
+
+
+class Sessions(Service):
+    """
+    Sessions by runtimeURL, and every connection, whether it has one or not.
+    """
+
+    def __init__(
+        self, config: Config, routes: RoutingTable, journal: Journal, counts: Counts, clock: IReactorTime
+    ) -> None:
+        self.counts = counts
+        self.connections: set[Connection] = set()
+        self._by_runtime: dict[str, Session] = {}
+        self._by_token: dict[bytes, Session] = {}
+        self._before_open: dict[Connection, IDelayedCall] = {}
+        self._stopped: Deferred[None] | None = None
+        self._config = config
+        self._routes = routes
+        self._journal = journal
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._by_runtime)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_runtime.values())
+
+    def get(self, runtime: str) -> Session | None:
+        return self._by_runtime.get(runtime)
+
+    def by_token(self, token: str) -> Session | None:
+        """
+        The session whose current token this is.
+        """
+        return self._by_token.get(hashed(token))
+
+    def issue_token(self, session: Session) -> str:
+        """
+        A new token for the session; the old one is void.
+        """
+        self._by_token.pop(session.token_hash, None)
+        token = session.issue_token()
+        self._by_token[session.token_hash] = session
+        return token
+
+    @property
+    def full(self) -> bool:
+        return len(self._by_runtime) >= self._config.limits.sessions
+
+    # -- what a session asks of us -----------------------------------------
+
+    def now(self) -> float:
+        return self._clock.seconds()
+
+    def make_queue(self) -> Waiting:
+        bounds = self._config.session
+        return Waiting(bounds.queue_messages, bounds.queue_bytes)
+
+    def overflowed(self, session: Session) -> None:
+        """
+        More came than may wait.  A client that does not read is cut off; its session stays.
+        """
+        connection = session.connection
+        if connection is not None:
+            log.warn("{runtime} does not read; closing its connection", runtime=session.runtime)
+            self.part(connection, SLOW)
+
+    # -- connections -------------------------------------------------------
+
+    def arrived(self, connection: Connection) -> None:
+        """
+        A connection is there; it has `open_deadline` seconds to say who it is.
+        """
+        self.connections.add(connection)
+        deadline = self._config.session.open_deadline
+        self._before_open[connection] = self._clock.callLater(deadline, self._never_opened, connection)
+
+    def _never_opened(self, connection: Connection) -> None:
+        del self._before_open[connection]
+        connection.lose(NO_OPEN)
+
+    def lost(self, connection: Connection) -> None:
+        """
+        A connection is gone.  A session that uses another one by now is not touched.
+        """
+        self.connections.discard(connection)
+        self._stop_waiting(connection)
+        self._leave(connection)
+        if self._stopped is not None and not self._stopped.called and not self.connections:
+            self._stopped.callback(None)
+
+    def part(self, connection: Connection, why: Closing) -> None:
+        """
+        Close a connection from our side; its session, if it has one, stays.
+        """
+        self._stop_waiting(connection)
+        self._leave(connection)
+        connection.lose(why)
+
+    def paused(self, connection: Connection) -> None:
+        """
+        The client does not read; its messages wait.
+        """
+        connection.full = True
+        session = connection.session
+        if session is not None and session.connection is connection:
+            session.pause()
+
+    def ready(self, connection: Connection) -> None:
+        """
+        The client reads again.
+        """
+        connection.full = False
+        session = connection.session
+        if session is not None and session.connection is connection:
+            session.resume()
+
+    def _stop_waiting(self, connection: Connection) -> None:
+        deadline = self._before_open.pop(connection, None)
+        if deadline is not None:
+            deadline.cancel()
+
+    # -- sessions ----------------------------------------------------------
+
+    def create(self, runtime: str, anonymous: bool = False) -> Session:
+        """
+        A new session.  Everything at and below its runtimeURL is its own from now on.
+        """
+        session = Session(runtime, self)
+        session.anonymous = anonymous
+        self._by_runtime[runtime] = session
+        self._routes.join(session)
+        self._note("opened", session, None)
+        return session
+
+    def attach(self, session: Session, connection: Connection) -> None:
+        """
+        The connection speaks for this session from now on.
+
+        Session.resume, called after the client was answered, sends what waits.
+        """
+        self._stop_waiting(connection)
+        if connection.session is not session:
+            self._leave(connection)
+        if session.expiry is not None:
+            session.expiry.cancel()
+            session.expiry = None
+        older = session.connection
+        if older is not None and older is not connection:
+            self._note("superseded", session, older)
+        connection.session = session
+        session.attach(connection)
+        if older is not connection:
+            self._note("attached", session, connection)
+
+    def _leave(self, connection: Connection) -> None:
+        session, connection.session = connection.session, None
+        if session is None or session.connection is not connection:
+            return
+        session.detach()
+        self._note("detached", session, connection)
+        session.expiry = self._clock.callLater(self._grace(session), self.end, session, "expired")
+
+    def _grace(self, session: Session) -> float:
+        times = self._config.session
+        if session.anonymous:
+            return times.anonymous_expiry
+        return times.expiry if session.used else min(times.unused_expiry, times.expiry)
+
+    def end(self, session: Session, event: str) -> None:
+        """
+        Forget a session and all that is bound to it: it expired, or its client closed it.
+        """
+        if session.expiry is not None and session.expiry.active():
+            session.expiry.cancel()
+        session.expiry = None
+        connection = session.connection
+        self._by_token.pop(session.token_hash, None)
+        session.end()
+        self._routes.forget(session)
+        del self._by_runtime[session.runtime]
+        self._note(event, session, connection)
+
+    def _note(self, event: str, session: Session, connection: Connection | None) -> None:
+        events = self.counts.sessions
+        events[event] = events.get(event, 0) + 1
+        self._journal.session(event, session, connection)
+
+    def stopService(self) -> Deferred[None]:
+        """
+        The node stops: every client is told, and given a moment to hear it.
+        """
+        super().stopService()
+        for connection in list(self.connections):
+            self.part(connection, STOPPING)
+        for session in self:
+            if session.expiry is not None:
+                session.expiry.cancel()
+                session.expiry = None
+        self._stopped = Deferred()
+        if self.connections:
+            patience = self._clock.callLater(STOP_WAITS, self._stopped.callback, None)
+            self._stopped.addBoth(lambda done: patience.cancel() if patience.active() else None)
+        else:
+            self._stopped.callback(None)
+        return self._stopped

@@ -1,0 +1,155 @@
+"""
+The wiring diagram: what `twistd msgnode` starts, and its options.
+"""
+
+import sys
+from typing import Any
+
+from twisted.application.internet import StreamServerEndpointService
+from twisted.application.service import MultiService
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.python.usage import Options as BaseOptions
+from twisted.python.usage import UsageError
+
+from msgnode import __version__
+from msgnode.config import Config, ConfigError, Listen, load
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
+from msgnode.connectors.poll import Poll
+from msgnode.connectors.tcp import LineFactory
+from msgnode.connectors.tls import over_tls
+from msgnode.connectors.web import BoundedSite, Upgrade, tree
+from msgnode.connectors.websocket import WebSocketFactory
+from msgnode.node import Node
+from msgnode.sessions import Journal
+from msgnode.traffic import NoLog, TrafficLog
+
+log = Logger()
+
+
+class Options(BaseOptions):
+    """
+    The options of `twistd msgnode`; what they do not say comes from the file.
+    """
+
+    optParameters = [
+        ["config", "c", None, "Configuration file (TOML); etc/msgnode.toml explains every key."],
+        ["domain", None, None, "The domain this node serves. [default: localhost]"],
+        [
+            "admin",
+            None,
+            None,
+            "Endpoint of /metrics and /live in full. [default: tcp:9092:interface=127.0.0.1]",
+        ],
+        ["traffic", None, None, "Directory of the traffic log, or none."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[str, Any] = {}
+
+    def opt_version(self) -> None:
+        """
+        Print the version and leave.
+        """
+        print(f"msgnode {__version__}")
+        sys.exit(0)
+
+    def opt_web(self, endpoint: str) -> None:
+        """
+        Endpoint for WebSocket and HTTP; may be repeated. [default: tcp:9090:interface=127.0.0.1]
+        """
+        self.given.setdefault("web", []).append(endpoint)
+
+    def opt_line(self, endpoint: str) -> None:
+        """
+        Endpoint for TCP lines; may be repeated. [default: tcp:9091:interface=127.0.0.1]
+        """
+        self.given.setdefault("line", []).append(endpoint)
+
+    def postOptions(self) -> None:
+        for name in ("domain", "admin", "traffic"):
+            if self[name] is not None:
+                self.given[name] = self[name]
+        try:
+            self.loaded = load(self["config"], self.given)
+        except ConfigError as why:
+            raise UsageError(str(why)) from None
+
+
+class Listener(StreamServerEndpointService):
+    """
+    One listening port, which says where it is.
+    """
+
+    _raiseSynchronously = True
+
+    def __init__(self, name: str, where: str, endpoint: IStreamServerEndpoint, factory: Factory) -> None:
+        super().__init__(endpoint, factory)
+        self._what = name
+        self._where = where
+
+    def privilegedStartService(self) -> None:
+        try:
+            super().privilegedStartService()
+        except CannotListenError as why:
+            sys.exit(f"msgnode: cannot listen on {self._where}: {why.socketError}")
+        log.info(
+            "{what}: listening on {where}{hint}", what=self._what, where=self._where, hint=_hint(self._where)
+        )
+
+
+def _hint(where: str) -> str:
+    local = ":interface=127.0.0.1"
+    return f" (this machine only; {where.replace(local, '')} opens it to others)" if local in where else ""
+
+
+def makeService(options: Options, reactor: Any = None) -> MultiService:
+    """
+    The node with its connectors, ready to start.
+    """
+    if reactor is None:
+        from twisted.internet import reactor
+    config: Config = options.loaded
+    whole = MultiService()
+    journal: Journal = NoLog()
+    lost_lines = int
+    if config.traffic != "none":
+        traffic = TrafficLog(config.traffic, config.node, reactor)
+        traffic.setServiceParent(whole)
+        journal, lost_lines = traffic, lambda: traffic.lost
+    node = Node(config, reactor, journal)
+    node.sessions.setServiceParent(whole)
+    lag = Lag(reactor)
+    lag.setServiceParent(whole)
+
+    cork = Cork()
+    websocket = Upgrade(WebSocketFactory(node, cork, reactor))
+    web = {"ws": websocket, "stub/connect": websocket, "poll": Poll(node, cork, reactor), "live": Live()}
+    factories = {
+        "web": BoundedSite(tree(web, config.path_prefix), config, reactor),
+        "line": LineFactory(node, cork),
+        "admin": BoundedSite(
+            tree({"live": LiveInFull(node, reactor), "metrics": Metrics(node, lag, lost_lines)}),
+            config,
+            reactor,
+        ),
+    }
+    for listen in config.listeners():
+        endpoint = _endpoint(listen, reactor)
+        factory = over_tls(listen, factories[listen.kind], reactor) if listen.cert else factories[listen.kind]
+        Listener(listen.kind, listen.endpoint, endpoint, factory).setServiceParent(whole)
+    return whole
+
+
+def _endpoint(listen: Listen, reactor: Any) -> IStreamServerEndpoint:
+    try:
+        return serverFromString(reactor, listen.endpoint)
+    except Exception as why:  # each kind of endpoint complains in its own way
+        sys.exit(
+            f"msgnode: {listen.kind}: expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
+        )

@@ -1,0 +1,133 @@
+"""
+A whole node in memory, and clients true to the Protocol.
+"""
+
+import json
+from typing import Any
+
+from twisted.internet.task import Clock
+
+from msgnode.config import Config, check
+from msgnode.node import Node
+from msgnode.session import Closing, Connection, Session
+
+
+class MemoryJournal:
+    """
+    The third implementation of Journal: it remembers.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.events: list[tuple[str, str]] = []
+
+    def message(self, message, session):
+        self.messages.append(
+            {
+                "session": session.runtime if session is not None else "",
+                "connector": message.origin.connector,
+                "type": message.type,
+                "id": message.id,
+                "from": message.from_,
+                "to": message.to,
+                "outcome": message.outcome,
+                "recipients": message.recipients,
+                "waiting": message.waiting,
+                "code": message.code,
+                "resources": message.resources,
+            }
+        )
+
+    def session(self, event: str, session: Session, connection: Connection | None) -> None:
+        self.events.append((event, session.runtime))
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [message["outcome"] for message in self.messages]
+
+
+class Client:
+    """
+    A connection that keeps what it is sent; `tell` sends as a client does.
+    """
+
+    connector = "memory"
+    peer = "192.0.2.1:1"
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.session: Session | None = None
+        self.full = False
+        self.raw: list[bytes] = []
+        self.lost: Closing | None = None
+        self.errors: list[tuple[str, int]] = []
+        node.sessions.arrived(self)
+
+    # -- Connection ----------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        self.raw.append(data)
+
+    def lose(self, why: Closing) -> None:
+        self.lost = why
+
+    def unreadable(self, text: str, code: int) -> None:
+        self.errors.append((text, code))
+
+    # -- what a test does ----------------------------------------------------
+
+    def tell(self, message: dict[str, Any] | bytes) -> None:
+        data = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.node.receive(data, self)
+
+    @property
+    def got(self) -> list[dict[str, Any]]:
+        return [json.loads(data) for data in self.raw]
+
+    def take(self) -> list[dict[str, Any]]:
+        """
+        What came since the last look.
+        """
+        got, self.raw = self.got, []
+        return got
+
+    def open(self, runtime: str) -> str:
+        """
+        Open a session; its token.
+        """
+        self.tell({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"})
+        return self.take()[-1]["body"]["runtimeToken"]
+
+    def ask(self, **fields: Any) -> dict[str, Any]:
+        """
+        Send a request; its reply.
+        """
+        self.tell({"id": 7, **fields})
+        return self.take()[-1]
+
+    def drop(self) -> None:
+        """
+        The connection is lost.
+        """
+        self.node.sessions.lost(self)
+
+
+class MemoryNode(Node):
+    """
+    A node with a Clock and a MemoryJournal; `sections` are those of the TOML file.
+    """
+
+    def __init__(self, domain: str = "example.org", **sections: Any) -> None:
+        self.clock = Clock()
+        self.journal = MemoryJournal()
+        config: Config = check({"domain": domain, "node": "test", **sections}, "test")
+        super().__init__(config, self.clock, self.journal)
+
+    def client(self, runtime: str | None = None) -> Client:
+        """
+        A client, with a session when a runtimeURL is given.
+        """
+        client = Client(self)
+        if runtime is not None:
+            client.token = client.open(runtime)
+        return client
