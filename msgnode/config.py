@@ -8,7 +8,7 @@ expected and what was found, and stops the start.
 import re
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +23,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
+Kind = Literal["web", "line", "admin"]
 OrOff = Annotated[int, Meta(ge=0)]
 
 WEB, LINE, ADMIN = 9090, 9091, 9092
@@ -105,7 +106,7 @@ class Listen(_Section):
     One listener; with `cert` (and `key`) it speaks TLS, with `client_ca` it asks for a client's certificate.
     """
 
-    kind: Literal["web", "line", "admin"]
+    kind: Kind
     endpoint: str
     cert: str = ""
     key: str = ""
@@ -149,11 +150,12 @@ class Config(_Section):
         Every listener: the endpoint strings, the tables, and for a kind that has neither its default.
         """
         found: list[Listen] = []
-        for kind, given, port in (
+        kinds: list[tuple[Kind, list[str] | str | None, int]] = [
             ("web", self.web, WEB),
             ("line", self.line, LINE),
             ("admin", self.admin, ADMIN),
-        ):
+        ]
+        for kind, given, port in kinds:
             tables = [listen for listen in self.listen if listen.kind == kind]
             if given is None:
                 given = [] if tables else [f"tcp:{port}:interface=127.0.0.1"]
@@ -192,7 +194,7 @@ def check(table: Mapping[str, Any], where: str) -> Config:
     return config
 
 
-def _contradictions(config: Config):  # type: ignore[no-untyped-def]
+def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
     if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?", config.domain):
         yield "domain", f"expected a domain name such as example.org, found {config.domain!r}"
     if not config.node:
@@ -222,6 +224,18 @@ def _contradictions(config: Config):  # type: ignore[no-untyped-def]
             yield f"listen[{number}]", "expected 'cert' beside 'key' or 'client_ca'"
 
 
+_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "array | null": "a list",
+    "str | null": "a string",
+}
+
+
 def _in_words(complaint: str, table: Any) -> str:
     """
     msgspec's complaint as: key, what was expected, what was found.
@@ -229,20 +243,21 @@ def _in_words(complaint: str, table: Any) -> str:
     text, _, path = complaint.partition(" - at `")
     steps = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path.rstrip("`"))
     names = [name or int(index) for name, index in steps]
-    found, section = table, table
+    found = table
     for name in names:
-        section, found = found, _step(found, name)
+        found = _step(found, name)
     key = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names).lstrip(".")
     unknown = re.match(r"Object contains unknown field `(.*)`", text)
     if unknown:
         known = _known(names)
-        near = get_close_matches(unknown[1], known, 1) or [None]
-        hint = f"did you mean {near[0]!r}?" if near[0] else f"known are {', '.join(known)}"
+        near = get_close_matches(unknown[1], known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
         return f"{f'{key}.' if key else ''}{unknown[1]}: is not a key here; {hint}"
     missing = re.match(r"Object missing required field `(.*)`", text)
     if missing:
         return f"{key}.{missing[1]}: is missing"
-    expected = re.sub(r", got .*", "", text).replace("Expected", "expected").replace("`", "")
+    expected = re.sub(r", got .*", "", text).replace("Expected", "expected")
+    expected = re.sub(r"`([^`]*)`", lambda quoted: _WORDS.get(quoted[1], quoted[1]), expected)
     if "Invalid enum value" in text:
         expected = "expected 'web', 'line' or 'admin'"
     return f"{key}: {expected}, found {found!r}"

@@ -17,6 +17,7 @@ from msgnode.address import is_multicast, split_token, without_tokens
 from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected
 from msgnode.handshake import SESSION, Handshake
 from msgnode.message import Message, compose, decode
+from msgnode.router import Reply
 from msgnode.session import Connection, Counts, Session
 from msgnode.sessions import Journal
 
@@ -25,8 +26,6 @@ log = Logger()
 VALIDATOR = "mn:/validator"
 # Where clients repeat a 500 ten times at once (wire.md 2.3), they are told 503.
 _REPEATED = ("/sm", "-allocation", "domain://registry.", "global://registry")
-
-Reply = Message | Deferred[Message] | None
 
 
 class Reception:

@@ -25,12 +25,15 @@ _NO_SENDER = ("/children/", "/changes", "/subscription")
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
 
 
+Reply = Message | Deferred[Message] | None
+
+
 class Responder(Protocol):
     """
     Who answers at a node address.
     """
 
-    def respond(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+    def respond(self, message: Message, session: Session) -> Reply:
         """
         The reply, which the node delivers.  Raises Rejected to refuse.
         """
@@ -59,24 +62,24 @@ class Router:
         self._counts = counts
         self._answers_registry = f"domain://registry.{domain.name}" in responders
 
-    def route(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+    def route(self, message: Message, session: Session) -> Reply:
         """
         Carry one message of this session; the reply, if the node itself gives one.
         """
         from_, to = message.from_, message.to
         if from_.startswith(_OURS) and self._domain.claimed_by(from_, self._answers_registry):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
-        if to.__class__ is list:
-            return self._route_each(message, session)
+        if not isinstance(to, str):
+            return self._route_each(message, to, session)
         if to.startswith(_OURS) and self._domain.owns(to):
-            return self._respond(message, session)
+            return self._respond(message, to, session)
         recipients = self._routes.resolve(to)
         if from_.startswith("hyperty://") and from_ not in session.bindings:
             self._learn(from_, session)
         if not recipients:
-            self._counts.no_route += 1
-            return self._no_route(message, session)
-        self._deliver(message, session, recipients)
+            self._no_route(message, to)
+        else:
+            self._deliver(message, session, recipients)
         return None
 
     def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
@@ -91,15 +94,15 @@ class Router:
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
 
-    def _route_each(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
+    def _route_each(self, message: Message, to: list[str], session: Session) -> Reply:
         """
         Carry a copy to each of several recipients, and write down each copy.
         """
-        for address in message.to:
-            if self._domain.owns(address) and len(message.to) > 1:
+        for address in to:
+            if self._domain.owns(address) and len(to) > 1:
                 raise Rejected(f"{address} is the node's own address; send to it alone")
-        reply = None
-        for address in dict.fromkeys(message.to):
+        reply: Reply = None
+        for address in dict.fromkeys(to):
             copy = message.addressed(address)
             try:
                 reply = self.route(copy, session)
@@ -109,21 +112,22 @@ class Router:
             self._journal.message(copy, session)
         return reply
 
-    def _respond(self, message: Message, session: Session) -> "Message | Deferred[Message] | None":
-        responder = self._responders.get(message.to)
+    def _respond(self, message: Message, to: str, session: Session) -> Reply:
+        responder = self._responders.get(to)
         if responder is None:
-            raise NotOffered(f"this node offers nothing at {message.to}")
+            raise NotOffered(f"this node offers nothing at {to}")
         reply = responder.respond(message, session)
         message.outcome = "answered"
         message.code = 200 if reply is not None else 0
         return reply
 
-    def _no_route(self, message: Message, session: Session) -> None:
+    def _no_route(self, message: Message, to: str) -> None:
         """
         Drop it; tell the sender only where that was asked for and somebody waits.
         """
-        if self._reply_unknown and message.type.lower() in _WANT_ROUTE and not is_multicast(message.to):
-            raise NoRoute(f"nobody is bound to {message.to}")
+        self._counts.no_route += 1
+        if self._reply_unknown and message.type.lower() in _WANT_ROUTE and not is_multicast(to):
+            raise NoRoute(f"nobody is bound to {to}")
         message.outcome = "no-route"
 
     def _learn(self, from_: str, session: Session) -> None:

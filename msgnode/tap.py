@@ -3,7 +3,8 @@ The wiring diagram: what `twistd msgnode` starts, and its options.
 """
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from twisted.application.internet import StreamServerEndpointService
 from twisted.application.service import MultiService
@@ -13,7 +14,6 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
-from twisted.python.usage import UsageError
 
 from msgnode import __version__
 from msgnode.config import Config, ConfigError, Listen, load
@@ -29,6 +29,14 @@ from msgnode.sessions import Journal
 from msgnode.traffic import NoLog, TrafficLog
 
 log = Logger()
+
+
+def stop(why: str) -> NoReturn:
+    """
+    Do not start; say why in one line.
+    """
+    print(f"msgnode: {why}", file=sys.stderr)
+    sys.exit(2)
 
 
 class Options(BaseOptions):
@@ -78,7 +86,8 @@ class Options(BaseOptions):
         try:
             self.loaded = load(self["config"], self.given)
         except ConfigError as why:
-            raise UsageError(str(why)) from None
+            # A UsageError would print every option first.
+            stop(str(why))
 
 
 class Listener(StreamServerEndpointService):
@@ -97,10 +106,22 @@ class Listener(StreamServerEndpointService):
         try:
             super().privilegedStartService()
         except CannotListenError as why:
-            sys.exit(f"msgnode: cannot listen on {self._where}: {why.socketError}")
+            stop(f"cannot listen on {self._where}: {why.socketError}")
         log.info(
             "{what}: listening on {where}{hint}", what=self._what, where=self._where, hint=_hint(self._where)
         )
+
+
+class Whole(MultiService):
+    """
+    Everything, started; or one line that says why not.
+    """
+
+    def startService(self) -> None:
+        try:
+            super().startService()
+        except ConfigError as why:
+            stop(str(why))
 
 
 def _hint(where: str) -> str:
@@ -115,9 +136,9 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     if reactor is None:
         from twisted.internet import reactor
     config: Config = options.loaded
-    whole = MultiService()
+    whole = Whole()
     journal: Journal = NoLog()
-    lost_lines = int
+    lost_lines: Callable[[], int] = int
     if config.traffic != "none":
         traffic = TrafficLog(config.traffic, config.node, reactor)
         traffic.setServiceParent(whole)
@@ -129,8 +150,13 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
 
     cork = Cork()
     websocket = Upgrade(WebSocketFactory(node, cork, reactor))
-    web = {"ws": websocket, "stub/connect": websocket, "poll": Poll(node, cork, reactor), "live": Live()}
-    factories = {
+    web: dict[str, Any] = {
+        "ws": websocket,
+        "stub/connect": websocket,
+        "poll": Poll(node, cork, reactor),
+        "live": Live(),
+    }
+    factories: dict[str, Any] = {
         "web": BoundedSite(tree(web, config.path_prefix), config, reactor),
         "line": LineFactory(node, cork),
         "admin": BoundedSite(
@@ -141,15 +167,15 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     }
     for listen in config.listeners():
         endpoint = _endpoint(listen, reactor)
-        factory = over_tls(listen, factories[listen.kind], reactor) if listen.cert else factories[listen.kind]
+        factory: Any = (
+            over_tls(listen, factories[listen.kind], reactor) if listen.cert else factories[listen.kind]
+        )
         Listener(listen.kind, listen.endpoint, endpoint, factory).setServiceParent(whole)
     return whole
 
 
-def _endpoint(listen: Listen, reactor: Any) -> IStreamServerEndpoint:
+def _endpoint(listen: Listen, reactor: Any) -> Any:
     try:
         return serverFromString(reactor, listen.endpoint)
     except Exception as why:  # each kind of endpoint complains in its own way
-        sys.exit(
-            f"msgnode: {listen.kind}: expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
-        )
+        stop(f"{listen.kind}: expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}")

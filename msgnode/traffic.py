@@ -9,6 +9,7 @@ is full they are lost and counted; messages never wait for their log.
 import os
 import time
 from collections.abc import Callable
+from errno import EACCES
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode.address import LONGEST
+from msgnode.config import ConfigError
 from msgnode.message import Message
 from msgnode.session import Connection, Session
 
@@ -97,14 +99,25 @@ class TrafficLog(Service):
         Close the line that a killed node left torn, and begin.
         """
         super().startService()
+        try:
+            self._close_torn()
+        except OSError as why:
+            text = (
+                f"traffic: cannot write in {self._directory}: {why.strerror}; name another directory, or none"
+            )
+            raise ConfigError(text) from why
+        self._flushing.start(EVERY, now=False)
+
+    def _close_torn(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(self._directory, os.W_OK):
+            raise PermissionError(EACCES, "Permission denied")
         newest = max(self._directory.glob(self._prefix + "*.jsonl"), default=None)
         if newest is not None:
             with newest.open("rb+") as file:
                 size = file.seek(0, os.SEEK_END)
                 if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
                     file.write(b"\n")
-        self._flushing.start(EVERY, now=False)
 
     def stopService(self) -> None:
         super().stopService()

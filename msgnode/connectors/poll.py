@@ -67,7 +67,7 @@ class Poll(Resource):
     # -- POST ----------------------------------------------------------------
 
     def _post(self, request: Request) -> bytes:
-        body = request.content.read()
+        body: bytes = request.content.read()  # type: ignore[union-attr]
         try:
             body.decode()
         except UnicodeDecodeError as why:
@@ -196,7 +196,7 @@ def _parts(body: bytes) -> list[bytes]:
     """
     The messages in the body, one object or an array of them, as they came.
     """
-    if not body.lstrip()[:1] == b"[":
+    if body.lstrip()[:1] != b"[":
         return [body]
     try:
         return [bytes(part) for part in msgspec.json.decode(body, type=list[Raw])]

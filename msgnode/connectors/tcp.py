@@ -5,6 +5,7 @@ The same handshake as on WebSocket.  A line ends with LF or CRLF; a line that
 is too long is thrown away to its end, and the connection lives.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet.interfaces import IPushProducer
@@ -29,6 +30,7 @@ class LineConnection(Protocol):
 
     connector = "line"
     factory: "LineFactory"
+    transport: Any
     session: Session | None = None
     full = False
     _begun: bytearray | None = None  # a line whose end has not come yet; parts of one byte cost nothing more
@@ -36,14 +38,12 @@ class LineConnection(Protocol):
     _losing = False
 
     def connectionMade(self) -> None:
-        transport: Any = self.transport
+        transport = self.transport
         self.peer = peer_name(transport.getPeer())
         self._outlet = Outlet(transport, self.factory.cork)
         for option in ("setTcpNoDelay", "setTcpKeepAlive"):
-            try:
+            with suppress(AttributeError, OSError):  # a UNIX socket has neither
                 getattr(transport, option)(True)
-            except (AttributeError, OSError):  # a UNIX socket has neither
-                pass
         transport.registerProducer(self, True)
         self.factory.node.sessions.arrived(self)
 
@@ -143,7 +143,11 @@ class LineConnection(Protocol):
 
 
 class LineFactory(ServerFactory):
-    protocol = LineConnection
+    """
+    Makes the connections of the line listeners.
+    """
+
+    protocol: Any = LineConnection
     noisy = False
 
     def __init__(self, node: Node, cork: Cork) -> None:

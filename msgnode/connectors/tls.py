@@ -14,7 +14,6 @@ from twisted.internet.protocol import Factory
 from twisted.internet.ssl import (
     Certificate,
     CertificateOptions,
-    PrivateCertificate,
     trustRootFromCertificates,
 )
 from twisted.protocols.tls import TLSMemoryBIOFactory
@@ -24,7 +23,14 @@ from msgnode.config import ConfigError, Listen
 
 def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSMemoryBIOFactory:
     """
-    The factory behind TLS 1.2 or later; ConfigError names the file that cannot be used.
+    The factory behind TLS 1.2 or later.
+    """
+    return TLSMemoryBIOFactory(options_for(listen), False, factory, clock)
+
+
+def options_for(listen: Listen) -> CertificateOptions:
+    """
+    The listener's certificate and key; ConfigError names the file that cannot be used.
     """
     chain = _certificates(listen.cert)
     key_file = listen.key or listen.cert
@@ -34,11 +40,8 @@ def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSMemoryBIOFactor
         raise ConfigError(f"{key_file}: expected a private key in PEM") from why
     trust = None
     if listen.client_ca:
-        trust = trustRootFromCertificates([Certificate(c) for c in _certificates(listen.client_ca)])
-    options = CertificateOptions(
-        privateKey=key, certificate=chain[0], extraCertChain=chain[1:], trustRoot=trust
-    )
-    return TLSMemoryBIOFactory(options, False, factory, clock)
+        trust = trustRootFromCertificates([Certificate(ca) for ca in _certificates(listen.client_ca)])
+    return CertificateOptions(privateKey=key, certificate=chain[0], extraCertChain=chain[1:], trustRoot=trust)
 
 
 def _certificates(path: str) -> list[crypto.X509]:

@@ -58,6 +58,9 @@ class BoundedRequest(Request):
     A request whose body stays in memory, and within the node's limit.
     """
 
+    channel: "DeadlineChannel"
+    content: BytesIO
+
     def gotLength(self, length: int | None) -> None:
         self.content = BytesIO()
         if length is not None and length > self.channel.site.longest:
@@ -80,7 +83,7 @@ class BoundedRequest(Request):
         )
         channel.loseConnection()
         # What still comes of the body is read and thrown away until the client has seen why.
-        channel.dataReceived = lambda data: None
+        channel.deaf = True
 
 
 class DeadlineChannel(HTTPChannel):
@@ -88,13 +91,18 @@ class DeadlineChannel(HTTPChannel):
     Gives a client so long for a whole request, however it spreads its bytes.
     """
 
+    deaf = False  # refused a body; the rest of it is thrown away
+    site: "BoundedSite"
+    transport: Any
+
     def connectionMade(self) -> None:
         super().connectionMade()
         self.setTimeout(self.site.first)
 
     def dataReceived(self, data: bytes) -> None:
         # HTTPChannel's own would start the time-out anew.
-        LineReceiver.dataReceived(self, data)
+        if not self.deaf:
+            LineReceiver.dataReceived(self, data)
 
     def allHeadersReceived(self) -> None:
         super().allHeadersReceived()
@@ -110,16 +118,16 @@ class BoundedSite(Site):
     """
 
     noisy = False
-    requestFactory = BoundedRequest
+    requestFactory: Any = BoundedRequest
+    protocol: Any = DeadlineChannel
 
     def __init__(self, root: IResource, config: Config, clock: IReactorTime) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
-        self.protocol = DeadlineChannel
         self.longest = 2 * config.limits.message  # bytes of a body: an array may be twice a message
         self.first = config.session.open_deadline  # seconds for the first headers
 
-    def log(self, request: Request) -> None:
+    def log(self, request: Any) -> None:
         pass
 
 
@@ -174,7 +182,7 @@ def tree(children: Mapping[str, IResource], prefix: str = "") -> Resource:
     The resources by path, at the root and again below the operator's prefix.
     """
     root = Page()
-    tops = [root]
+    tops: list[Resource] = [root]
     if prefix:
         tops.append(_below(root, prefix.strip("/").split("/"), Page()))
     for path, child in children.items():

@@ -1,0 +1,3 @@
+"""
+The command `msgnode`, for people.
+"""

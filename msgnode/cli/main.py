@@ -1,0 +1,73 @@
+"""
+The command `msgnode`: looks after a node from a shell.
+
+Exit codes: 0 ok, 1 refused or a negative result, 2 usage, configuration or
+unreadable input, 3 cannot connect, 4 timed out.
+"""
+
+import json
+
+import click
+import msgspec
+from twisted.internet.endpoints import serverFromString
+
+from msgnode import __version__
+from msgnode.config import Config, ConfigError, load
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="msgnode", message="%(prog)s %(version)s")
+def main() -> None:
+    """
+    Look after a messaging node.  `twistd -n msgnode` starts one.
+    """
+
+
+@main.command()
+@click.argument("config", required=False, type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def check(config: str | None, as_json: bool) -> None:
+    """
+    Check a configuration file before a node starts with it.
+
+    Without CONFIG: the defaults.
+
+    \b
+    Example:
+      msgnode check etc/msgnode.toml
+    """
+    try:
+        loaded = load(config)
+        _check_endpoints(loaded, config or "defaults")
+    except ConfigError as why:
+        if as_json:
+            click.echo(json.dumps({"ok": False, "error": str(why)}))
+        else:
+            click.echo(f"msgnode: {why}", err=True)
+        raise SystemExit(2) from None
+    if as_json:
+        click.echo(json.dumps({"ok": True, "config": msgspec.to_builtins(loaded)}))
+        return
+    click.echo(f"{config or 'defaults'}: ok")
+    click.echo(f"  domain   {loaded.domain}")
+    for listen in loaded.listeners():
+        click.echo(f"  {listen.kind:8} {listen.endpoint}{' with TLS' if listen.cert else ''}")
+    click.echo(f"  traffic  {loaded.traffic}")
+
+
+def _check_endpoints(config: Config, where: str) -> None:
+    from msgnode.connectors.tls import options_for
+
+    for listen in config.listeners():
+        try:
+            # Parsing only looks at the string; no reactor is asked for anything.
+            serverFromString(None, listen.endpoint)
+        except Exception as why:  # each kind of endpoint complains in its own way
+            found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
+            raise ConfigError(f"{where}: {listen.kind}: {found}") from None
+        if listen.cert:
+            options_for(listen)
+
+
+if __name__ == "__main__":
+    main()
