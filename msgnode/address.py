@@ -86,7 +86,9 @@ class Domain:
         """
         Does this sender say it is the node?  `registry`: does the node answer for the registry?
         """
-        if from_.startswith(("mn:", "global:")):
+        if not from_.startswith(("mn:", "global:", "domain://")):
+            return False
+        if not from_.startswith("domain://"):
             return True
         services = (*self._services, self._registry) if registry else self._services
         return any(from_ == service or from_.startswith(service + "/") for service in services)

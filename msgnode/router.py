@@ -15,11 +15,10 @@ from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
 from msgnode.errors import Claimed, NoRoute, NotOffered, Rejected
 from msgnode.message import Message
-from msgnode.routes import LEARNT, NOBODY, RoutingTable
+from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Counts, Session
 from msgnode.sessions import Journal
 
-_OURS = ("domain://", "mn:", "global:")
 # Not the address of one hyperty, so never learnt from a `from` (wire.md 2.7).
 _NO_SENDER = ("/children/", "/changes", "/subscription")
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
@@ -67,30 +66,35 @@ class Router:
         Carry one message of this session; the reply, if the node itself gives one.
         """
         from_, to = message.from_, message.to
-        if from_.startswith(_OURS) and self._domain.claimed_by(from_, self._answers_registry):
-            raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
+        if from_ not in session.bindings:
+            self._meet(from_, session)
         if not isinstance(to, str):
             return self._route_each(message, to, session)
-        if to.startswith(_OURS) and self._domain.owns(to):
-            return self._respond(message, to, session)
         recipients = self._routes.resolve(to)
-        if from_.startswith("hyperty://") and from_ not in session.bindings:
-            self._learn(from_, session)
-        if not recipients:
-            self._no_route(message, to)
-        else:
+        if recipients:
             self._deliver(message, session, recipients)
+            return None
+        if self._domain.owns(to):
+            return self._respond(message, to, session)
+        self._no_route(message, to)
         return None
 
     def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+        data = message.data
         delivered = waiting = 0
         for recipient in recipients:
+            ready = recipient.ready
             if recipient is session and message.has_via:
                 self._counts.echoes += 1  # the sender's own stub would drop it
-            elif recipient.deliver(message):
+            elif ready is not None:
+                ready.send(data)
                 delivered += 1
             else:
+                recipient.keep(message)
                 waiting += 1
+        counts = self._counts
+        counts.sent += delivered
+        counts.sent_bytes += delivered * len(data)
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
 
@@ -130,12 +134,15 @@ class Router:
             raise NoRoute(f"nobody is bound to {to}")
         message.outcome = "no-route"
 
-    def _learn(self, from_: str, session: Session) -> None:
+    def _meet(self, from_: str, session: Session) -> None:
         """
-        Remember where an unknown hyperty speaks, so that its answers find the way (wire.md 2.7).
+        A sender that is not bound here: refuse the node's own addresses, learn a hyperty's (wire.md 2.7).
         """
-        if self._routes.resolve(from_) is not NOBODY or session.learnt >= self._most_learnt:
-            return
-        if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
-            self._routes.bind(from_, session, LEARNT)
-            session.learnt += 1
+        if from_.startswith("hyperty://"):
+            if session.learnt >= self._most_learnt or self._routes.resolve(from_):
+                return
+            if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
+                self._routes.bind(from_, session, LEARNT)
+                session.learnt += 1
+        elif self._domain.claimed_by(from_, self._answers_registry):
+            raise Claimed(f"{from_!r} is an address of the node; send from one of your own")

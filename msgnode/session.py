@@ -112,7 +112,6 @@ class Session:
 
     __slots__ = (
         "_home",
-        "_ready",
         "_waiting",
         "alone",
         "anonymous",
@@ -121,6 +120,7 @@ class Session:
         "expiry",
         "keys",
         "learnt",
+        "ready",
         "runtime",
         "token_hash",
         "used",
@@ -137,7 +137,7 @@ class Session:
         self.used = False  # did it ever bind anything
         self.expiry: IDelayedCall | None = None
         self.token_hash = b""
-        self._ready: Connection | None = None  # where a message may go now, past nothing that waits
+        self.ready: Connection | None = None  # where a message may go now, past nothing that waits
         self._waiting: Waiting | None = None
         self._home = home
 
@@ -169,10 +169,10 @@ class Session:
         Use this connection from now on.  `resume` then sends what waits.
         """
         self.connection = connection
-        self._ready = None
+        self.ready = None
 
     def detach(self) -> None:
-        self.connection = self._ready = None
+        self.connection = self.ready = None
 
     def end(self) -> None:
         self.detach()
@@ -183,7 +183,7 @@ class Session:
         """
         The transport takes no more; what comes now waits.
         """
-        self._ready = None
+        self.ready = None
 
     def resume(self) -> None:
         """
@@ -197,7 +197,7 @@ class Session:
                 self._home.counts.stale += stale
             if data is None:
                 self._waiting = None
-                self._ready = connection
+                self.ready = connection
                 return
             self._sent(data)
             connection.send(data)
@@ -206,17 +206,15 @@ class Session:
         """
         Hand the message to the runtime.  False: it waits.
         """
-        ready = self._ready
+        ready = self.ready
         if ready is not None:
-            counts = self._home.counts
-            counts.sent += 1
-            counts.sent_bytes += len(message.data)
+            self._sent(message.data)
             ready.send(message.data)
             return True
-        self._keep(message)
+        self.keep(message)
         return False
 
-    def _keep(self, message: Message) -> None:
+    def keep(self, message: Message) -> None:
         home, waiting = self._home, self._waiting
         if waiting is None:
             waiting = self._waiting = home.make_queue()

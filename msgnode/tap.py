@@ -2,6 +2,7 @@
 The wiring diagram: what `twistd msgnode` starts, and its options.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -10,8 +11,7 @@ from twisted.application.internet import StreamServerEndpointService
 from twisted.application.service import MultiService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IStreamServerEndpoint
-from twisted.internet.protocol import Factory
+from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
 
@@ -97,19 +97,38 @@ class Listener(StreamServerEndpointService):
 
     _raiseSynchronously = True
 
-    def __init__(self, name: str, where: str, endpoint: IStreamServerEndpoint, factory: Factory) -> None:
+    def __init__(self, listen: Listen, endpoint: IStreamServerEndpoint, factory: Any) -> None:
         super().__init__(endpoint, factory)
-        self._what = name
-        self._where = where
+        self._listen = listen
 
     def privilegedStartService(self) -> None:
         try:
             super().privilegedStartService()
         except CannotListenError as why:
-            stop(f"cannot listen on {self._where}: {why.socketError}")
+            stop(f"cannot listen on {self._listen.endpoint}: {why.socketError}")
+        assert self._waitingForPort is not None
+        self._waitingForPort.addCallback(self._say_where)
+
+    def _say_where(self, port: IListeningPort) -> IListeningPort:
+        kind, endpoint = self._listen.kind, self._listen.endpoint
         log.info(
-            "{what}: listening on {where}{hint}", what=self._what, where=self._where, hint=_hint(self._where)
+            "{kind}: listening on {where}{hint}", kind=kind, where=_where(port), hint=_hint(kind, endpoint)
         )
+        return port
+
+
+def _where(port: IListeningPort) -> str:
+    host: Any = port.getHost()
+    return f"{host.host}:{host.port}" if hasattr(host, "port") else f"unix:{os.fsdecode(host.name)}"
+
+
+def _hint(kind: str, endpoint: str) -> str:
+    local = ":interface=127.0.0.1"
+    if local not in endpoint:
+        return ""
+    if kind == "admin":
+        return " (this machine only)"
+    return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
 
 
 class Whole(MultiService):
@@ -122,11 +141,6 @@ class Whole(MultiService):
             super().startService()
         except ConfigError as why:
             stop(str(why))
-
-
-def _hint(where: str) -> str:
-    local = ":interface=127.0.0.1"
-    return f" (this machine only; {where.replace(local, '')} opens it to others)" if local in where else ""
 
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:
@@ -170,7 +184,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         factory: Any = (
             over_tls(listen, factories[listen.kind], reactor) if listen.cert else factories[listen.kind]
         )
-        Listener(listen.kind, listen.endpoint, endpoint, factory).setServiceParent(whole)
+        Listener(listen, endpoint, factory).setServiceParent(whole)
     return whole
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from errno import EACCES
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
@@ -129,24 +128,26 @@ class TrafficLog(Service):
     # -- the Journal -------------------------------------------------------
 
     def message(self, message: Message, session: Session | None) -> None:
-        connection: Any = message.origin
-        if len(message.data) > LONGEST:
-            _shorten(message)
-        to = message.to
-        self._held.append(
+        connection, to, size = message.origin, message.to, len(message.data)
+        if to.__class__ is not str:
+            to = f"{to[0]} and {len(to) - 1} more"
+        if size > LONGEST:
+            to = _shortened(message, to)
+        held = self._held
+        held.append(
             Line(
                 VERSION,
                 "message",
                 message.came,
                 self._node,
-                session.runtime if session is not None else "",
+                "" if session is None else session.runtime,
                 connection.connector,
                 connection.peer,
                 message.type,
                 message.id,
                 message.from_,
-                to if to.__class__ is str else f"{to[0]} and {len(to) - 1} more",
-                len(message.data),
+                to,
+                size,
                 message.outcome,
                 message.recipients,
                 message.waiting,
@@ -155,7 +156,7 @@ class TrafficLog(Service):
                 message.resources,
             )
         )
-        if len(self._held) >= MOST_HELD:
+        if len(held) >= MOST_HELD:
             self.flush()
 
     def session(self, event: str, session: Session, connection: Connection | None) -> None:
@@ -228,11 +229,14 @@ class TrafficLog(Service):
             self._file = None
 
 
-def _shorten(message: Message) -> None:
+def _shortened(message: Message, to: str) -> str:
     """
     Nobody's log is filled by an address of a megabyte.
     """
-    for name in ("id", "type", "from_", "to"):
-        value = getattr(message, name)
-        if isinstance(value, str) and len(value) > LONGEST:
-            setattr(message, name, value[:LONGEST] + "…")
+    if not isinstance(message.id, int) and len(message.id) > LONGEST:
+        message.id = message.id[:LONGEST] + "…"
+    if len(message.type) > LONGEST:
+        message.type = message.type[:LONGEST] + "…"
+    if len(message.from_) > LONGEST:
+        message.from_ = message.from_[:LONGEST] + "…"
+    return to if len(to) <= LONGEST else to[:LONGEST] + "…"

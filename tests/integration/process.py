@@ -1,0 +1,118 @@
+"""
+A real node in a process of its own, as an operator starts it.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 20  # seconds for whatever a test waits for
+_LISTENING = re.compile(r"(web|line|admin): listening on (\S+)")
+
+
+class NodeProcess:
+    """
+    `twistd -n msgnode` from the installed package, in a directory of its own, on ports that are free.
+
+    `ports` has them by kind; `said` is what it has printed so far.
+    """
+
+    def __init__(self, *options: str, traffic: str | None = None, listeners: int = 3) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="msgnode-"))
+        self.traffic = Path(traffic or self.directory / "traffic")
+        anywhere = "tcp:0:interface=127.0.0.1"
+        listen = [] if "--config" in options else ["--web", anywhere, "--line", anywhere, "--admin", anywhere]
+        twistd = Path(sys.executable).with_name("twistd")
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        self.process = subprocess.Popen(
+            [twistd, "-n", "--pidfile=", "msgnode", "--traffic", str(self.traffic), *listen, *options],
+            cwd=self.directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = ""
+        self.ports: dict[str, int] = {}
+        self._read_until_it_listens(listeners)
+
+    def _read_until_it_listens(self, listeners: int) -> None:
+        assert self.process.stdout is not None
+        seen = 0
+        for line in self.process.stdout:
+            self.said += line
+            found = _LISTENING.search(line)
+            if found:
+                seen += 1
+                self.ports[found[1]] = int(found[2].rpartition(":")[2])
+            if seen == listeners:
+                return
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """
+        Send the signal; the exit code.
+        """
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        rest, _ = self.process.communicate(timeout=PATIENCE)
+        self.said += rest
+        return self.process.returncode
+
+    def wait(self) -> int:
+        """
+        It was expected to stop by itself; the exit code.
+        """
+        rest, _ = self.process.communicate(timeout=PATIENCE)
+        self.said += rest
+        return self.process.returncode
+
+    def log(self) -> list[dict[str, Any]]:
+        """
+        The traffic log, line by line.
+        """
+        lines = [
+            line for file in sorted(self.traffic.glob("*.jsonl")) for line in file.read_text().splitlines()
+        ]
+        return [json.loads(line) for line in lines]
+
+
+class Lines:
+    """
+    A client on a plain socket.
+    """
+
+    def __init__(self, port: int, runtime: str | None = None, context: Any = None) -> None:
+        raw = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.socket = context.wrap_socket(raw, server_hostname="localhost") if context else raw
+        self._file = self.socket.makefile("rb")
+        if runtime is not None:
+            self.token = self.ask({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"})["body"][
+                "runtimeToken"
+            ]
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self) -> dict[str, Any] | None:
+        """
+        The next message; None at the end.
+        """
+        line = self._file.readline()
+        return json.loads(line) if line else None
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.send(message)
+        reply = self.receive()
+        assert reply is not None
+        return reply
+
+    def close(self) -> None:
+        self._file.close()
+        self.socket.close()

@@ -1,0 +1,263 @@
+"""
+The node as an operator has it: installed, started by twistd, spoken to over sockets, stopped by signals.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.integration.process import PATIENCE, Lines, NodeProcess
+
+OPEN = {"id": 1, "type": "open", "from": "runtime://localhost/w", "to": "mn:/session"}
+
+
+@pytest.fixture
+def node():
+    process = NodeProcess()
+    yield process
+    process.stop(signal.SIGKILL)
+
+
+def websocket(node, runtime="runtime://localhost/w"):
+    client = connect(f"ws://127.0.0.1:{node.ports['web']}/ws", open_timeout=PATIENCE, legacy=True)
+    client.send(json.dumps({**OPEN, "from": runtime}))
+    client.reply = json.loads(client.recv(PATIENCE))
+    return client
+
+
+def test_says_where_it_listens(node):
+    """
+    The start lines say what listens where, and how to open it to others.
+    """
+    node.stop()
+
+    assert f"web: listening on 127.0.0.1:{node.ports['web']} (this machine only" in node.said
+    assert f"line: listening on 127.0.0.1:{node.ports['line']} (this machine only" in node.said
+
+
+def test_websocket_to_line(node):
+    """
+    A message sent on a WebSocket arrives on a TCP line, byte for byte.
+    """
+    device = Lines(node.ports["line"], "runtime://localhost/device")
+    browser = websocket(node)
+
+    sent = '{"id": 5, "type":"update","from":"comm://localhost/o", "to":"runtime://localhost/device/x"}'
+    browser.send(sent)
+
+    assert sent.encode() + b"\n" == device._file.readline()
+    browser.close()
+    device.close()
+
+
+def test_line_to_websocket(node):
+    """
+    An observer in a browser hears what a device publishes.
+    """
+    browser = websocket(node)
+    browser.send(
+        json.dumps(
+            {
+                "id": 2,
+                "type": "subscribe",
+                "from": "runtime://localhost/w/sm",
+                "to": "domain://msg-node.localhost/sm",
+                "body": {"resources": ["comm://localhost/o/changes"]},
+            }
+        )
+    )
+    assert json.loads(browser.recv(PATIENCE))["body"] == {"code": 200}
+    device = Lines(node.ports["line"], "runtime://localhost/device")
+
+    message = {"id": 3, "type": "update", "from": "comm://localhost/o", "to": "comm://localhost/o/changes"}
+    device.send(message)
+
+    assert message == json.loads(browser.recv(PATIENCE))
+    browser.close()
+    device.close()
+
+
+def test_sigterm_tells_everybody(node):
+    """
+    On SIGTERM a WebSocket is closed with 1001 and a line is told; the node ends by that signal.
+    """
+    browser = websocket(node)
+    device = Lines(node.ports["line"], "runtime://localhost/device")
+
+    node.process.send_signal(signal.SIGTERM)
+
+    with pytest.raises(ConnectionClosed) as closed:
+        browser.recv(PATIENCE)
+    farewell = device.receive()
+    assert closed.value.rcvd.code == 1001
+    assert closed.value.rcvd.reason == "going away; retry_after=1"
+    assert farewell == {
+        "id": None,
+        "type": "close",
+        "from": "mn:/session",
+        "to": None,
+        "body": {"code": 1001, "reason": "going away", "retry_after": 1},
+    }
+    assert device.receive() is None
+    assert node.wait() == -signal.SIGTERM
+
+
+def test_traffic_log_is_complete_after_sigterm(node):
+    """
+    What was carried before SIGTERM is in the traffic log, every line of it whole.
+    """
+    device = Lines(node.ports["line"], "runtime://localhost/device")
+    for number in range(300):
+        device.send({"id": number, "type": "update", "from": "x", "to": "runtime://localhost/device/y"})
+    for _ in range(300):
+        device.receive()
+
+    node.stop()
+
+    carried = [line["id"] for line in node.log() if line["kind"] == "message" and line["type"] == "update"]
+    assert carried == list(range(300))
+
+
+def test_restart(node):
+    """
+    After a restart a stub that says re-open with its old token is given a new session and goes on.
+    """
+    token = websocket(node).reply["body"]["runtimeToken"]
+    node.stop()
+    again = NodeProcess()
+
+    client = connect(f"ws://127.0.0.1:{again.ports['web']}/ws", open_timeout=PATIENCE, legacy=True)
+    client.send(json.dumps({**OPEN, "type": "re-open", "from": f"runtime://localhost/w/{token}"}))
+    reply = json.loads(client.recv(PATIENCE))
+
+    assert reply["body"]["code"] == 200
+    assert reply["body"]["runtimeToken"] != token
+    client.close()
+    again.stop()
+
+
+def test_kill_leaves_whole_lines():
+    """
+    After kill -9 the log has whole lines, and the next start closes the one that was torn.
+    """
+    first = NodeProcess()
+    device = Lines(first.ports["line"], "runtime://localhost/device")
+    for number in range(100):
+        device.send({"id": number, "type": "update", "from": "x", "to": "runtime://localhost/device/y"})
+        device.receive()
+    _grown(first.traffic, 100)
+    first.stop(signal.SIGKILL)
+    log = next(first.traffic.glob("*.jsonl"))
+    with log.open("a") as file:
+        file.write('{"v":1,"kind":"mess')
+
+    second = NodeProcess(traffic=str(first.traffic))
+    Lines(second.ports["line"], "runtime://localhost/other").close()
+    second.stop()
+
+    files = sorted(first.traffic.glob("*.jsonl"))
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    assert len(lines) > 100
+    assert [line for line in lines if not line.endswith("}")] == ['{"v":1,"kind":"mess']
+    assert all(json.loads(line) for line in lines if line.endswith("}"))
+
+
+def _grown(directory, lines):
+    """
+    Wait until the log has so many lines: it is written at most a second late.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while sum(len(file.read_text().splitlines()) for file in directory.glob("*.jsonl")) < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_port_in_use(node):
+    """
+    A port that is taken stops the start, in one line that names it.
+    """
+    port = node.ports["line"]
+
+    other = NodeProcess("--line", f"tcp:{port}:interface=127.0.0.1", listeners=4)
+
+    assert other.wait() != 0
+    assert f"msgnode: cannot listen on tcp:{port}:interface=127.0.0.1: [Errno 98]" in other.said
+
+
+def test_configuration_mistake(tmp_path):
+    """
+    A mistake in the configuration stops the start with one line: file, key, expected, found.
+    """
+    file = tmp_path / "msgnode.toml"
+    file.write_text('[session]\nexpiry = "a day"\n')
+
+    node = NodeProcess("--config", str(file))
+
+    assert node.wait() == 2
+    assert node.said == f"msgnode: {file}: session.expiry: expected a number, found 'a day'\n"
+
+
+def test_unwritable_traffic_directory(tmp_path):
+    """
+    A traffic log that cannot be written stops the start and says what to do.
+    """
+    (tmp_path / "file").write_text("")
+
+    node = NodeProcess(traffic=str(tmp_path / "file" / "traffic"))
+
+    assert node.wait() != 0
+    assert f"msgnode: traffic: cannot write in {tmp_path}/file/traffic: Not a directory" in node.said
+
+
+def test_slow_reader_harms_nobody(node):
+    """
+    A client that never reads is cut off when too much waits for it; the others go on.
+    """
+    deaf = socket.create_connection(("127.0.0.1", node.ports["line"]), PATIENCE)
+    deaf.sendall(json.dumps({**OPEN, "from": "runtime://localhost/deaf"}).encode() + b"\n")
+    deaf.recv(1000)
+    sender = Lines(node.ports["line"], "runtime://localhost/sender")
+    text = "x" * 100_000
+
+    for number in range(300):
+        body = {"value": text}
+        sender.send(
+            {"id": number, "type": "update", "from": "x", "to": "runtime://localhost/deaf/y", "body": body}
+        )
+    reply = sender.ask(
+        {
+            "id": "still there?",
+            "type": "subscribe",
+            "from": "runtime://localhost/sender/sm",
+            "to": "domain://msg-node.localhost/sm",
+            "body": {"resources": ["comm://localhost/o/changes"]},
+        }
+    )
+    node.stop()
+
+    assert reply["body"] == {"code": 200}
+    assert "runtime://localhost/deaf does not read; closing its connection" in node.said
+    events = [line.get("event") for line in node.log() if line["session"] == "runtime://localhost/deaf"]
+    assert "detached" in events
+    deaf.close()
+    sender.close()
+
+
+def test_command_checks_the_defaults():
+    """
+    `msgnode check` without a file says what a node without one would do.
+    """
+    command = Path(sys.executable).with_name("msgnode")
+
+    done = subprocess.run([command, "check"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    assert done.returncode == 0
+    assert "tcp:9090:interface=127.0.0.1" in done.stdout
