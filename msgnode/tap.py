@@ -180,16 +180,19 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         ),
     }
     for listen in config.listeners():
-        endpoint = _endpoint(listen, reactor)
-        factory: Any = (
-            over_tls(listen, factories[listen.kind], reactor) if listen.cert else factories[listen.kind]
-        )
+        endpoint, factory = _prepared(listen, factories[listen.kind], reactor)
         Listener(listen, endpoint, factory).setServiceParent(whole)
     return whole
 
 
-def _endpoint(listen: Listen, reactor: Any) -> Any:
+def _prepared(listen: Listen, factory: Any, reactor: Any) -> tuple[IStreamServerEndpoint, Any]:
+    """
+    Where to listen, and the factory, over TLS if the listener has a certificate.
+    """
     try:
-        return serverFromString(reactor, listen.endpoint)
+        endpoint: Any = serverFromString(reactor, listen.endpoint)
+        return endpoint, over_tls(listen, factory, reactor) if listen.cert else factory
+    except ConfigError as why:
+        stop(str(why))
     except Exception as why:  # each kind of endpoint complains in its own way
         stop(f"{listen.kind}: expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}")

@@ -1,0 +1,133 @@
+"""
+The transports that need more than a plain socket: long-polling by treq, TLS with client certificates.
+"""
+
+import ssl
+import tempfile
+from pathlib import Path
+
+import treq
+from twisted.internet.defer import inlineCallbacks
+from twisted.trial.unittest import TestCase as TrialTestCase
+
+from tests.authority import Authority
+from tests.integration.process import Lines, NodeProcess
+
+
+class LongPollingTests(TrialTestCase):
+    """
+    A legacy client that has nothing but HTTP, here treq.
+    """
+
+    timeout = 30
+
+    def setUp(self):
+        self.node = NodeProcess()
+        self.addCleanup(self.node.stop)
+        self.url = f"http://127.0.0.1:{self.node.ports['web']}/poll"
+
+    @inlineCallbacks
+    def post(self, message, token=None):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        response = yield treq.post(self.url, json=message, headers=headers, persistent=False)
+        body = yield response.json()
+        return response.code, body
+
+    @inlineCallbacks
+    def test_request_and_answer(self):
+        """
+        A poller opens a session, allocates an address and finds the answer with its next GET.
+        """
+        opened = {"id": 1, "type": "open", "from": "runtime://localhost/p", "to": "mn:/session"}
+        allocate = {
+            "id": 2,
+            "type": "create",
+            "from": "runtime://localhost/p/address-allocation",
+            "to": "domain://msg-node.localhost/address-allocation",
+            "body": {"scheme": "hyperty", "value": {"number": 1}},
+        }
+
+        _, greeting = yield self.post(opened)
+        token = greeting["messages"][0]["body"]["runtimeToken"]
+        code, accepted = yield self.post(allocate, token)
+        bearer = {"Authorization": f"Bearer {token}"}
+        response = yield treq.get(self.url, params={"wait": 5}, headers=bearer, persistent=False)
+        waiting = yield response.json()
+
+        self.assertEqual((202, {"accepted": 1}), (code, accepted))
+        self.assertEqual(1, waiting["cursor"])
+        self.assertEqual(200, waiting["messages"][0]["body"]["code"])
+
+    @inlineCallbacks
+    def test_a_held_get_is_answered_when_a_message_comes(self):
+        """
+        A GET that waits is answered as soon as something comes, from whatever transport.
+        """
+        opened = {"id": 1, "type": "open", "from": "runtime://localhost/p", "to": "mn:/session"}
+        _, greeting = yield self.post(opened)
+        token = greeting["messages"][0]["body"]["runtimeToken"]
+        bearer = {"Authorization": f"Bearer {token}"}
+        message = {"id": 3, "type": "ping", "from": "x", "to": "runtime://localhost/p/here"}
+
+        held = treq.get(self.url, params={"wait": 20}, headers=bearer, persistent=False)
+        device = Lines(self.node.ports["line"], "runtime://localhost/device")
+        device.send(message)
+        response = yield held
+        body = yield response.json()
+
+        self.assertEqual({"cursor": 1, "messages": [message]}, body)
+        device.close()
+
+
+class TLSTests(TrialTestCase):
+    """
+    Listeners of the configuration file that speak TLS.
+    """
+
+    def setUp(self):
+        directory = Path(tempfile.mkdtemp(prefix="msgnode-tls-"))
+        self.authority = Authority(directory)
+        self.ca = self.authority.path
+        server = self.authority.issue("localhost")
+        config = directory / "msgnode.toml"
+        config.write_text(
+            'web = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+            f'[[listen]]\nkind = "line"\nendpoint = "tcp:0:interface=127.0.0.1"\ncert = "{server}"\n'
+            f'client_ca = "{self.ca}"\n'
+        )
+        self.node = NodeProcess("--config", str(config), listeners=2)
+        self.addCleanup(self.node.stop)
+
+    def test_client_with_a_certificate(self):
+        """
+        A network server with a certificate of the right authority opens a session over TLS 1.2 or later.
+        """
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.authority.issue("server.example.org"))
+
+        client = Lines(self.node.ports["line"], "runtime://localhost/server", context)
+
+        self.assertTrue(client.token.startswith("mns_"))
+        self.assertIn(client.socket.version(), ("TLSv1.2", "TLSv1.3"))
+        client.close()
+
+    def test_client_without_a_certificate(self):
+        """
+        Where a client certificate is asked for, one who has none gets nowhere.
+        """
+        context = ssl.create_default_context(cafile=self.ca)
+
+        with self.assertRaises((ssl.SSLError, ConnectionError, AssertionError)):
+            Lines(self.node.ports["line"], "runtime://localhost/server", context)
+
+    def test_wrong_key_file(self):
+        """
+        A certificate that cannot be read stops the start with the file's name.
+        """
+        config = Path(tempfile.mkdtemp()) / "msgnode.toml"
+        config.write_text('[[listen]]\nkind = "line"\nendpoint = "tcp:0"\ncert = "/nowhere/cert.pem"\n')
+
+        node = NodeProcess("--config", str(config))
+
+        self.assertNotEqual(0, node.wait())
+        self.assertIn("/nowhere/cert.pem: cannot be read: No such file or directory", node.said)
