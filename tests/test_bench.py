@@ -1,0 +1,227 @@
+"""
+What in tools/bench is pure: frames, figures, tables.  The rest needs sockets and time.
+"""
+
+import json
+
+import pytest
+from benchmark import figures, frames, tables
+from benchmark.scenarios import SCENARIOS, Entrant, Scenario, Target, churn
+
+OURS, THEIRS = Entrant("msgnode", "msgnode"), Entrant("nats", "nats")
+
+
+def scenario(*targets: Target, entrants: tuple[Entrant, ...] = (OURS, THEIRS)) -> Scenario:
+    return Scenario("some", "some load", "messages/s", "pairs", {}, entrants, targets)
+
+
+def measured(*values: float | None, **more: object) -> dict[str, object]:
+    return figures.summary([{"figure": value, **more} for value in values])
+
+
+def results(*values: float, target: Target) -> dict[str, object]:
+    entrants = {"msgnode": measured(values[0]), "nats": measured(values[1])}
+    shown = {"name": "some", "title": "some load", "unit": "messages/s", "ours": "msgnode"}
+    compared = figures.compared(scenario(target), entrants)
+    return {
+        "when": "today",
+        "machine": {"cores": "2"},
+        "versions": {"twisted": "26"},
+        "options": {"rounds": 5, "seconds": 3.0, "warmup": 1.0, "burst": False},
+        "scenarios": [{**shown, "entrants": entrants, "compared": compared}],
+    }
+
+
+def unmasked(frame: bytes, start: int) -> bytes:
+    key, payload = frame[start : start + 4], frame[start + 4 :]
+    return bytes(byte ^ key[index % 4] for index, byte in enumerate(payload))
+
+
+@pytest.mark.parametrize("size", [100, 1000, 10_000])
+def test_message_has_the_size_its_name_says(size: int) -> None:
+    """
+    100 B means a text of 100 bytes in body.value, and one mark in the whole message.
+    """
+    data = frames.message(7, "hyperty://localhost/a", "hyperty://localhost/b", size)
+
+    assert size == len(json.loads(data)["body"]["value"])
+    assert data.count(frames.MARK) == 1
+    assert list(json.loads(data)) == ["id", "type", "from", "to", "body"]
+
+
+@pytest.mark.parametrize(("size", "head"), [(0, 2), (1, 2), (125, 2), (126, 4), (65535, 4), (65536, 10)])
+def test_frame_is_masked_and_says_its_length(size: int, head: int) -> None:
+    """
+    A frame of each of the three length forms unmasks to the payload it was built from.
+    """
+    payload = bytes(index % 251 for index in range(size))
+
+    frame = frames.masked(payload, frames.BINARY)
+
+    assert frame[0] == 0x82
+    assert frame[1] & 0x80 == 0x80
+    assert head + 4 + size == len(frame)
+    assert payload == unmasked(frame, head)
+
+
+def test_every_peer_gets_the_same_message() -> None:
+    """
+    NATS and WAMP wrap the message and do not change it.
+    """
+    to = "hyperty://localhost/run-3"
+    data = frames.message(1, "hyperty://localhost/run-1", to, 100)
+
+    assert b"PUB bench.run-3 %d\r\n%s\r\n" % (len(data), data) == frames.nats_publish(to, data)
+    assert [16, 1, {}, "bench.run-3", [json.loads(data)]] == json.loads(frames.wamp_publish(to, data))
+
+
+def test_post_carries_token_and_length() -> None:
+    """
+    A POST says how long its body is and who asks; without a token it names nobody.
+    """
+    post = frames.http_post("/poll", "mns_x", b"[]")
+
+    assert post.startswith(b"POST /poll HTTP/1.1\r\n")
+    assert b"\r\nAuthorization: Bearer mns_x\r\n" in post
+    assert b"\r\nContent-Length: 2\r\n" in post
+    assert post.endswith(b"\r\n\r\n[]")
+    assert b"Authorization" not in frames.http_get("/poll", "")
+
+
+def test_median_ignores_what_failed() -> None:
+    """
+    A run without a figure counts as an error, not as zero.
+    """
+    runs = [
+        {"figure": 10.0},
+        {"figure": None, "errors": ["gone"]},
+        {"figure": 30.0},
+        {"figure": 11.0, "lost": 2},
+    ]
+
+    summary = figures.summary(runs)
+
+    assert summary["median"] == 11.0
+    assert summary["errors"] == ["gone"]
+    assert summary["lost"] == 2
+
+
+def test_nothing_measured_is_no_figure() -> None:
+    """
+    With no run that worked there is neither a median nor a ratio.
+    """
+    assert None is measured(None)["median"]
+    assert None is figures.ratio(5.0, None)
+    assert None is figures.ratio(None, 5.0)
+    assert None is figures.ratio(5.0, 0.0)
+
+
+def test_spread_is_a_part_of_the_median() -> None:
+    """
+    Runs of 80, 100 and 120 spread over 40 %; a single run has no spread.
+    """
+    assert pytest.approx(figures.spread([80.0, 120.0, 100.0])) == 0.4
+    assert None is figures.spread([80.0])
+
+
+@pytest.mark.parametrize(("ours", "met"), [(100.0, True), (70.0, True), (69.0, False)])
+def test_target_is_a_ratio_of_medians(ours: float, met: bool) -> None:
+    """
+    A target of 0.7 is met at 0.7 and missed below.
+    """
+    entrants = {"msgnode": measured(ours), "nats": measured(100.0)}
+
+    [row] = figures.compared(scenario(Target("nats", 0.7)), entrants)
+
+    assert ("nats", ours / 100, met) == (row["against"], row["value"], row["met"])
+
+
+def test_target_may_be_a_figure() -> None:
+    """
+    Memory is judged by itself, at most so much, and still shown beside the peer.
+    """
+    wanted = scenario(Target(None, 12.0, at_most=True))
+
+    alone, beside = figures.compared(wanted, {"msgnode": measured(9.0), "nats": measured(45.0)})
+
+    assert (alone["against"], alone["value"], alone["met"]) == (None, 9.0, True)
+    assert (beside["against"], beside["met"]) == ("nats", None)
+
+
+@pytest.mark.parametrize("wrong", [{"lost": 1}, {"errors": ["refused"]}])
+@pytest.mark.parametrize("whose", ["msgnode", "nats"])
+def test_loss_misses_the_target(wrong: dict[str, object], whose: str) -> None:
+    """
+    However fast, a comparison in which either side lost something meets nothing.
+    """
+    entrants = {"msgnode": measured(200.0), "nats": measured(100.0)}
+    entrants[whose] = measured(entrants[whose]["median"], **wrong)  # type: ignore[arg-type]
+
+    [row] = figures.compared(scenario(Target("nats", 1.0)), entrants)
+
+    assert row["met"] is False
+
+
+def test_doubts_name_a_busy_generator_and_unsteady_runs() -> None:
+    """
+    A figure that the generator may have limited, or that varied widely, says so.
+    """
+    assert figures.doubts(measured(100.0, 101.0, generator_cores=0.4)) == []
+    assert figures.doubts(measured(100.0, generator_cores=0.9)) == [
+        "the generator used 0.90 of a core and may be the limit"
+    ]
+    assert figures.doubts(measured(50.0, 100.0, 150.0)) == ["the runs differ widely, 50 to 150"]
+
+
+def test_table_shows_figures_ratio_and_target() -> None:
+    """
+    One line a comparison, with what was wanted and whether it was met.
+    """
+    [row] = tables.rows(results(123456.0, 100000.0, target=Target("nats", 1.0)))
+
+    assert row[:8] == ("some load", "messages/s", "123,456", "nats", "100,000", "1.23", "at least 1", "met")
+    assert "missed" in tables.text(results(9.0, 10.0, target=Target("nats", 1.0)))
+
+
+def test_markdown_rows_have_one_width() -> None:
+    """
+    Every row of the Markdown table has as many cells as its head.
+    """
+    lines = tables.markdown(results(9.0, 10.0, target=Target("nats", 1.0))).splitlines()
+    widths = {line.count("|") for line in lines if line.startswith("|")}
+
+    assert {len(tables.HEAD) + 1} == widths
+
+
+def test_markdown_goes_between_the_marks(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """
+    What people wrote around the table stays, however often it is made.
+    """
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
+
+    tables.put(page, "new")
+    tables.put(page, "newer")
+
+    assert f"before\n{tables.BEGIN}\nnewer\n{tables.END}\nafter\n" == page.read_text()
+
+
+def test_scenarios_have_names_of_their_own_and_targets_somebody_runs() -> None:
+    """
+    A name picks one scenario, and a target compares with an entrant of it.
+    """
+    everything = [*SCENARIOS, churn(10)]
+    names = [one.name for one in everything]
+
+    assert len(names) == len(set(names))
+    for one in everything:
+        labels = {entrant.label for entrant in one.entrants} | {None}
+        assert {target.against for target in one.targets} <= labels
+
+
+def test_short_churn_is_not_judged() -> None:
+    """
+    Three minutes would be compared with themselves, so they meet no target.
+    """
+    assert churn(3).targets == ()
+    assert len(churn(10).targets) == 1

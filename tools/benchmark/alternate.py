@@ -1,0 +1,122 @@
+"""
+The runs: within a scenario every peer in turn, then every peer again, so that a
+disturbance of the machine meets them all alike.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmark.figures import Run, compared, summary
+from benchmark.install import CHECKOUT, Venvs
+from benchmark.scenarios import Entrant, Scenario
+from benchmark.servers import Server
+
+GRACE = 180.0  # seconds a run may take beyond what it measures
+
+
+class Bench:
+    """
+    Runs scenarios: `rounds` alternations, each measured for `seconds` after `warmup` seconds.
+
+    `burst` is how the generator writes, as `pairs.Pair` says.
+    """
+
+    def __init__(
+        self, venvs: Venvs, servers: set[str], rounds: int, seconds: float, warmup: float, burst: bool
+    ) -> None:
+        self._venvs = venvs
+        self._allowed = servers
+        self._rounds = rounds
+        self._how = {"seconds": seconds, "warmup": warmup, "burst": burst}
+        self._running: dict[str, Server] = {}
+        self._count = 0
+
+    def measure(self, scenario: Scenario, say: Callable[[str], None]) -> dict[str, Any]:
+        """
+        The scenario's result, as it goes into the JSON.
+        """
+        entrants = [entrant for entrant in scenario.entrants if entrant.server in self._allowed]
+        runs: dict[str, list[Run]] = {entrant.label: [] for entrant in entrants}
+        try:
+            for _ in range(self._rounds):
+                for entrant in entrants:
+                    run = self._one(scenario, entrant)
+                    runs[entrant.label].append(run)
+                    say(_told(scenario, entrant, run))
+                    if scenario.fresh:
+                        self.stop()
+        finally:
+            self.stop()
+        summaries = {label: summary(results) for label, results in runs.items()}
+        return {
+            "name": scenario.name,
+            "title": scenario.title,
+            "unit": scenario.unit,
+            "load_average": os.getloadavg()[0],
+            "ours": scenario.entrants[0].label,
+            "entrants": summaries,
+            "compared": compared(scenario, summaries),
+        }
+
+    def stop(self) -> None:
+        """
+        Stop every server that runs.
+        """
+        while self._running:
+            _, server = self._running.popitem()
+            server.stop()
+
+    def _one(self, scenario: Scenario, entrant: Entrant) -> Run:
+        self._count += 1
+        try:
+            if entrant.server not in self._running:
+                self._running[entrant.server] = Server(entrant.server, self._venvs)
+        except RuntimeError as why:
+            return {"figure": None, "errors": [str(why)]}
+        server = self._running[entrant.server]
+        job = {
+            "load": scenario.load,
+            "run": f"bench{self._count}",
+            "server": entrant.server,
+            "wire": entrant.wire,
+            "port": server.ports[entrant.wire],
+            "pids": server.pids(),
+        }
+        run = self._generate(job | self._how | scenario.job | entrant.job)
+        if run["figure"] is None:
+            # What it was left with is not what the next run should meet.
+            self._running.pop(entrant.server).stop()
+        return run
+
+    def _generate(self, job: dict[str, Any]) -> Run:
+        python = str(self._venvs.node / "bin" / "python")
+        command = [python, "-m", "benchmark.generator", json.dumps(job)]
+        environment = os.environ | {"PYTHONPATH": str(CHECKOUT / "tools")}
+        limit = job["seconds"] + job["warmup"] + 60 * job.get("minutes", 0) + GRACE
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return {"figure": None, "errors": [f"not done after {limit:.0f} s"]}
+        if done.returncode:
+            return {"figure": None, "errors": [done.stderr.strip()[-500:] or f"exit {done.returncode}"]}
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _told(scenario: Scenario, entrant: Entrant, run: Run) -> str:
+    figure = run["figure"]
+    parts = [f"{scenario.name}  {entrant.label}: "]
+    parts.append("failed" if figure is None else f"{figure:,.1f} {scenario.unit}")
+    if "server_cores" in run:
+        parts.append(f", cores {run['generator_cores']:.2f} + {run['server_cores']:.2f}")
+    if run.get("lost"):
+        parts.append(f", {run['lost']} LOST")
+    parts += [f", {error}" for error in run.get("errors", [])[:1]]
+    return "".join(parts)
+
+
+def say_on_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

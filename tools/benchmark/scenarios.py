@@ -1,0 +1,211 @@
+"""
+What is measured: the scenarios, who runs in each, and what the project wants of it.
+
+Our own entrant comes first; the others are what it is compared with.  Messages
+are written one by one, as interfaces of the project define a window; BURST has
+the same pattern written in blocks, because a peer's rank depends on it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SIZES = {"100 B": 100, "1 kB": 1000, "10 kB": 10_000}
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """
+    One column of a scenario: a server, the wire to it, and what differs in the job.
+    """
+
+    label: str
+    server: str
+    wire: str = "websocket"
+    job: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """
+    What is wanted: a ratio to another entrant, or with `against` None a figure.
+    """
+
+    against: str | None
+    bound: float
+    at_most: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """
+    One pattern of load, the same for each entrant.
+
+    `fresh` starts the server anew for each run; `quick` is in the short run.
+    """
+
+    name: str
+    title: str
+    unit: str
+    load: str
+    job: dict[str, Any]
+    entrants: tuple[Entrant, ...]
+    targets: tuple[Target, ...] = ()
+    quick: bool = False
+    fresh: bool = False
+
+
+NODE = Entrant("msgnode", "msgnode")
+PEERS = (NODE, Entrant("nats", "nats"), Entrant("crossbar", "crossbar"))
+NODE_LINE = Entrant("msgnode line", "msgnode", "line")
+NATS_LINE = Entrant("nats TCP", "nats", "line")
+NODE_POLL = Entrant("msgnode polling", "msgnode", "poll")
+
+P2P_TARGETS = {
+    ("100 B", 8, 64): (Target("nats", 1.0), Target("crossbar", 25.0)),
+    ("100 B", 1, 1): (Target("nats", 0.8),),
+    ("100 B", 200, 1): (Target("nats", 0.7),),
+    ("10 kB", 4, 16): (Target("nats", 0.7),),
+}
+
+
+def _point_to_point() -> list[Scenario]:
+    grid = [(size, pairs, window) for size in SIZES for pairs in (1, 8, 200) for window in (1, 64)]
+    wanted = list(P2P_TARGETS)
+    return [_pairs(*shape) for shape in wanted + [shape for shape in grid if shape not in wanted]]
+
+
+def _pairs(size: str, pairs: int, window: int) -> Scenario:
+    return Scenario(
+        name=f"p2p-{size.replace(' ', '')}-{pairs}-{window}",
+        title=f"{size}, {pairs} pair{'s' * (pairs > 1)}, window {window}",
+        unit="messages/s",
+        load="pairs",
+        job={"size": SIZES[size], "pairs": pairs, "window": window},
+        entrants=PEERS,
+        targets=P2P_TARGETS.get((size, pairs, window), ()),
+        quick=(size, pairs, window) in P2P_TARGETS,
+    )
+
+
+BURST = Scenario(
+    name="p2p-burst-100B-8-64",
+    title="100 B, 8 pairs, window 64, in bursts",
+    unit="messages/s",
+    load="pairs",
+    job={"size": 100, "pairs": 8, "window": 64, "burst": True},
+    entrants=PEERS,
+    quick=True,
+)
+
+
+def _fanout(subscribers: int) -> Scenario:
+    return Scenario(
+        name=f"fanout-{subscribers}",
+        title=f"fan-out to {subscribers}, 100 B, 16 publications under way",
+        unit="deliveries/s",
+        load="fanout",
+        job={"size": 100, "subscribers": subscribers, "window": 16},
+        entrants=PEERS,
+        targets=(Target("nats", 1.3),) if subscribers == 1000 else (),
+        quick=subscribers == 1000,
+    )
+
+
+def _allocation(number: int, window: int) -> Scenario:
+    beside = Entrant("p2p, 1 pair", "msgnode", job={"load": "pairs", "size": 100, "pairs": 1})
+    how = "one after another" if window == 1 else f"{window} under way"
+    return Scenario(
+        name=f"allocate-{number}-{window}",
+        title=f"allocation of {number}, {how}, one client",
+        unit="requests/s",
+        load="allocation",
+        job={"number": number, "window": window},
+        entrants=(NODE, beside),
+    )
+
+
+def _polling(window: int) -> Scenario:
+    return Scenario(
+        name=f"poll-8-{window}",
+        title=f"long polling, 100 B, 8 pairs, window {window}",
+        unit="messages/s",
+        load="polling",
+        job={"size": 100, "pairs": 8, "window": window},
+        entrants=(NODE_POLL,),
+    )
+
+
+def _memory(name: str, title: str, entrants: tuple[Entrant, ...], kib: float) -> Scenario:
+    return Scenario(
+        name=name,
+        title=f"memory per idle {title} session at 10,000",
+        unit="KiB RSS",
+        load="memory",
+        job={"sessions": 10_000},
+        entrants=entrants,
+        targets=(Target(None, kib, at_most=True),),
+        fresh=True,
+    )
+
+
+LINES = Scenario(
+    name="lines-8-64",
+    title="TCP lines, 100 B, 8 pairs, window 64",
+    unit="messages/s",
+    load="pairs",
+    job={"size": 100, "pairs": 8, "window": 64},
+    entrants=(NODE_LINE, Entrant("msgnode WebSocket", "msgnode"), NATS_LINE),
+    targets=(Target("msgnode WebSocket", 1.0),),
+)
+
+BINDINGS = Scenario(
+    name="bindings",
+    title="100 B, 8 senders, window 64, over 1,000,000 bindings",
+    unit="messages/s",
+    load="bindings",
+    job={"size": 100, "pairs": 8, "window": 64},
+    entrants=(
+        Entrant("1,000,000", "msgnode", job={"bindings": 1_000_000}),
+        Entrant("1,000", "msgnode", job={"bindings": 1000}),
+    ),
+    targets=(Target("1,000", 0.85),),
+    fresh=True,
+)
+
+CONNECT = Scenario(
+    name="connect",
+    title="connect and open, 2000 sessions, 50 at a time",
+    unit="sessions/s",
+    load="connect",
+    job={"sessions": 2000},
+    entrants=PEERS,
+)
+
+SCENARIOS = (
+    *_point_to_point(),
+    BURST,
+    *(_fanout(subscribers) for subscribers in (1000, 100, 10)),
+    LINES,
+    *(_allocation(number, window) for number in (1, 3) for window in (1, 64)),
+    *(_polling(window) for window in (1, 64)),
+    CONNECT,
+    _memory("memory-websocket", "WebSocket", PEERS[:2], 12.0),
+    _memory("memory-line", "line", (NODE_LINE, NATS_LINE), 4.0),
+    BINDINGS,
+)
+
+
+def churn(minutes: int) -> Scenario:
+    """
+    Connect, bind and close for so many minutes; three or fewer have nothing to compare with.
+    """
+    return Scenario(
+        name="churn",
+        title=f"churn, 200 sessions/s for {minutes} minutes: RSS at the end over RSS of minute 3",
+        unit="ratio",
+        load="churn",
+        job={"minutes": minutes},
+        entrants=(NODE,),
+        targets=(Target(None, 1.05, at_most=True),) if minutes > 3 else (),
+        fresh=True,
+    )

@@ -1,0 +1,61 @@
+"""
+Sessions without traffic: how fast they open, what each one weighs, what stays when they end.
+"""
+
+import asyncio
+import gc
+import time
+from typing import Any
+
+from benchmark.clients import AT_ONCE, connect_all
+from benchmark.pairs import address, ended
+from benchmark.processes import rss
+from benchmark.stopwatch import started
+
+SETTLE = 2.0  # seconds between the last session and weighing
+LIVES = 200  # sessions a second in the churn
+MINUTE = 60.0  # seconds
+
+
+async def connect_rate(job: dict[str, Any]) -> dict[str, Any]:
+    """
+    Sessions opened per second, connection and handshake included.
+    """
+    await connect_all(job | {"run": job["run"] + "-warm"}, AT_ONCE)
+    stop = started(job["pids"])
+    clients = await connect_all(job, job["sessions"])
+    cores = stop()
+    return {"figure": len(clients) / cores.pop("seconds"), "lost": 0, **cores, **ended(clients)}
+
+
+async def memory(job: dict[str, Any]) -> dict[str, Any]:
+    """
+    KiB of resident memory per idle session with one binding.
+    """
+    count = job["sessions"]
+    before = rss(job["pids"])
+    clients = await connect_all(job, count, [address(job, index) for index in range(count)])
+    await asyncio.sleep(SETTLE)
+    after = rss(job["pids"])
+    return {"figure": (after - before) / count / 1024, "lost": 0, **ended(clients)}
+
+
+async def churn(job: dict[str, Any]) -> dict[str, Any]:
+    """
+    RSS in the last minute over RSS in the third, while sessions connect, bind and close.
+    """
+    gc.enable()
+    start = time.monotonic()
+    weights: list[int] = []
+    lives = 0
+    while len(weights) < job["minutes"]:
+        tick = time.monotonic()
+        batch = [address(job, lives + index) for index in range(LIVES)]
+        clients = await connect_all(job | {"run": f"{job['run']}-{lives}"}, LIVES, batch)
+        ended(list(clients))
+        lives += LIVES
+        await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - tick)))
+        if time.monotonic() - start > (len(weights) + 1) * MINUTE:
+            weights.append(rss(job["pids"]))
+    third = weights[min(2, len(weights) - 1)]
+    return {"figure": weights[-1] / third, "lost": 0, "errors": [], "rss": weights, "lives": lives}
