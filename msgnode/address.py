@@ -34,7 +34,10 @@ def split_token(address: str) -> tuple[str, str]:
 
 def _has_path(address: str) -> bool:
     _, separator, rest = address.partition("://")
-    return not separator or bool(rest.partition("/")[2].strip("/"))
+    if not separator:
+        # `hyperty:` stands above every hyperty:// address at a `/` boundary.
+        return not address.rstrip("/").endswith(":")
+    return bool(rest.partition("/")[2].strip("/"))
 
 
 def without_tokens(data: bytes) -> bytes:

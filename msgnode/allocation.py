@@ -82,7 +82,7 @@ class Allocation:
     def _new(self, scheme: str, number: int) -> list[str]:
         pool = self._pools.get(scheme)
         if pool is not None:
-            return pool.free(number, self._routes.is_bound)
+            return pool.free(number, self._routes.is_allocated)
         return [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
 
     def _release(self, message: Message, body: dict[str, Any], session: Session) -> None:

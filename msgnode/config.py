@@ -8,6 +8,7 @@ expected and what was found, and stops the start.
 import re
 import socket
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,8 +20,9 @@ from msgspec import Meta, Struct, field
 from msgnode.address import is_scheme
 from msgnode.pool import MOST, expand
 
-Seconds = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
+MOST_SECONDS = 3_153_600_000  # a century; no timer waits for infinity
+Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
+Positive = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
 Kind = Literal["web", "line", "admin"]
@@ -178,7 +180,8 @@ def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> C
             raise ConfigError(f"{path}: is not UTF-8 at byte {why.start}") from why
         except tomllib.TOMLDecodeError as why:
             raise ConfigError(f"{path}: is not TOML: {why}") from why
-    return check({**table, **(options or {})}, path or "options")
+        check(table, path)  # a mistake in the file is told as the file's
+    return check({**table, **(options or {})}, "options")
 
 
 def check(table: Mapping[str, Any], where: str) -> Config:
@@ -206,12 +209,19 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
         )
     if config.path_prefix and not re.fullmatch(r"(/[^/?#\s]+)+", config.path_prefix):
         yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
+    schemes: dict[str, str] = {}
     for name, pool in config.pools.items():
         key = f"pools.{name}"
+        other = schemes.setdefault(pool.scheme, name)
+        if other != name:
+            yield f"{key}.scheme", f"expected a scheme of its own, found {pool.scheme!r} as in pools.{other}"
         if not is_scheme(pool.scheme):
             yield f"{key}.scheme", f"expected a URL scheme such as sip, found {pool.scheme!r}"
         if bool(pool.addresses) == bool(pool.pattern):
             yield key, "expected either 'addresses' or 'pattern'"
+        twice = [address for address, count in Counter(pool.addresses).items() if count > 1]
+        if twice:
+            yield f"{key}.addresses", f"expected each address once, found {twice[0]!r} again"
         if len(pool.addresses) > MOST:
             yield f"{key}.addresses", f"expected at most {MOST}, found {len(pool.addresses)}"
         if pool.pattern:
@@ -241,10 +251,12 @@ def _in_words(complaint: str, table: Any) -> str:
     msgspec's complaint as: key, what was expected, what was found.
     """
     text, _, path = complaint.partition(" - at `")
-    steps = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path.rstrip("`"))
-    names = [name or int(index) for name, index in steps]
+    steps = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path.rstrip("`"))
+    names: list[str | int] = []
     found = table
-    for name in names:
+    for name, index in steps:
+        name = name or (_guilty(found) if index == "..." else int(index))
+        names.append(name)
         found = _step(found, name)
     key = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names).lstrip(".")
     unknown = re.match(r"Object contains unknown field `(.*)`", text)
@@ -267,8 +279,19 @@ def _step(value: Any, name: str | int) -> Any:
     try:
         return value[name]
     except (KeyError, IndexError, TypeError):
-        # `...` stands for any key of a table of tables.
-        return next(iter(value.values()), None) if isinstance(value, Mapping) else None
+        return None
+
+
+def _guilty(pools: Mapping[str, Any]) -> str:
+    """
+    The pool that msgspec complains about; it does not say which.
+    """
+    for name, pool in pools.items():
+        try:
+            msgspec.convert(pool, PoolAddresses)
+        except msgspec.ValidationError:
+            return name
+    return ""
 
 
 def _known(names: list[str | int]) -> list[str]:

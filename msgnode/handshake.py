@@ -12,7 +12,7 @@ from secrets import token_hex
 from msgnode.address import Domain, split_token
 from msgnode.errors import Rejected
 from msgnode.message import Message, compose
-from msgnode.session import CLOSED, FULL, REFUSED, Connection, Session
+from msgnode.session import CLOSED, FULL, REFUSED, SLOW, Closing, Connection, Session
 from msgnode.sessions import Sessions
 
 SESSION = "mn:/session"
@@ -34,9 +34,11 @@ class Handshake:
         kind = message.type.lower()
         if kind in ("open", "re-open"):
             return self.open(message, connection, kind)
+        message.outcome, message.code = "answered", 200
         if kind == "close":
             return self.close(connection)
         if kind == "response":
+            message.outcome, message.code = "dropped", 0
             return connection.session
         raise Rejected(f"{SESSION} understands open, re-open and close, not {message.type!r}")
 
@@ -44,13 +46,21 @@ class Handshake:
         """
         Bind the connection to its session, known or new, and say so: 200, with a token unless it has one.
         """
+        if connection.full and connection.session is not None:
+            # It opens again and again, and does not read what is answered.
+            self._refuse(connection, SLOW, 429)
+            message.outcome, message.code = "refused", 429
+            return None
         from_ = message.from_
         token = ""
         if from_ and self._sessions.get(from_) is None:
             from_, token = split_token(from_)
         session = self.enter(from_, connection)
         if session is None:
+            allowed = not from_ or self._domain.can_open(from_)
+            message.outcome, message.code = "refused", 503 if allowed else 403
             return None
+        message.outcome, message.code = "answered", 200
         body: dict[str, object] = {"code": 200}
         if kind == "open" or not session.has_token(token):
             body["runtimeToken"] = self._sessions.issue_token(session)
@@ -68,15 +78,19 @@ class Handshake:
         session = self._sessions.get(runtime) if runtime else connection.session
         if session is None:
             if runtime and not self._domain.can_open(runtime):
-                self._sessions.part(connection, REFUSED)
+                self._refuse(connection, REFUSED, 403)
                 return None
             if self._sessions.full:
-                self._sessions.part(connection, FULL)
+                self._refuse(connection, FULL, 503)
                 return None
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
         self._sessions.attach(session, connection)
         return session
+
+    def _refuse(self, connection: Connection, why: Closing, code: int) -> None:
+        self._sessions.counts.refuse(code)
+        self._sessions.part(connection, why)
 
     def close(self, connection: Connection) -> Session | None:
         """

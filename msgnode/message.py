@@ -61,14 +61,21 @@ class Message(Struct, gc=False):
         """
         if not memoryview(self.body).nbytes:
             return {}
-        return msgspec.json.decode(self.body) or {}
+        try:
+            return msgspec.json.decode(self.body) or {}
+        except (ValueError, RecursionError):
+            # What was skipped at first: a number of 5000 digits, a nesting that is just too deep.
+            raise Malformed("'body' holds what cannot be read", self.id, self.from_) from None
 
     @property
     def has_via(self) -> bool:
         """
         Does the body name the stub it went through (wire.md 1.2)?
         """
-        return b'"via"' in self.data and "via" in self.fields()
+        try:
+            return b'"via"' in self.data and "via" in self.fields()
+        except Malformed:
+            return False
 
     def reply(self, body: Mapping[str, Any], from_: str | None = None) -> "Message":
         """
@@ -131,7 +138,7 @@ def decode(data: bytes, origin: Any = None) -> Message:
         quotes += 2
     # Five keys and three or four strings: that many quotes leave no room for
     # a key that stands twice.  Any other number is looked at closely.
-    if header.count(b'"') != quotes:
+    if header.count(b'"') != quotes or message.to.__class__ is not str or not message.from_:
         _check_unusual(message, header)
     return message
 
@@ -148,8 +155,13 @@ def _without(data: bytes, body: bytes) -> bytes:
 
 def _check_unusual(message: Message, header: bytes) -> None:
     if header.endswith(b'"body":'):
-        header += b"null}"
-    pairs = json.loads(header, object_pairs_hook=list)
+        # Unless it was cut at a `body` inside another field.
+        at_end = message.data.endswith(bytes(message.body) + b"}")
+        header = header + b"null}" if at_end else message.data
+    try:
+        pairs = json.loads(header, object_pairs_hook=list, parse_int=str)
+    except RecursionError:
+        raise Malformed("nested too deeply", message.id, message.from_ or None) from None
     keys = [key for key, _ in pairs]
     for key in keys:
         if keys.count(key) > 1:
@@ -178,7 +190,9 @@ def _explained(data: bytes, why: Exception) -> Malformed:
         return Malformed("nested too deeply")
     try:
         fields = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except RecursionError:
+        return Malformed("nested too deeply")
+    except msgspec.DecodeError:
         position = re.search(r"byte (\d+)", str(why))
         where = f" at byte {position[1]}" if position else ""
         return Malformed(f"not JSON{where}")

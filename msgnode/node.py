@@ -38,6 +38,6 @@ class Node:
         responders: dict[str, Responder] = {subscription.address: subscription}
         responders.update(dict.fromkeys(allocation.addresses, allocation))
         router = Router(config, domain, self.routes, responders, journal, self.counts)
-        reception = Reception(self.handshake, router.route, journal, self.counts)
+        reception = Reception(self.handshake, router.route, self.sessions.tell, journal, self.counts)
         self.receive = reception.receive
         self.garbled = reception.garbled

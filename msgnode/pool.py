@@ -1,8 +1,8 @@
 """
 A pool: a finite set of addresses that are leased one session at a time.
 
-An address is free when nobody is bound to it, so the routing table is the
-only list of leases there is, and a session's end returns its own.
+An address is free when no session was allocated it, so the routing table is
+the only list of leases there is, and a session's end returns its own.
 """
 
 import re
@@ -51,4 +51,4 @@ class Pool:
                 if len(found) == number:
                     self._next = (self._next + step + 1) % size
                     return found
-        raise Rejected(f"only {len(found)} addresses of this pool are free, not {number}", 503)
+        raise Rejected(f"too few addresses of this pool are free: {len(found)}, not {number}", 503)

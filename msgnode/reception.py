@@ -9,7 +9,6 @@ is closed.
 from collections.abc import Callable
 from time import time_ns
 
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -37,11 +36,13 @@ class Reception:
         self,
         handshake: Handshake,
         route: Callable[[Message, Session], Reply],
+        tell: Callable[[Connection, bytes], None],
         journal: Journal,
         counts: Counts,
     ) -> None:
         self._handshake = handshake
         self._route = route
+        self._tell = tell
         self._journal = journal
         self._counts = counts
 
@@ -69,17 +70,24 @@ class Reception:
                 if not message.from_:
                     raise Malformed("'from' is missing", message.id)
                 reply = self._route(message, session)
-                if reply is not None:
-                    self._answer(reply, message, session)
+                if isinstance(reply, Message):
+                    session.answer(reply, connection)
+                elif reply is not None:
+                    reply.addCallback(self._answered, message, session)
+                    reply.addErrback(self._answer_failed, message, session)
+                    return
         except Rejected as why:
             self._reject(why, message, data, connection)
         except Exception:
             self._failed(Failure(), message, connection)
         else:
             if message.outcome:  # a list of recipients is written down one by one
-                message.micros = micros = (time_ns() - came) // 1000
-                counts.handed_over[min(micros.bit_length(), 31)] += 1
-                self._journal.message(message, session)
+                self._settled(message, session)
+
+    def _settled(self, message: Message, session: Session | None) -> None:
+        message.micros = micros = (time_ns() - message.came) // 1000
+        self._counts.handed_over[min(micros.bit_length(), 31)] += 1
+        self._journal.message(message, session)
 
     def garbled(self, data: bytes, why: str, connection: Connection, code: int = 400) -> None:
         """
@@ -93,42 +101,47 @@ class Reception:
 
     def _greet(self, message: Message, connection: Connection) -> Session | None:
         session = self._handshake.respond(message, connection)
-        message.outcome, message.code = ("answered", 200) if session is not None else ("refused", 403)
         # The `from` of a re-open or a close ends in the token.
-        message.from_ = session.runtime if session is not None else split_token(message.from_)[0]
+        message.from_ = session.runtime if session is not None else _loggable(message.from_)
         return session
 
-    def _answer(self, reply: Message | Deferred[Message], message: Message, session: Session) -> None:
-        connection = message.origin
-        if isinstance(reply, Message):
-            session.answer(reply, connection)
-            return
-        reply.addCallback(session.answer, connection)
-        reply.addErrback(self._answer_failed, message)
+    def _answered(self, reply: Message, message: Message, session: Session) -> None:
+        session.answer(reply, message.origin)
+        self._settled(message, session)
 
-    def _answer_failed(self, why: Failure, message: Message) -> None:
+    def _answer_failed(self, why: Failure, message: Message, session: Session) -> None:
         if isinstance(why.value, Rejected):
-            self._reject(why.value, message, message.data, message.origin)
+            self._reject(why.value, message, message.data, message.origin, session)
         else:
-            self._failed(why, message, message.origin)
+            self._failed(why, message, message.origin, session)
 
-    def _failed(self, why: Failure, message: Message | None, connection: Connection) -> None:
+    def _failed(
+        self, why: Failure, message: Message | None, connection: Connection, session: Session | None = None
+    ) -> None:
         to = message.to if message is not None else None
         log.failure("carrying a message for {to}", why, to=to)
         code = 503 if isinstance(to, str) and any(part in to for part in _REPEATED) else 500
-        self._reject(
-            Rejected("the node failed over this message; its log says why", code), message, b"", connection
-        )
+        sorry = Rejected("the node failed over this message; its log says why", code)
+        self._reject(sorry, message, b"", connection, session)
 
-    def _reject(self, why: Rejected, message: Message | None, data: bytes, connection: Connection) -> None:
+    def _reject(
+        self,
+        why: Rejected,
+        message: Message | None,
+        data: bytes,
+        connection: Connection,
+        session: Session | None = None,
+    ) -> None:
         """
         Write it down, and tell the sender unless nobody waits for an answer.
+
+        `session` asked, if its connection may be another's by now.
         """
-        session = connection.session
+        session = session or connection.session
         if isinstance(why, Malformed) or message is None:
             message = _what_could_be_read(why, message, data, connection)
         to = message.from_ or (session.runtime if session is not None else None)
-        message.from_ = split_token(message.from_)[0]
+        message.from_ = _loggable(message.from_)
         message.code = why.code
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code)
@@ -145,9 +158,16 @@ class Reception:
         sender = VALIDATOR if by_validator or not isinstance(message.to, str) else message.to
         reply = compose(message.id, "response", sender, to, body)
         if session is None:
-            connection.send(reply.data)
+            self._tell(connection, reply.data)
         else:
             session.answer(reply, connection)
+
+
+def _loggable(from_: str) -> str:
+    """
+    The `from` of a handshake or of what cannot be carried, without the token it may hold.
+    """
+    return without_tokens(split_token(from_)[0].encode()).decode()
 
 
 def _what_could_be_read(

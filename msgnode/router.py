@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
-from msgnode.errors import Claimed, NoRoute, NotOffered, Rejected
+from msgnode.errors import Claimed, Malformed, NoRoute, NotOffered
 from msgnode.message import Message
 from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Counts, Session
@@ -102,9 +102,14 @@ class Router:
         """
         Carry a copy to each of several recipients, and write down each copy.
         """
+        if len(to) == 1:  # a message like any other
+            message.data = message.addressed(to[0]).data
+            message.to = to[0]
+            return self.route(message, session)
         for address in to:
-            if self._domain.owns(address) and len(to) > 1:
-                raise Rejected(f"{address} is the node's own address; send to it alone")
+            if self._domain.owns(address):
+                alone = f"{address} is the node's own address; send to it alone"
+                raise Malformed(alone, message.id, message.from_)
         reply: Reply = None
         for address in dict.fromkeys(to):
             copy = message.addressed(address)
@@ -143,6 +148,5 @@ class Router:
                 return
             if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
                 self._routes.bind(from_, session, LEARNT)
-                session.learnt += 1
         elif self._domain.claimed_by(from_, self._answers_registry):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")

@@ -62,8 +62,11 @@ class RoutingTable:
             address = address[:cut]
         return None
 
-    def is_bound(self, address: str) -> bool:
-        return address in self._sessions
+    def is_allocated(self, address: str) -> bool:
+        """
+        Does a session hold this address as its own?  Others may listen there.
+        """
+        return any(session.bindings[address] & ALLOCATED for session in self._sessions.get(address, NOBODY))
 
     def join(self, session: "Session") -> None:
         """
@@ -71,7 +74,9 @@ class RoutingTable:
         """
         self._runtimes[session.runtime] = session
         below = session.runtime + "/"
-        for address in [a for a in self._strays if a.startswith(below)] + [session.runtime]:
+        # A runtimeURL of another scheme is rare enough to look through everything.
+        strays = self._strays if below.startswith(RUNTIMES) else self._sessions
+        for address in [a for a in strays if a.startswith(below)] + [session.runtime]:
             for other in self._sessions.get(address, NOBODY):
                 if other is not session:
                     self.unbind(address, other)
@@ -92,8 +97,10 @@ class RoutingTable:
             self._sessions[address] = (*present, session) if present else session.alone
             if address.startswith(RUNTIMES) and self.runtime(address) is not session:
                 self._strays.add(address)
+            session.learnt += kind == LEARNT
         elif held == LEARNT:
             held = 0
+            session.learnt -= 1
         bindings[address] = held | kind
 
     def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
@@ -107,6 +114,7 @@ class RoutingTable:
             session.bindings[address] = held & ~kinds
             return
         del session.bindings[address]
+        session.learnt -= held == LEARNT
         rest = tuple(other for other in self._sessions[address] if other is not session)
         if rest:
             self._sessions[address] = rest if len(rest) > 1 else rest[0].alone

@@ -131,7 +131,7 @@ class Session:
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
         self.keys: dict[str, list[str]] | None = None
-        self.learnt = 0  # bindings made because of a `from`
+        self.learnt = 0  # bindings made because of a `from`, counted by the routing table
         self.alone = (self,)
         self.anonymous = False
         self.used = False  # did it ever bind anything

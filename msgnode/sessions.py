@@ -46,6 +46,8 @@ class Sessions(Service):
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         self._before_open: dict[Connection, IDelayedCall] = {}
+        # They go on under their session, so its end has to find them.
+        self._superseded: dict[Session, set[Connection]] = {}
         self._stopped: Deferred[None] | None = None
         self._config = config
         self._routes = routes
@@ -130,6 +132,15 @@ class Sessions(Service):
         self._leave(connection)
         connection.lose(why)
 
+    def tell(self, connection: Connection, data: bytes) -> None:
+        """
+        Send what cannot wait in a session.  Who does not read is cut off.
+        """
+        if connection.full:
+            self.part(connection, SLOW)
+        else:
+            connection.send(data)
+
     def paused(self, connection: Connection) -> None:
         """
         The client does not read; its messages wait.
@@ -180,7 +191,9 @@ class Sessions(Service):
             session.expiry = None
         older = session.connection
         if older is not None and older is not connection:
+            self._superseded.setdefault(session, set()).add(older)
             self._note("superseded", session, older)
+        self._not_superseded(connection, session)
         connection.session = session
         session.attach(connection)
         if older is not connection:
@@ -188,11 +201,21 @@ class Sessions(Service):
 
     def _leave(self, connection: Connection) -> None:
         session, connection.session = connection.session, None
-        if session is None or session.connection is not connection:
+        if session is None:
+            return
+        if session.connection is not connection:
+            self._not_superseded(connection, session)
             return
         session.detach()
         self._note("detached", session, connection)
         session.expiry = self._clock.callLater(self._grace(session), self.end, session, "expired")
+
+    def _not_superseded(self, connection: Connection, session: Session) -> None:
+        older = self._superseded.get(session)
+        if older is not None:
+            older.discard(connection)
+            if not older:
+                del self._superseded[session]
 
     def _grace(self, session: Session) -> float:
         times = self._config.session
@@ -213,6 +236,9 @@ class Sessions(Service):
         self._routes.forget(session)
         del self._by_runtime[session.runtime]
         self._note(event, session, connection)
+        for older in self._superseded.pop(session, ()):
+            older.session = None
+            self.arrived(older)  # as if it had just come: it may open again
 
     def _note(self, event: str, session: Session, connection: Connection | None) -> None:
         events = self.counts.sessions

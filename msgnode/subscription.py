@@ -55,7 +55,7 @@ def _named(body: dict[str, Any], everything: bool) -> list[str]:
     O/children/n.  `everything`: O/children/ is meant without children too,
     because observers unsubscribe from less than they subscribed to.
     """
-    if not any(key in body for key in (*_LISTS, "resource")):
+    if all(body.get(key) is None for key in (*_LISTS, "resource")):
         raise Rejected("name the addresses in a list 'resources'")
     addresses = [address for key in _LISTS for address in flat(body.get(key))]
     children = [name for key in _CHILDREN for name in flat(body.get(key), "a child's name")]

@@ -4,7 +4,6 @@ The wiring diagram: what `twistd msgnode` starts, and its options.
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from twisted.application.internet import StreamServerEndpointService
@@ -112,7 +111,10 @@ class Listener(StreamServerEndpointService):
     def _say_where(self, port: IListeningPort) -> IListeningPort:
         kind, endpoint = self._listen.kind, self._listen.endpoint
         log.info(
-            "{kind}: listening on {where}{hint}", kind=kind, where=_where(port), hint=_hint(kind, endpoint)
+            "{kind}: listening on {where}{hint}",
+            kind=kind,
+            where=_where(port),
+            hint=_hint(kind, endpoint, self._listen.cert),
         )
         return port
 
@@ -122,25 +124,37 @@ def _where(port: IListeningPort) -> str:
     return f"{host.host}:{host.port}" if hasattr(host, "port") else f"unix:{os.fsdecode(host.name)}"
 
 
-def _hint(kind: str, endpoint: str) -> str:
+def _hint(kind: str, endpoint: str, cert: str) -> str:
     local = ":interface=127.0.0.1"
     if local not in endpoint:
         return ""
-    if kind == "admin":
+    if kind == "admin" or cert:
         return " (this machine only)"
     return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
 
 
 class Whole(MultiService):
     """
-    Everything, started; or one line that says why not.
+    Everything, started, or one line that says why not.  The traffic log starts first and stops last.
     """
+
+    def __init__(self, traffic: TrafficLog | None) -> None:
+        super().__init__()
+        self._traffic = traffic
 
     def startService(self) -> None:
         try:
+            if self._traffic is not None:
+                self._traffic.startService()
             super().startService()
         except ConfigError as why:
             stop(str(why))
+
+    def stopService(self) -> Any:
+        stopped = super().stopService()
+        if self._traffic is not None:
+            stopped.addBoth(lambda done: self._traffic.stopService())
+        return stopped
 
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:
@@ -150,13 +164,9 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     if reactor is None:
         from twisted.internet import reactor
     config: Config = options.loaded
-    whole = Whole()
-    journal: Journal = NoLog()
-    lost_lines: Callable[[], int] = int
-    if config.traffic != "none":
-        traffic = TrafficLog(config.traffic, config.node, reactor)
-        traffic.setServiceParent(whole)
-        journal, lost_lines = traffic, lambda: traffic.lost
+    traffic = None if config.traffic == "none" else TrafficLog(config.traffic, config.node, reactor)
+    whole = Whole(traffic)
+    journal: Journal = traffic or NoLog()
     node = Node(config, reactor, journal)
     node.sessions.setServiceParent(whole)
     lag = Lag(reactor)
@@ -172,9 +182,14 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     }
     factories: dict[str, Any] = {
         "web": BoundedSite(tree(web, config.path_prefix), config, reactor),
-        "line": LineFactory(node, cork),
+        "line": LineFactory(node, cork, reactor),
         "admin": BoundedSite(
-            tree({"live": LiveInFull(node, reactor), "metrics": Metrics(node, lag, lost_lines)}),
+            tree(
+                {
+                    "live": LiveInFull(node, reactor),
+                    "metrics": Metrics(node, lag, lambda: traffic.lost if traffic else 0),
+                }
+            ),
             config,
             reactor,
         ),

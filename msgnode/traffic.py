@@ -28,6 +28,7 @@ log = Logger()
 
 VERSION = 1
 EVERY = 0.5  # seconds between two writes
+MOST_RESOURCES = 1000  # addresses in one line
 MOST_HELD = 5000  # lines; a burst is written sooner
 
 
@@ -153,7 +154,7 @@ class TrafficLog(Service):
                 message.waiting,
                 message.code,
                 message.micros,
-                message.resources,
+                message.resources and _few(message.resources),
             )
         )
         if len(held) >= MOST_HELD:
@@ -240,3 +241,7 @@ def _shortened(message: Message, to: str) -> str:
     if len(message.from_) > LONGEST:
         message.from_ = message.from_[:LONGEST] + "…"
     return to if len(to) <= LONGEST else to[:LONGEST] + "…"
+
+
+def _few(resources: list[str]) -> list[str]:
+    return [address[:LONGEST] for address in resources[:MOST_RESOURCES]]

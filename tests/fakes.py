@@ -57,6 +57,8 @@ class Client:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.session: Session | None = None
+        self.runtime = ""
+        self.token = ""
         self.full = False
         self.raw: list[bytes] = []
         self.lost: Closing | None = None
@@ -96,20 +98,43 @@ class Client:
         Open a session; its token.
         """
         self.tell({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"})
-        return self.take()[-1]["body"]["runtimeToken"]
+        self.runtime = runtime
+        self.token = self.take()[0]["body"]["runtimeToken"]
+        return self.token
+
+    def reopen(self, from_: str) -> dict[str, Any]:
+        """
+        Say `re-open`; the answer and what came behind it.
+        """
+        self.tell({"id": 2, "type": "re-open", "from": from_, "to": "mn:/session"})
+        return json.loads(self.raw.pop(0))
+
+    def close(self) -> None:
+        self.tell({"id": 3, "type": "close", "from": self.runtime, "to": "mn:/session"})
 
     def ask(self, **fields: Any) -> dict[str, Any]:
         """
         Send a request; its reply.
         """
-        self.tell({"id": 7, **fields})
+        self.tell({"id": 7, "from": f"{self.runtime}/x", **fields})
         return self.take()[-1]
+
+    def post(self, to: Any, type: str = "ping", **fields: Any) -> dict[str, Any]:
+        """
+        Send a message that awaits no answer; the message.
+        """
+        message = {"id": 9, "type": type, "from": f"{self.runtime}/x", "to": to, **fields}
+        self.tell(message)
+        return message
 
     def drop(self) -> None:
         """
         The connection is lost.
         """
         self.node.sessions.lost(self)
+
+    def subscribe(self, *addresses: str) -> None:
+        self.ask(type="subscribe", to="domain://msg-node.example.org/sm", body={"resources": addresses})
 
 
 class MemoryNode(Node):
@@ -129,5 +154,5 @@ class MemoryNode(Node):
         """
         client = Client(self)
         if runtime is not None:
-            client.token = client.open(runtime)
+            client.open(runtime)
         return client

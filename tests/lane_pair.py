@@ -11,6 +11,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
@@ -230,3 +231,18 @@ def compare(script: list[tuple], **how: Any) -> Side:
             }
             raise AssertionError(f"after step {number}, {step!r}: plain and lane differ in {wrong!r}")
     return lane
+
+
+class Comparing(SynchronousTestCase):
+    """
+    Runs a script on both sides.
+    """
+
+    def same(self, script: list[tuple], lane: int | None = None, **how: Any) -> Side:
+        """
+        The script looks the same from outside, and so many of its messages went through the lane.
+        """
+        side = compare(script, **how)
+        if lane is not None:
+            self.assertEqual(lane, len(side.peer.messages) - side.peer.by_autobahn)
+        return side

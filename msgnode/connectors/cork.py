@@ -8,7 +8,7 @@ registration and a second pass through the reactor cost more than the message.
 """
 
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet import tcp, unix
 from twisted.logger import Logger
@@ -18,6 +18,14 @@ log = Logger()
 # By class, not by what a transport can do: a TLS transport passes
 # writeSomeData on to the raw socket, and the bytes would leave as plaintext.
 STRAIGHT = (tcp.Server, unix.Server)
+
+
+class Holder(Protocol):
+    """
+    Whatever holds something back: an Outlet, or a poll that waits.
+    """
+
+    def flush(self) -> None: ...
 
 
 class Cork:
@@ -30,7 +38,7 @@ class Cork:
     def __init__(self) -> None:
         self.held = False
         self._depth = 0
-        self._outlets: list[Outlet] = []
+        self._outlets: list[Holder] = []
 
     def __enter__(self) -> None:
         self._depth += 1
@@ -43,7 +51,7 @@ class Cork:
         if self._depth == 0:
             self._release()
 
-    def add(self, outlet: "Outlet") -> None:
+    def add(self, outlet: Holder) -> None:
         """
         An outlet has begun to hold something.
         """

@@ -33,6 +33,10 @@ KEPT = 16 * 1024
 NATIVE = 1500 if USES_NVX else 2**63
 
 
+# Whole numbers that repeat four bytes so many times; a key is one of them times the mask.
+REPEATED = [int.from_bytes(b"\1\0\0\0" * words, "little") for words in range(min(NATIVE, 4096) // 4 + 1)]
+
+
 def unmasked(mask: bytes, payload: bytes) -> bytes:
     """
     The payload with its four-byte mask taken off.
@@ -40,8 +44,10 @@ def unmasked(mask: bytes, payload: bytes) -> bytes:
     size = len(payload)
     if size >= NATIVE:
         return bytes(create_xor_masker(mask, size).process(payload))
-    key = int.from_bytes((mask * (size // 4 + 1))[:size], "little")
-    return (int.from_bytes(payload, "little") ^ key).to_bytes(size, "little")
+    words = (size + 3) >> 2
+    repeated = REPEATED[words] if words < len(REPEATED) else int.from_bytes(b"\1\0\0\0" * words, "little")
+    plain = int.from_bytes(payload, "little") ^ int.from_bytes(mask, "little") * repeated
+    return plain.to_bytes(words << 2, "little")[:size]
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -237,8 +243,26 @@ class LaneFactory(WebSocketServerFactory):
         # may mean none, and take the reactor from a global.
         self._batched_timer = SimpleNamespace(call_later=reactor.callLater)
         self.cork = cork
+        self._options: list[Any] = []
         self._payload = b""
         self._frame = text_frame(b"")
+
+    def buildProtocol(self, addr: Any) -> Any:
+        """
+        A connection whose options are its class's.
+
+        Autobahn copies three dozen of them into each, and formats them for a
+        log line that nobody reads: half the time of a new connection.
+        """
+        names = [name for name in WebSocketServerProtocol.CONFIG_ATTRS if not hasattr(LaneProtocol, name)]
+        options = [self.protocol, *(getattr(self, name) for name in names)]
+        if options != self._options:
+            self._options = options
+            settled = {name: _as_attribute(getattr(self, name)) for name in names}
+            self._settled = type(self.protocol.__name__, (self.protocol,), {**settled, "CONFIG_ATTRS": ()})
+        connection = self._settled()
+        connection.factory = self
+        return connection
 
     def framed(self, payload: bytes) -> bytes:
         """
@@ -248,3 +272,8 @@ class LaneFactory(WebSocketServerFactory):
             self._payload = payload
             self._frame = text_frame(payload)
         return self._frame
+
+
+def _as_attribute(option: Any) -> Any:
+    # A function would become a method of the class.
+    return staticmethod(option) if callable(option) else option

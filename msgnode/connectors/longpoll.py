@@ -97,6 +97,16 @@ class PollConnection:
         Never called: a POST is looked through before it is taken.
         """
 
+    def expect_answers(self) -> None:
+        """
+        A POST is about to be taken.
+
+        When another connection has taken over, what is answered here cannot
+        wait in the session; it waits for the next GET.
+        """
+        if self.session is not None and self.session.connection is not self:
+            self.full = self._size >= MOST_HANDED_OUT
+
     # -- GET -----------------------------------------------------------------
 
     def poll(self, request: Request, after: int, hold: float) -> None:

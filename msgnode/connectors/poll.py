@@ -91,6 +91,7 @@ class Poll(Resource):
             raise Wrong(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
         fresh = parts[client.accepted + 1 - first :]
         with self._cork:
+            client.expect_answers()
             for part in fresh:
                 client.accepted += 1
                 self._node.receive(part, client)
@@ -160,7 +161,7 @@ class Poll(Resource):
 
     def _client(self, token: str, request: Request) -> PollConnection:
         """
-        The client of that token; a session that lost another connection goes on here.
+        The client of that token; a session that has another connection, or lost it, goes on here.
         """
         session = self._node.sessions.by_token(token)
         if session is None:
@@ -170,9 +171,10 @@ class Poll(Resource):
             client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
             client.greeting = None
             self._remember(client, session, same=False)
-        if session.connection is None:
+        if client.session is None or session.connection is None:
             self._node.sessions.arrived(client)
             self._node.sessions.attach(session, client)
+            client.linger()
         return client
 
 

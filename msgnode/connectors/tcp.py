@@ -8,7 +8,8 @@ is too long is thrown away to its end, and the connection lives.
 from contextlib import suppress
 from typing import Any
 
-from twisted.internet.interfaces import IPushProducer
+import msgspec
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -20,6 +21,7 @@ from msgnode.peer import peer_name
 from msgnode.session import Closing, Session
 
 VALIDATOR = "mn:/validator"
+LAST_WORD = 5  # seconds for a client to read why it is closed
 
 
 @implementer(IPushProducer)
@@ -36,6 +38,7 @@ class LineConnection(Protocol):
     _begun: bytearray | None = None  # a line whose end has not come yet; parts of one byte cost nothing more
     _skipping = False  # in a line that is too long
     _losing = False
+    _abort: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         transport = self.transport
@@ -108,6 +111,8 @@ class LineConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._losing = True
+        if self._abort is not None and self._abort.active():
+            self._abort.cancel()
         self.factory.node.sessions.lost(self)
 
     # -- Connection ----------------------------------------------------------
@@ -119,16 +124,21 @@ class LineConnection(Protocol):
     def lose(self, why: Closing) -> None:
         if self._losing:
             return
-        body = {"code": why.code, "reason": why.word, "retry_after": why.retry_after}
-        self.send(compose(None, "close", "mn:/session", None, body).data)
+        body: dict[str, int | str | float] = {"code": why.code, "reason": why.word}
+        if why.retry_after is not None:
+            body["retry_after"] = why.retry_after
+        self.send(msgspec.json.encode({"type": "close", "from": "mn:/session", "body": body}))
         self._outlet.flush()
         self._losing = True
         self.transport.loseConnection()
+        # Who does not read would keep the connection, and what it did not read, for ever.
+        self._abort = self.factory.clock.callLater(LAST_WORD, self.transport.abortConnection)
 
     def unreadable(self, text: str, code: int) -> None:
         runtime = self.session.runtime if self.session is not None else None
         body = {"code": code, "desc": text, "description": text}
-        self.send(compose(None, "response", VALIDATOR, runtime, body).data)
+        refusal = compose(None, "response", VALIDATOR, runtime, body)
+        self.factory.node.sessions.tell(self, refusal.data)
 
     # -- IPushProducer: the transport says whether it takes more -------------
 
@@ -150,7 +160,8 @@ class LineFactory(ServerFactory):
     protocol: Any = LineConnection
     noisy = False
 
-    def __init__(self, node: Node, cork: Cork) -> None:
+    def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         self.node = node
         self.cork = cork
+        self.clock = clock
         self.longest = node.config.limits.message

@@ -111,6 +111,16 @@ class DeadlineChannel(HTTPChannel):
     def timeoutConnection(self) -> None:
         self.loseConnection()
 
+    def loseConnection(self) -> None:
+        super().loseConnection()
+        # Who does not read would keep the connection, and what it did not read, for ever.
+        if self._abortingCall is None:
+            self._abortingCall = self.callLater(IDLE, self._abort)
+
+    def _abort(self) -> None:
+        self._abortingCall = None
+        self.transport.abortConnection()
+
 
 class BoundedSite(Site):
     """
@@ -131,17 +141,28 @@ class BoundedSite(Site):
         pass
 
 
-class Page(Resource):
+class Folder(Resource):
     """
-    The root: a page for people, and 404 in words for everything unknown.
+    A path that only leads to others: 404 in words for itself and for everything unknown.
     """
-
-    isLeaf = False
 
     def getChild(self, path: bytes, request: Request) -> Resource:
-        if path == b"" and not request.postpath:
-            return self
         return NotHere()
+
+    def render(self, request: Request) -> Any:
+        return NotHere().render(request)
+
+
+class Page(Folder):
+    """
+    The root: a page for people.
+    """
+
+    def getChild(self, path: bytes, request: Request) -> Resource:
+        return self if path == b"" and not request.postpath else NotHere()
+
+    def render(self, request: Request) -> Any:
+        return Resource.render(self, request)
 
     def render_GET(self, request: Request) -> bytes:
         request.setHeader(b"Content-Type", b"text/html; charset=utf-8")
@@ -196,7 +217,7 @@ def _below(top: Resource, folders: list[str], last: Resource | None = None) -> R
     for number, folder in enumerate(folders):
         child = top.children.get(folder.encode())
         if child is None:
-            child = last if last is not None and number == len(folders) - 1 else Page()
+            child = last if last is not None and number == len(folders) - 1 else Folder()
             top.putChild(folder.encode(), child)
         top = child
     return top

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
+from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from zope.interface import implementer
 
@@ -22,7 +23,7 @@ from msgnode.session import Closing, Session
 
 SUBPROTOCOL = "msgnode"
 UNSUPPORTED = Closing(1003, "text only")
-CLOSE_HANDSHAKE = 5  # seconds; Autobahn's timer rounds, and less than 2 may be 0
+CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 
 
 @implementer(IPushProducer)
@@ -38,8 +39,13 @@ class WebSocketConnection(LaneProtocol):
     is_stub = False  # on /stub/connect
 
     def onConnect(self, request: Any) -> str | None:
+        config = self.factory.node.config
+        # Not Autobahn's own check, which takes an origin for another once it adds the port.
+        allowed = config.allowed_origins
+        if request.origin and "*" not in allowed and request.origin not in allowed:
+            raise ConnectionDeny(403, "this origin is not allowed")
         forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = peer_name(self.transport.getPeer(), forwarded, self.factory.node.config.trusted_proxies)
+        self.peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
         return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
 
     def onOpen(self) -> None:
@@ -80,7 +86,7 @@ class WebSocketConnection(LaneProtocol):
         """
         try:
             frame = msgspec.json.decode(payload)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False
         named = frame.get("data") or frame.get("body")
         runtime = named.get("runtimeURL") if isinstance(named, dict) else None
@@ -92,6 +98,11 @@ class WebSocketConnection(LaneProtocol):
             self.factory.node.handshake.close(self)
         return True
 
+    def onPing(self, payload: bytes) -> None:
+        # Who does not read would be written pongs without end.
+        if not self.full:
+            super().onPing(payload)
+
     def binaryReceived(self, payload: bytes) -> None:
         self.factory.node.sessions.part(self, UNSUPPORTED)
 
@@ -100,8 +111,7 @@ class WebSocketConnection(LaneProtocol):
 
     # -- Connection ----------------------------------------------------------
 
-    def send(self, data: bytes) -> None:
-        self.sendText(data)
+    send = LaneProtocol.sendText
 
     def lose(self, why: Closing) -> None:
         if self.state == self.STATE_OPEN:
@@ -147,7 +157,6 @@ class WebSocketFactory(LaneFactory):
             autoPingInterval=options.ping,
             autoPingTimeout=options.ping,
             allowNullOrigin=True,
-            allowedOrigins=node.config.allowed_origins,
             perMessageCompressionAccept=_deflate if options.deflate_above else None,
         )
 

@@ -100,10 +100,8 @@ def test_sigterm_tells_everybody(node):
     assert closed.value.rcvd.code == 1001
     assert closed.value.rcvd.reason == "going away; retry_after=1"
     assert farewell == {
-        "id": None,
         "type": "close",
         "from": "mn:/session",
-        "to": None,
         "body": {"code": 1001, "reason": "going away", "retry_after": 1},
     }
     assert device.receive() is None

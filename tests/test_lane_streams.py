@@ -1,0 +1,29 @@
+"""
+Random conversations look the same by the lane and by Autobahn alone.
+
+LANE_EXAMPLES says how many are tried.
+"""
+
+import os
+
+from hypothesis import HealthCheck, given, settings
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.lane_pair import compare
+from tests.lane_streams import options, reactions, scripts
+
+EXAMPLES = int(os.environ.get("LANE_EXAMPLES", "250"))
+
+
+class StreamTests(SynchronousTestCase):
+    """
+    Any stream, cut anyhow.
+    """
+
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(scripts(), options, reactions)
+    def test_same(self, script: list[tuple], options: dict, reactions: dict) -> None:
+        """
+        Whatever a client sends and whatever the server does, after every read all is the same.
+        """
+        compare(script, options=options, reactions=reactions)

@@ -1,0 +1,338 @@
+"""
+What is a message, and what is done with one.
+"""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.errors import Malformed
+from msgnode.message import MOST_RECIPIENTS, compose, decode
+
+PLAIN = {"id": 1, "type": "ping", "from": "hyperty://d/1", "to": "hyperty://d/2"}
+
+
+def encoded(**fields: Any) -> bytes:
+    return json.dumps({**PLAIN, **fields}, separators=(",", ":")).encode()
+
+
+class DecodeTests(SynchronousTestCase):
+    """
+    The header is read; the bytes stay as they came.
+    """
+
+    def test_header(self) -> None:
+        """
+        id, type, from and to are read, and the data is what came in.
+        """
+        data = b' { "to":"b", "id" : 7,"from":"a" ,"type":"PING", "body": {"x": 1.0} , "ttl": 3 } '
+
+        message = decode(data, "origin")
+
+        self.assertEqual((7, "PING", "a", "b"), (message.id, message.type, message.from_, message.to))
+        self.assertEqual((data, "origin"), (message.data, message.origin))
+
+    def test_ids(self) -> None:
+        """
+        An id keeps its value and its JSON type: 0, text, and integers beyond 2^53 and 2^64.
+        """
+        for id in (0, -1, 1, 2**53 + 1, 2**64, -(2**70), 10**40, "", "1", "ä"):
+            found = decode(encoded(id=id)).id
+
+            self.assertEqual((type(id), id), (type(found), found))
+
+    def test_bodies(self) -> None:
+        """
+        The body is an object, null or absent; the latter two are an empty one to who asks.
+        """
+        self.assertEqual({"a": [1]}, decode(encoded(body={"a": [1]})).fields())
+        self.assertEqual({}, decode(encoded(body={})).fields())
+        self.assertEqual({}, decode(encoded(body=None)).fields())
+        self.assertEqual({}, decode(encoded()).fields())
+
+    def test_other_bodies(self) -> None:
+        """
+        Anything else as a body is refused.
+        """
+        for body in ([], [{}], "text", "", 0, 1.5, True):
+            why = self.assertRaises(Malformed, decode, encoded(body=body))
+
+            self.assertEqual(("'body' must be an object", 1, "hyperty://d/1"), (str(why), why.id, why.from_))
+
+    def test_list(self) -> None:
+        """
+        `to` may be a list, of at most so many.
+        """
+        self.assertEqual(["a", "b"], decode(encoded(to=["a", "b"])).to)
+        self.assertEqual(["a"] * MOST_RECIPIENTS, decode(encoded(to=["a"] * MOST_RECIPIENTS)).to)
+
+        why = self.assertRaises(Malformed, decode, encoded(to=["a"] * (MOST_RECIPIENTS + 1)))
+        self.assertEqual("'to' may name at most 1000 recipients, not 1001", str(why))
+
+    def test_six_megabytes(self) -> None:
+        """
+        A message of 6 MB is a message.
+        """
+        self.assertEqual(6_000_000, len(decode(encoded(body={"value": "x" * 6_000_000})).fields()["value"]))
+
+    def test_explained(self) -> None:
+        """
+        What is no message is told which key is wrong, what was expected and what came.
+        """
+        wrong = "must be an integer or a string, not"
+        for fields, text in (
+            ({"id": None}, f"'id' {wrong} null"),
+            ({"id": True}, f"'id' {wrong} true or false"),
+            ({"id": 1.5}, f"'id' {wrong} the number 1.5"),
+            ({"id": [1]}, f"'id' {wrong} a list that holds 1"),
+            ({"type": 3}, "'type' must be a string, not the number 3"),
+            ({"from": {}}, "'from' must be a string, not an object"),
+            ({"to": 3}, "'to' must be a string or a list of strings, not the number 3"),
+            ({"to": None}, "'to' must be a string or a list of strings, not null"),
+            ({"to": []}, "'to' must name at least one recipient, not []"),
+            ({"to": ["a", 3]}, "'to' must be a string or a list of strings, not a list that holds 3"),
+            ({"to": [["a"]]}, "'to' must be a string or a list of strings, not a list that holds ['a']"),
+        ):
+            why = self.assertRaises(Malformed, decode, encoded(**fields))
+
+            self.assertEqual(text, str(why))
+
+    def test_missing(self) -> None:
+        """
+        A key that is missing is named; `from` may be missing in an `open`.
+        """
+        for key in ("id", "type", "to"):
+            fields = {name: value for name, value in PLAIN.items() if name != key}
+
+            why = self.assertRaises(Malformed, decode, json.dumps(fields).encode())
+
+            self.assertEqual(f"'{key}' is missing", str(why))
+        self.assertEqual("", decode(b'{"id":1,"type":"open","to":"mn:/session"}').from_)
+
+    def test_readable(self) -> None:
+        """
+        The id and the sender of what is no message are known if both are usable, for the answer.
+        """
+        for fields, expected in (
+            ({"type": 3}, (1, "hyperty://d/1")),
+            ({"type": 3, "id": "x"}, ("x", "hyperty://d/1")),
+            ({"type": 3, "id": 0}, (0, "hyperty://d/1")),
+            ({"id": None}, (None, None)),
+            ({"type": 3, "from": 3}, (None, None)),
+        ):
+            why = self.assertRaises(Malformed, decode, encoded(**fields))
+
+            self.assertEqual(expected, (why.id, why.from_))
+
+    def test_not_json(self) -> None:
+        """
+        What is no JSON object says so.
+        """
+        for data, text in (
+            (b"", "not JSON"),
+            (b"hello", "not JSON at byte 0"),
+            (b'{"id":1', "not JSON"),
+            (encoded() + b"x", "not JSON at byte 6"),
+            (b"\xef\xbb\xbf" + encoded(), "not JSON at byte 0"),
+            (b"[]", "a message is an object, not a list"),
+            (b"[" + encoded() + b"]", "a message is an object, not a list that holds {"),
+            (b"null", "a message is an object, not null"),
+            (b"3", "a message is an object, not the number 3"),
+            (b'"x"', "a message is an object, not a string"),
+            (b"true", "a message is an object, not true or false"),
+            (b"[" * 100_000, "nested too deeply"),
+            (b'{"a":' * 100_000, "nested too deeply"),
+        ):
+            why = self.assertRaises(Malformed, decode, data)
+
+            self.assertEqual((text, None), (str(why)[: len(text)], why.id))
+
+    def test_any_depth(self) -> None:
+        """
+        However deep the nesting, wherever it stands, what comes is a message or Malformed.
+        """
+        for depth in [*range(1, 800, 50), *range(800, 1100)]:
+            nest = b"[" * depth + b"]" * depth
+            for data in (
+                encoded()[:-1] + b',"x":' + nest + b"}",
+                encoded()[:-1] + b',"body":{"via":' + nest + b"}}",
+            ):
+                try:
+                    self.assertIn(decode(data).has_via, (True, False))
+                except Malformed as why:
+                    self.assertEqual("nested too deeply", str(why))
+
+
+class DuplicateTests(SynchronousTestCase):
+    """
+    A header key that stands twice is refused, whatever hides it.
+    """
+
+    def test_each(self) -> None:
+        """
+        The key is named, and the sender known.
+        """
+        for key, value in {**PLAIN, "body": {}, "ttl": 3}.items():
+            data = encoded(body={"a": 1}, ttl=1)
+            for doubled in (
+                data[:-1] + f',"{key}":{json.dumps(value)}}}'.encode(),
+                f'{{"{key}":{json.dumps(value)},'.encode() + data[1:],
+            ):
+                why = self.assertRaises(Malformed, decode, doubled)
+
+                self.assertEqual(f"'{key}' stands twice in the header", str(why))
+                self.assertEqual(1, why.id)
+
+    def test_hidden(self) -> None:
+        """
+        Neither what is missing elsewhere, nor escapes, nor spaces hide it.
+        """
+        for data in (
+            b'{"id":1,"type":"open","to":"x","to":"mn:/session","body":{}}',
+            b'{"id":1,"id":2,"id":3,"type":"open","to":"mn:/session","body":{}}',
+            b'{"id":1,"id":1,"type":"x","from":"a","to":[],"body":{}}',
+            b'{"id":1,"type":"x","from":"a","to":"b","t\\u006f":"c"}',
+            b'{"id":1,"type":"x","from":"a","to":"b","body":{},"body":{}}',
+            b'{"id":1,"body":{"a":1},"type":"x","from":"a","to":"b","body" : {"a":1}}',
+            b'{ "id": 1, "id" :1, "type":"x","from":"a","to":"b","body":{} }',
+        ):
+            self.assertIn("stands twice", str(self.assertRaises(Malformed, decode, data)))
+
+    def test_in_the_body(self) -> None:
+        """
+        What stands twice in the body, or inside another field, is the client's own business.
+        """
+        for data in (
+            b'{"id":1,"type":"x","from":"a","to":"b","body":{"to":1,"to":2}}',
+            b'{"body":{"to":"\\"id\\":"},"id":1,"type":"x","from":"a","to":"b"}',
+            b'{"id":1,"type":"x","from":"a","to":"b","x":{"id":2,"body":{}}}',
+            b'{"body":{"a":1 },"id":1,"type":"t","from":"a","to":"b","x":{"body":{"a":1}}}',
+            b'{"x":{"body":{"a":1}},"body":{"a":1},"id":1,"type":"t","from":"a","to":"b"}',
+            b'{"id":1,"type":"a\\"b","from":"\\"\\"","to":"b","body":{"\\"":1}}',
+        ):
+            self.assertEqual("b", decode(data).to)
+
+    def test_long_number(self) -> None:
+        """
+        A number of 5000 digits in a field of nobody's concern does no harm.
+        """
+        self.assertEqual("ping", decode(encoded()[:-1] + b',"x":' + b"1" * 5000 + b"}").type)
+
+
+_texts = st.text(alphabet='ab"\\/:,{} ü', max_size=5)
+_values = st.recursive(
+    st.none() | st.integers() | _texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts | st.just("body"), inner, max_size=3),
+    max_leaves=5,
+)
+_fields = {
+    "id": st.integers() | _texts,
+    "type": _texts,
+    "from": _texts,
+    "to": _texts | st.lists(_texts, min_size=1, max_size=3),
+}
+_extras = {"body": st.none() | st.dictionaries(_texts | st.just("body"), _values, max_size=3), "x": _values}
+_messages = st.fixed_dictionaries(_fields, optional=_extras).flatmap(
+    lambda fields: st.permutations(list(fields.items()))
+)
+
+
+class AnyMessageTests(SynchronousTestCase):
+    """
+    Whatever the order, the spaces and the quotes.
+    """
+
+    @given(_messages, st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]), st.booleans())
+    @settings(deadline=None, max_examples=200)
+    def test_read(self, pairs: list, separators: tuple, ascii: bool) -> None:
+        """
+        A message is read as any JSON reader does, and refused when one of its keys stands twice.
+        """
+        fields = dict(pairs)
+        data = json.dumps(fields, separators=separators, ensure_ascii=ascii).encode()
+        name, value = pairs[-1]
+        double = json.dumps({name: value}, separators=separators, ensure_ascii=ascii).encode()
+
+        message = decode(data)
+
+        self.assertEqual(
+            tuple(fields[key] for key in ("id", "type", "from", "to")),
+            (message.id, message.type, message.from_, message.to),
+        )
+        self.assertEqual(fields.get("body") or {}, message.fields())
+        self.assertRaises(Malformed, decode, data[:-1] + b"," + double[1:])
+
+
+class MessageTests(SynchronousTestCase):
+    """
+    Replies and copies.
+    """
+
+    def test_reply(self) -> None:
+        """
+        A reply has the same id, the type `response`, and from and to exchanged.
+        """
+        for id in (0, "0", 2**70):
+            reply = decode(encoded(id=id)).reply({"code": 200})
+
+            expected = {"id": id, "type": "response", "from": "hyperty://d/2", "to": "hyperty://d/1"}
+            self.assertEqual({**expected, "body": {"code": 200}}, json.loads(reply.data))
+
+    def test_compose(self) -> None:
+        """
+        What the node says itself may have neither id nor recipient.
+        """
+        message = compose(None, "close", "mn:/session", None, {})
+
+        expected = {"id": None, "type": "close", "from": "mn:/session", "to": None, "body": {}}
+        self.assertEqual(expected, json.loads(message.data))
+
+    def test_addressed(self) -> None:
+        """
+        A copy for one of several differs in `to` alone, byte for byte.
+        """
+        data = b'{"x":1.50,"to":["a","b"],"id":9007199254740993,"from":"f","body":{"v":"\\u00fc"},"type":"T"}'
+
+        copy = decode(data).addressed("b")
+
+        self.assertEqual(data.replace(b'["a","b"]', b'"b"'), copy.data)
+        self.assertEqual(("b", "T", 9007199254740993), (copy.to, copy.type, copy.id))
+
+    def test_via(self) -> None:
+        """
+        `via` counts where the stubs write it: in the body, at its top.
+        """
+        self.assertTrue(decode(encoded(body={"via": "x"})).has_via)
+        for fields in (
+            {"via": "x"},
+            {"body": {"x": {"via": 1}}},
+            {"body": {"x": "via"}},
+            {"body": None, "via": 1},
+        ):
+            self.assertFalse(decode(encoded(**fields)).has_via)
+
+    def test_unreadable_body(self) -> None:
+        """
+        A body is skipped at first; when it is asked for and cannot be read, the sender is told.
+        """
+        for number in (b"1" * 5000, b"1e999"):
+            message = decode(encoded()[:-1] + b',"body":{"n":' + number + b"}}")
+
+            why = self.assertRaises(Malformed, message.fields)
+
+            self.assertEqual((1, "hyperty://d/1"), (why.id, why.from_))
+
+    def test_our_fields(self) -> None:
+        """
+        A client cannot fill in what the node notes down in a message, whatever keys it invents.
+        """
+        for name in ("came", "outcome", "recipients", "waiting", "code", "micros", "resources"):
+            for value in (0, 1, -1, "delivered", "", ["a"], ["a", "b"]):
+                self.assertRaises(Malformed, decode, encoded(**{f"\x7f{name}": value}))
+        message = decode(encoded(**{"\x7fdata": "aGk=", "\x7forigin": "me"}), "origin")
+        self.assertEqual(
+            (encoded(**{"\x7fdata": "aGk=", "\x7forigin": "me"}), "origin"), (message.data, message.origin)
+        )

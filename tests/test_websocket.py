@@ -1,0 +1,274 @@
+"""
+The way to a WebSocket: its handshake, sub-protocols, origins, compression.
+"""
+
+from typing import Any
+
+from autobahn.websocket.compress import (
+    PerMessageDeflateOffer,
+    PerMessageDeflateResponse,
+    PerMessageDeflateResponseAccept,
+)
+from twisted.internet.address import IPv4Address
+from twisted.internet.protocol import Protocol
+
+from tests.http_client import HTTPClient
+from tests.runtimes import WebSocketRuntime
+from tests.websocket_case import UPGRADE, WebSocketCase
+
+
+class HandshakeTests(WebSocketCase):
+    """
+    The way in.
+    """
+
+    def test_subprotocol(self) -> None:
+        """
+        `msgnode` is chosen when it is among what the client offers; else none is, and the client connects.
+        """
+        for offered, chosen in (
+            (["msgnode"], "msgnode"),
+            (["wamp.2.json", "msgnode", "x"], "msgnode"),
+            (["wamp.2.json", "MSGNODE"], None),
+            (None, None),
+        ):
+            runtime = self.client(protocols=offered)
+
+            self.assertEqual(chosen, runtime.subprotocol)
+            self.assertEqual(200, runtime.session("open", **{"from": runtime.url})["body"]["code"])
+
+    def test_browsers_headers(self) -> None:
+        """
+        The request of a browser is accepted, in whatever case it writes the words.
+        """
+        for headers in (UPGRADE, {**UPGRADE, "Upgrade": "WebSocket", "Connection": "upgrade"}):
+            client = HTTPClient(self.net)
+            client.start("GET", "/ws", Origin="https://app.example.org", **headers)
+            self.net.pump()
+
+            self.assertTrue(client._came.startswith(b"HTTP/1.1 101 "))
+            self.assertIn(b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", client._came)
+
+    def test_not_an_upgrade(self) -> None:
+        """
+        A plain request, or another method, at a WebSocket address is answered 426.
+        """
+        for path in ("/ws", "/stub/connect", "/stub/connect?runtimeURL=runtime%3A%2F%2Fd%2F1"):
+            for response in (self.get(path), self.get(path, "POST"), self.get(path, "POST", **UPGRADE)):
+                self.assertEqual(426, response.status)
+                self.assertEqual("websocket", response.headers["Upgrade"])
+                self.assertEqual(426, response.json()["code"])
+
+    def test_bad_upgrade(self) -> None:
+        """
+        An upgrade that is wrong is refused, and the node is well.
+        """
+        for changes, status in (
+            ({"Sec_WebSocket_Version": "12"}, 400),
+            ({"Sec_WebSocket_Version": "x"}, 400),
+            ({"Sec_WebSocket_Key": "short"}, 400),
+            ({"Connection": "keep-alive"}, 400),
+        ):
+            self.assertEqual(status, self.get("/ws", **{**UPGRADE, **changes}).status, changes)
+        self.assertEqual(set(), self.net.node.sessions.connections)
+        self.client().open()
+
+    def test_unknown_path(self) -> None:
+        """
+        Any other path is answered 404 in words, for upgrades too.
+        """
+        for path in (
+            "/wss",
+            "/ws/x",
+            "/WS",
+            "/stub",
+            "/stub/",
+            "/stub/connect/x",
+            "/localhost/ws",
+            "/poll/x",
+            "//ws",
+        ):
+            for headers in ({}, UPGRADE):
+                response = self.get(path, **headers)
+
+                self.assertEqual(404, response.status, path)
+                self.assertEqual(404, response.json()["code"])
+
+    def test_page(self) -> None:
+        """
+        `GET /` answers a small page.
+        """
+        response = self.get("/")
+
+        self.assertEqual(200, response.status)
+        self.assertEqual("text/html; charset=utf-8", response.headers["Content-Type"])
+        self.assertIn(b"/ws", response.body)
+
+    def test_any_origin(self) -> None:
+        """
+        Pages of any origin may connect, unless it is configured.
+        """
+        for origin in ("https://app.example.org", "null", "file://"):
+            runtime = self.client(headers={"Origin": origin})
+
+            self.assertEqual(200, runtime.session("open")["body"]["code"], origin)
+
+    def test_allowed_origins(self) -> None:
+        """
+        With a list of origins others are refused; what is no browser names none and may connect.
+        """
+        self.restart(allowed_origins=["https://app.example.org"])
+
+        for origin, status in (
+            ("https://app.example.org", 101),
+            ("https://evil.example", 403),
+            ("http://app.example.org", 403),
+            ("https://app.example.org.evil.example", 403),
+            ("https://app.example.org:8443", 403),
+            ("null", 403),
+        ):
+            client = HTTPClient(self.net)
+            client.start("GET", "/ws", Origin=origin, **UPGRADE)
+            self.net.pump()
+            self.assertTrue(client._came.startswith(b"HTTP/1.1 %d " % status), origin)
+        self.client().open()
+
+    def test_path_prefix(self) -> None:
+        """
+        Below the operator's prefix everything is there once more.
+        """
+        self.restart(path_prefix="/localhost/mn")
+
+        runtime = self.client(path="/localhost/mn/ws").open()
+        other = self.client("b").open()
+        other.send(self.update(runtime))
+
+        self.assertEqual([self.update(runtime)], runtime.take())
+        self.assertEqual(200, self.get("/localhost/mn/live").status)
+        self.assertEqual(200, self.get("/localhost/mn/").status)
+        self.assertEqual(404, self.get("/localhost/ws").status)
+
+    def test_forwarded_peer(self) -> None:
+        """
+        Behind a trusted proxy the peer is the last hop that is none; others' claims are ignored.
+        """
+        proxies = ["10.0.0.1", "10.0.0.2"]
+        header = {"X-Forwarded-For": "203.0.113.66, 198.51.100.7, 10.0.0.2"}
+        for host, peer in (("10.0.0.1", "198.51.100.7"), ("192.0.2.1", "192.0.2.1:5")):
+            self.restart(trusted_proxies=proxies)
+
+            self.client(headers=header, peer=IPv4Address("TCP", host, 5))
+
+            self.assertEqual([peer], [connection.peer for connection in self.net.node.sessions.connections])
+
+    def test_slow_loris(self) -> None:
+        """
+        A handshake that drips in is cut off at the deadline, however regularly a byte comes.
+        """
+        drip = Protocol()
+        link = self.net.link("web", drip)
+        request = b"GET /ws HTTP/1.1\r\nHost: example.org\r\n"
+
+        for second in range(9):
+            self.net.advance(1)
+            self.assertFalse(link.over, second)
+            drip.transport.write(request[second : second + 1])
+        self.net.advance(1)
+
+        self.assertTrue(link.over)
+
+    def test_nothing_at_all(self) -> None:
+        """
+        Who connects and says nothing is cut off at the deadline.
+        """
+        link = self.net.link("web", Protocol())
+
+        self.net.advance(11)
+
+        self.assertTrue(link.over)
+
+    def test_no_delay(self) -> None:
+        """
+        Nagle's algorithm is off.
+        """
+        runtime = self.client()
+
+        self.assertIn("no delay", runtime.link.serverIO.options[1:])
+
+
+class CompressionTests(WebSocketCase):
+    """
+    permessage-deflate.
+    """
+
+    def offering(self, name: str = "a") -> WebSocketRuntime:
+        """
+        A client that offers compression, as browsers do.
+        """
+
+        def accept(response: Any) -> Any:
+            if isinstance(response, PerMessageDeflateResponse):
+                return PerMessageDeflateResponseAccept(response)
+            return None
+
+        options = {
+            "perMessageCompressionOffers": [PerMessageDeflateOffer()],
+            "perMessageCompressionAccept": accept,
+        }
+        return self.client(name, options=options).open()
+
+    def written(self, runtime: WebSocketRuntime, sender: WebSocketRuntime, value: str) -> bytes:
+        """
+        The bytes on the wire for an update with that value, which then arrives.
+        """
+        runtime.stop_reading()
+        sender.send(self.update(runtime, value))
+        written = b"".join(runtime.link.serverIO.stream)
+        runtime.read_again()
+        self.assertEqual([self.update(runtime, value)], runtime.take())
+        return written
+
+    def test_off(self) -> None:
+        """
+        Nobody gets it who does not configure it, because it costs ten times the memory.
+        """
+        runtime = self.offering()
+
+        self.assertEqual([], runtime.accepted.extensions)
+        self.assertEqual(0x81, self.written(runtime, runtime, "v" * 5000)[0])
+
+    def test_above_a_size(self) -> None:
+        """
+        Configured, it is used for long messages only, and without a context that both sides would keep.
+        """
+        self.restart(websocket={"deflate_above": 1000})
+        runtime, sender = self.offering(), self.offering("b")
+
+        (extension,) = runtime.accepted.extensions
+        self.assertTrue(extension.client_no_context_takeover)
+        self.assertEqual(0x81, self.written(runtime, sender, "v" * 500)[0])
+        long, again = self.written(runtime, sender, "v" * 5000), self.written(runtime, sender, "v" * 5000)
+        self.assertEqual(0xC1, long[0])
+        self.assertLess(len(long), 200)
+        self.assertEqual(long, again)
+
+    def test_not_offered(self) -> None:
+        """
+        Who does not offer it is sent plain messages.
+        """
+        self.restart(websocket={"deflate_above": 1000})
+        runtime, sender = self.client().open(), self.offering("b")
+
+        self.assertEqual(0x81, self.written(runtime, sender, "v" * 5000)[0])
+
+    def test_bomb(self) -> None:
+        """
+        A short message that unpacks to one over the limit is refused like a long one.
+        """
+        self.restart(websocket={"deflate_above": 1000}, limits={"message": 20_000})
+        runtime, other = self.offering(), self.client("b").open()
+
+        runtime.send(self.update(other, "v" * 500_000))
+
+        self.assertEqual(1009, runtime.code)
+        self.assertEqual([], other.take())
