@@ -8,8 +8,10 @@ CertificateOptions lets go of idle buffers, half the memory of a connection.
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificates
-from OpenSSL import crypto
+from OpenSSL import SSL
+from OpenSSL.crypto import X509
 from twisted.internet.protocol import Factory
 from twisted.internet.ssl import (
     Certificate,
@@ -35,21 +37,29 @@ def options_for(listen: Listen) -> CertificateOptions:
     chain = _certificates(listen.cert)
     key_file = listen.key or listen.cert
     try:
-        key = crypto.load_privatekey(crypto.FILETYPE_PEM, _read(key_file))
-    except crypto.Error as why:
+        key: Any = load_pem_private_key(_read(key_file), None)
+    except (ValueError, TypeError) as why:
         raise ConfigError(f"{key_file}: expected a private key in PEM") from why
     trust = None
     if listen.client_ca:
-        trust = trustRootFromCertificates([Certificate(ca) for ca in _certificates(listen.client_ca)])
-    return CertificateOptions(privateKey=key, certificate=chain[0], extraCertChain=chain[1:], trustRoot=trust)
-
-
-def _certificates(path: str) -> list[crypto.X509]:
+        authorities = [Certificate(X509.from_cryptography(ca)) for ca in _certificates(listen.client_ca)]
+        trust = trustRootFromCertificates(authorities)
+    certificate, *rest = chain
+    options = CertificateOptions(
+        privateKey=key, certificate=certificate, extraCertChain=rest, trustRoot=trust
+    )
     try:
-        found = load_pem_x509_certificates(_read(path))
+        options.getContext()  # else a mistake would show at the first connection
+    except SSL.Error as why:
+        raise ConfigError(f"{listen.cert}: expected a certificate for the key in {key_file}") from why
+    return options
+
+
+def _certificates(path: str) -> Any:
+    try:
+        return load_pem_x509_certificates(_read(path))
     except ValueError as why:
         raise ConfigError(f"{path}: expected certificates in PEM") from why
-    return [crypto.X509.from_cryptography(certificate) for certificate in found]
 
 
 def _read(path: str) -> bytes:

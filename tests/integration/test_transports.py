@@ -131,3 +131,16 @@ class TLSTests(TrialTestCase):
 
         self.assertNotEqual(0, node.wait())
         self.assertIn("/nowhere/cert.pem: cannot be read: No such file or directory", node.said)
+
+    def test_key_of_another_certificate(self):
+        """
+        A key that does not fit its certificate stops the start with both files' names.
+        """
+        cert, key = self.authority.issue("one.example.org"), self.authority.issue("two.example.org")
+        config = Path(tempfile.mkdtemp()) / "msgnode.toml"
+        config.write_text(f'[[listen]]\nkind = "web"\nendpoint = "tcp:0"\ncert = "{cert}"\nkey = "{key}"\n')
+
+        node = NodeProcess("--config", str(config))
+
+        self.assertNotEqual(0, node.wait())
+        self.assertIn(f"msgnode: {cert}: expected a certificate for the key in {key}", node.said)
