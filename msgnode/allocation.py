@@ -9,10 +9,11 @@ IMS: they are leased to a session and free again at its end.
 from typing import Any
 from uuid import uuid4
 
-from msgnode.address import Domain, is_scheme
+from msgnode.address import LONGEST, Domain, is_scheme
 from msgnode.binding import Binder, flat
 from msgnode.config import Config
 from msgnode.errors import Rejected
+from msgnode.keys import Keys
 from msgnode.message import Message
 from msgnode.pool import Pool
 from msgnode.routes import ALLOCATED, RoutingTable
@@ -63,8 +64,8 @@ class Allocation:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= self._most:
             raise Rejected(f"'number' must be an integer from 1 to {self._most}, not {number!r}"[:200])
         key = value.get("allocationKey")
-        if key is not None and not isinstance(key, str):
-            raise Rejected(f"'allocationKey' must be a string, not {key!r}"[:200])
+        if key is not None and not (isinstance(key, str) and len(key) <= LONGEST):
+            raise Rejected(f"'allocationKey' must be a string of at most {LONGEST}, not {key!r}"[:200])
         scheme = "hyperty" if message.to == self._hyperties else body.get("scheme") or "hyperty"
         if not isinstance(scheme, str) or not is_scheme(scheme):
             raise Rejected(f"'scheme' must be the scheme of a URL, such as 'comm', not {scheme!r}"[:200])
@@ -75,8 +76,8 @@ class Allocation:
         message.resources = allocated
         if key is not None:
             if session.keys is None:
-                session.keys = {}
-            session.keys.setdefault(key, []).extend(allocated)
+                session.keys = Keys()
+            session.keys.add(key, allocated)
         return allocated
 
     def _new(self, scheme: str, number: int) -> list[str]:
@@ -97,13 +98,15 @@ class Allocation:
         for name in named:
             keys = session.keys
             if keys is not None and name in keys:
-                for address in keys.pop(name):
+                for address in keys.take(name):
                     self._drop(address, children, session)
             elif name in session.bindings:
                 self._drop(name, children, session)
 
     def _drop(self, address: str, children: list[str], session: Session) -> None:
         self._routes.unbind(address, session)
+        if session.keys is not None:
+            session.keys.forget(address)
         for suffix in _BESIDE:
             self._routes.unbind(address + suffix, session)
         for name in children:

@@ -66,12 +66,3 @@ class NotOffered(Rejected):
     """
 
     code = 501
-
-
-class Refused(Exception):
-    """
-    A runtimeURL that cannot be opened.
-
-    A stub that is told so in a reply never comes back, so the connection is
-    closed instead (docs/protocol.md, "Closing").
-    """

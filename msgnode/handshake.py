@@ -16,6 +16,7 @@ from msgnode.session import CLOSED, FULL, REFUSED, SLOW, Closing, Connection, Se
 from msgnode.sessions import Sessions
 
 SESSION = "mn:/session"
+_CODES = {REFUSED: 403, FULL: 503, SLOW: 429}  # what the log and the metrics call a refusal
 
 
 class Handshake:
@@ -46,51 +47,49 @@ class Handshake:
         """
         Bind the connection to its session, known or new, and say so: 200, with a token unless it has one.
         """
-        if connection.full and connection.session is not None:
-            # It opens again and again, and does not read what is answered.
-            self._refuse(connection, SLOW, 429)
-            message.outcome, message.code = "refused", 429
-            return None
         from_ = message.from_
         token = ""
         if from_ and self._sessions.get(from_) is None:
             from_, token = split_token(from_)
         session = self.enter(from_, connection)
-        if session is None:
-            allowed = not from_ or self._domain.can_open(from_)
-            message.outcome, message.code = "refused", 503 if allowed else 403
+        if isinstance(session, Closing):
+            message.outcome, message.code = "refused", _CODES[session]
             return None
         message.outcome, message.code = "answered", 200
         body: dict[str, object] = {"code": 200}
         if kind == "open" or not session.has_token(token):
             body["runtimeToken"] = self._sessions.issue_token(session)
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
-        connection.send(reply.data)
+        self._sessions.say(connection, reply.data)
         session.resume()
         return session
 
-    def enter(self, runtime: str, connection: Connection) -> Session | None:
+    def enter(self, runtime: str, connection: Connection) -> Session | Closing:
         """
-        Attach the connection to the session of that name; None when it was closed instead.
+        Attach the connection to the session of that name, or say why it was closed.
 
         Without a name: to the session it has, else to a new anonymous one.
         """
         session = self._sessions.get(runtime) if runtime else connection.session
+        obstacle = self._obstacle(runtime, session, connection)
+        if obstacle is not None:
+            self._sessions.counts.refuse(_CODES[obstacle])
+            self._sessions.part(connection, obstacle)
+            return obstacle
         if session is None:
-            if runtime and not self._domain.can_open(runtime):
-                self._refuse(connection, REFUSED, 403)
-                return None
-            if self._sessions.full:
-                self._refuse(connection, FULL, 503)
-                return None
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
         self._sessions.attach(session, connection)
         return session
 
-    def _refuse(self, connection: Connection, why: Closing, code: int) -> None:
-        self._sessions.counts.refuse(code)
-        self._sessions.part(connection, why)
+    def _obstacle(self, runtime: str, session: Session | None, connection: Connection) -> Closing | None:
+        if connection.full and connection.session is not None:
+            return SLOW  # it opens again and again, and does not read what is answered
+        if session is not None:
+            return None
+        if runtime and not self._domain.can_open(runtime):
+            return REFUSED
+        return FULL if self._sessions.full else None
 
     def close(self, connection: Connection) -> Session | None:
         """

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 
+from msgnode.keys import Keys
 from msgnode.message import Message
 from msgnode.waiting import Waiting, patience
 
@@ -130,7 +131,7 @@ class Session:
         self.runtime = runtime
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
-        self.keys: dict[str, list[str]] | None = None
+        self.keys: Keys | None = None
         self.learnt = 0  # bindings made because of a `from`, counted by the routing table
         self.alone = (self,)
         self.anonymous = False

@@ -139,7 +139,15 @@ class Sessions(Service):
         if connection.full:
             self.part(connection, SLOW)
         else:
-            connection.send(data)
+            self.say(connection, data)
+
+    def say(self, connection: Connection, data: bytes) -> None:
+        """
+        Send on this connection, whatever waits for its session.
+        """
+        self.counts.sent += 1
+        self.counts.sent_bytes += len(data)
+        connection.send(data)
 
     def paused(self, connection: Connection) -> None:
         """

@@ -4,6 +4,7 @@ The wiring diagram: what `twistd msgnode` starts, and its options.
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from twisted.application.internet import StreamServerEndpointService
@@ -172,32 +173,27 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     lag = Lag(reactor)
     lag.setServiceParent(whole)
 
-    cork = Cork()
-    websocket = Upgrade(WebSocketFactory(node, cork, reactor))
-    web: dict[str, Any] = {
-        "ws": websocket,
-        "stub/connect": websocket,
-        "poll": Poll(node, cork, reactor),
-        "live": Live(),
-    }
-    factories: dict[str, Any] = {
-        "web": BoundedSite(tree(web, config.path_prefix), config, reactor),
-        "line": LineFactory(node, cork, reactor),
-        "admin": BoundedSite(
-            tree(
-                {
-                    "live": LiveInFull(node, reactor),
-                    "metrics": Metrics(node, lag, lambda: traffic.lost if traffic else 0),
-                }
-            ),
-            config,
-            reactor,
-        ),
-    }
+    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor)
     for listen in config.listeners():
-        endpoint, factory = _prepared(listen, factories[listen.kind], reactor)
+        endpoint, factory = _prepared(listen, served[listen.kind], reactor)
         Listener(listen, endpoint, factory).setServiceParent(whole)
     return whole
+
+
+def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any) -> dict[str, Any]:
+    """
+    What answers on each kind of listener.
+    """
+    config, cork = node.config, Cork()
+    websocket = Upgrade(WebSocketFactory(node, cork, reactor))
+    poll = Poll(node, cork, reactor)
+    web = tree({"ws": websocket, "stub/connect": websocket, "poll": poll, "live": Live()}, config.path_prefix)
+    admin = tree({"live": LiveInFull(node, reactor), "metrics": Metrics(node, lag, lost_lines)})
+    return {
+        "web": BoundedSite(web, config, reactor),
+        "line": LineFactory(node, cork, reactor),
+        "admin": BoundedSite(admin, config, reactor),
+    }
 
 
 def _prepared(listen: Listen, factory: Any, reactor: Any) -> tuple[IStreamServerEndpoint, Any]:

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from errno import EACCES
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,7 @@ log = Logger()
 VERSION = 1
 EVERY = 0.5  # seconds between two writes
 MOST_RESOURCES = 1000  # addresses in one line
+HOUR = 3_600_000_000_000  # nanoseconds
 MOST_HELD = 5000  # lines; a burst is written sooner
 
 
@@ -91,6 +93,7 @@ class TrafficLog(Service):
         self._hour = ""
         self._torn = False  # does the file end in half a line
         self._failing = False
+        self._saved = 0  # lines of this flush that are in the file, whole
         self._flushing = LoopingCall(self.flush)
         self._flushing.clock = clock
 
@@ -175,10 +178,11 @@ class TrafficLog(Service):
         lines, self._held = self._held, []
         if not lines:
             return
+        self._saved = 0
         try:
             self._write(lines)
         except OSError as why:
-            self.lost += len(lines)
+            self.lost += len(lines) - self._saved
             self._close()
             if not self._failing:
                 self._failing = True
@@ -192,21 +196,14 @@ class TrafficLog(Service):
         """
         A line goes to the file of its own hour.
         """
-        start = 0
-        while start < len(lines):
-            hour = lines[start].time // 3_600_000_000_000
-            end = len(lines)
-            if lines[-1].time // 3_600_000_000_000 != hour:
-                end = (
-                    next(
-                        n
-                        for n in range(start, end)
-                        if n + 1 == end or lines[n + 1].time // 3_600_000_000_000 != hour
-                    )
-                    + 1
-                )
-            self._append(hour, self._encode(lines[start:end]))
-            start = end
+        times = [line.time for line in lines]
+        if min(times) // HOUR == max(times) // HOUR:
+            self._append(times[0] // HOUR, self._encode(lines))
+            return
+        for hour, group in groupby(sorted(lines, key=_hour), _hour):
+            some = list(group)
+            self._append(hour, self._encode(some))
+            self._saved += len(some)
 
     def _append(self, hour: int, data: bytes) -> None:
         name = time.strftime("%Y%m%dT%H", time.gmtime(hour * 3600))
@@ -216,18 +213,27 @@ class TrafficLog(Service):
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
             self._torn = self._torn and name == self._hour
             self._hour = name
-        if self._torn:
+        torn = self._torn
+        if torn:
             data = b"\n" + data
         view = memoryview(data)
-        while view:
-            written = os.write(self._file, view)
-            self._torn = written < len(view)
-            view = view[written:]
+        try:
+            while view:
+                written = os.write(self._file, view)
+                self._torn = written < len(view)
+                view = view[written:]
+        except OSError:
+            self._saved += max(data[: len(data) - len(view)].count(b"\n") - torn, 0)
+            raise
 
     def _close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _hour(line: Line) -> int:
+    return line.time // HOUR
 
 
 def _shortened(message: Message, to: str) -> str:

@@ -3,13 +3,25 @@ A whole node in memory, and clients true to the Protocol.
 """
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import TestCase
 
 from twisted.internet.task import Clock
 
 from msgnode.config import Config, check
 from msgnode.node import Node
 from msgnode.session import Closing, Connection, Session
+
+
+def directory(test: TestCase) -> Path:
+    """
+    An empty directory that is gone after the test.
+    """
+    made = TemporaryDirectory()
+    test.addCleanup(made.cleanup)
+    return Path(made.name)
 
 
 class MemoryJournal:
@@ -142,9 +154,9 @@ class MemoryNode(Node):
     A node with a Clock and a MemoryJournal; `sections` are those of the TOML file.
     """
 
-    def __init__(self, domain: str = "example.org", **sections: Any) -> None:
+    def __init__(self, domain: str = "example.org", journal: Any = None, **sections: Any) -> None:
         self.clock = Clock()
-        self.journal = MemoryJournal()
+        self.journal = journal or MemoryJournal()
         config: Config = check({"domain": domain, "node": "test", **sections}, "test")
         super().__init__(config, self.clock, self.journal)
 

@@ -12,18 +12,16 @@ from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IPushProducer, ITCPTransport
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.protocol import Protocol
 from twisted.test.iosim import FakeTransport, IOPump
 from zope.interface import implementer
 
 from msgnode.config import Listen
-from msgnode.connectors.cork import Cork
-from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
-from msgnode.connectors.poll import Poll
-from msgnode.connectors.tcp import LineFactory
+from msgnode.connectors.health import Lag
 from msgnode.connectors.tls import over_tls
-from msgnode.connectors.web import BoundedSite, Upgrade, tree
-from msgnode.connectors.websocket import WebSocketConnection, WebSocketFactory
+from msgnode.connectors.websocket import WebSocketConnection
+from msgnode.tap import factories
+from tests.certificate import PATH
 from tests.fakes import MemoryNode
 
 READ = 65536  # bytes in one read, and those that may wait to be written
@@ -148,45 +146,21 @@ class Network:
         self.lag = Lag(self.clock)
         self.links: list[Link] = []
         self.runtimes: list[Any] = []
-        self._cork = Cork()
-        self._listeners: dict[str, Factory] = {}
+        self._listeners: dict[str, Any] = {}
 
-    def listener(self, name: str) -> Factory:
+    def listener(self, name: str) -> Any:
         """
         The factory of that listener; made when it is first asked for.
         """
-        if name not in self._listeners:
-            self._listeners[name] = getattr(self, f"_{name}")()
+        if not self._listeners:
+            self._listeners = factories(self.node, self.lag, lambda: 0, self.clock)
+            self._listeners["tls"] = over_tls(
+                Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH), self._listeners["web"], self.clock
+            )
+            plain = factories(self.node, self.lag, lambda: 0, self.clock)["web"]
+            plain.resource.children[b"ws"]._factory.protocol = PlainConnection
+            self._listeners["plain"] = plain
         return self._listeners[name]
-
-    def _web(self, connection: type = WebSocketConnection) -> BoundedSite:
-        # As in tap.py.
-        factory = WebSocketFactory(self.node, self._cork, self.clock)
-        factory.protocol = connection
-        upgrade = Upgrade(factory)
-        poll = Poll(self.node, self._cork, self.clock)
-        pages = {"ws": upgrade, "stub/connect": upgrade, "poll": poll, "live": Live()}
-        return BoundedSite(tree(pages, self.node.config.path_prefix), self.node.config, self.clock)
-
-    def _plain(self) -> BoundedSite:
-        return self._web(PlainConnection)
-
-    def _tls(self) -> Factory:
-        from tests.certificate import PATH
-
-        return over_tls(
-            Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH), self.listener("web"), self.clock
-        )
-
-    def _line(self) -> LineFactory:
-        return LineFactory(self.node, self._cork, self.clock)
-
-    def _admin(self) -> BoundedSite:
-        pages = {
-            "live": LiveInFull(self.node, self.clock),
-            "metrics": Metrics(self.node, self.lag, lambda: 0),
-        }
-        return BoundedSite(tree(pages), self.node.config, self.clock)
 
     def link(self, name: str, client: Protocol, peer: Any = None) -> Link:
         """

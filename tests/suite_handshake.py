@@ -58,7 +58,10 @@ class Opening(Suite):
 
         self.assertNotEqual(first.token, second.token)
         reply = self.arrive().session("re-open", **{"from": f"{first.url}/{first.token}"})
-        self.assertRegex(reply["body"]["runtimeToken"], TOKEN)
+        token = reply["body"]["runtimeToken"]
+        self.assertRegex(token, TOKEN)
+        reply = self.arrive().session("open", **{"from": f"{first.url}/{token}"})
+        self.assertNotEqual(token, reply["body"]["runtimeToken"])
 
     def test_reopen(self: Any) -> None:
         """

@@ -215,16 +215,16 @@ class Feeds(Suite):
         Who unsubscribed from less than it subscribed to gets nothing more all the same.
         """
         observer, other, reporter = self.client("1"), self.client("2"), self.client("r")
-        for client in (observer, other):
-            self.subscribe(client, f"{OBJECT}/changes", f"{OBJECT}/children/")
+        self.subscribe(other, f"{OBJECT}/changes", f"{OBJECT}/children/")
+        for body in ({"resource": OBJECT, "resources": [f"{OBJECT}/children/"]}, {"resource": OBJECT}):
+            self.subscribe(observer, f"{OBJECT}/changes", f"{OBJECT}/children/")
 
-        body = {"resource": OBJECT, "resources": [f"{OBJECT}/children/"]}
-        reply = observer.ask(type="unsubscribe", to=SM, body=body)
-        reporter.send(update(), update(f"{OBJECT}/children/"))
+            reply = observer.ask(type="unsubscribe", to=SM, body=body)
+            reporter.send(update(), update(f"{OBJECT}/children/"))
 
-        self.assertEqual({"code": 200}, reply["body"])
-        self.assertEqual([], observer.take())
-        self.assertEqual([update(), update(f"{OBJECT}/children/")], other.take())
+            self.assertEqual({"code": 200}, reply["body"])
+            self.assertEqual([], observer.take())
+            self.assertEqual([update(), update(f"{OBJECT}/children/")], other.take())
 
     def test_owner_and_subscribers(self: Any) -> None:
         """

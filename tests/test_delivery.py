@@ -2,6 +2,7 @@
 What waits: for a session that is away, for a client that does not read, for the node's end.
 """
 
+from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -175,9 +176,7 @@ class SlowTests(DeliveryTests):
         self.restart(session={"queue_messages": 3})
         client = self.node.client(RUNTIME)
         self.node.sessions.paused(client)
-        events: list[dict] = []
-        globalLogPublisher.addObserver(events.append)
-        self.addCleanup(globalLogPublisher.removeObserver, events.append)
+        events = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
 
         for n in range(6):
             self.sender.tell(update(n))

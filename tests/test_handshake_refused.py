@@ -2,7 +2,7 @@
 mn:/session: who is not let in.
 """
 
-from msgnode.session import FULL, REFUSED
+from msgnode.session import FULL, REFUSED, SLOW
 from tests.test_handshake import RUNTIME, HandshakeTests
 
 
@@ -88,6 +88,20 @@ class RefusedTests(HandshakeTests):
         self.node.client("runtime://example.org/2")
         self.client.close()
         self.node.client("runtime://example.org/3")
+
+    def test_deaf(self) -> None:
+        """
+        Who opens again and again and does not read the answers is closed 4413; the session stays.
+        """
+        self.client.open(RUNTIME)
+        self.node.sessions.paused(self.client)
+
+        self.client.tell({"id": 2, "type": "open", "from": RUNTIME, "to": "mn:/session"})
+
+        self.assertEqual(([], SLOW), (self.client.got, self.client.lost))
+        self.assertEqual(("refused", 429), self.logged()[3:])
+        self.assertEqual({429: 1}, self.node.counts.refused)
+        self.assertIsNone(self.node.sessions.get(RUNTIME).connection)
 
     def test_types(self) -> None:
         """

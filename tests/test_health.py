@@ -62,7 +62,7 @@ class LiveTests(Base):
             "version": __version__,
             "node": "test",
             "domain": "example.org",
-            "uptime": 0.0,
+            "uptime": 7.0,
             "sessions": {"attached": 1, "away": 1},
             "connectors": {"line": 1},
         }

@@ -113,6 +113,17 @@ class GetTests(PollCase):
 
         self.assertEqual([0, 1, 2, 3], got)
 
+    def test_much_that_is_not_acknowledged(self) -> None:
+        """
+        A client that acknowledges nothing gets the same megabyte again and again, and no more.
+        """
+        for id in range(4):
+            self.other.send(self.update(id, body={"value": "v" * 600_000}))
+
+        for _ in range(3):
+            answer = self.get("?after=0").response.json()
+            self.assertEqual([0, 1], [message["id"] for message in answer["messages"]])
+
     def test_superseded(self) -> None:
         """
         A second GET takes over; the first is answered 409 and told to wait five seconds.

@@ -229,7 +229,8 @@ class PostTests(PollCase):
         client = HTTPClient(self.net)
         client.start("POST", "/poll", b"", Content_Length="1000", Authorization=f"Bearer {self.token}")
 
-        for _ in range(61):
+        for second in range(60):
+            self.assertFalse(client.link.over, second)
             client.transport.write(b" ")
             self.net.advance(1)
 

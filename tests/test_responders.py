@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -39,9 +40,7 @@ class ResponderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.node = MemoryNode()
         self.a = self.node.client(RUNTIME)
-        self.events: list[dict[str, Any]] = []
-        globalLogPublisher.addObserver(self.events.append)
-        self.addCleanup(globalLogPublisher.removeObserver, self.events.append)
+        self.events = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
 
     def answer(self, address: str, answer: Callable[[Message], Reply]) -> None:
         """
@@ -56,7 +55,9 @@ class ResponderTests(SynchronousTestCase):
             node.journal,
             node.counts,
         )
-        node.receive = Reception(node.handshake, router.route, node.journal, node.counts).receive
+        node.receive = Reception(
+            node.handshake, router.route, node.sessions.tell, node.journal, node.counts
+        ).receive
 
     def lines(self) -> list[tuple[Any, ...]]:
         messages = self.node.journal.messages[1:]  # behind the open
@@ -68,7 +69,8 @@ class ResponderTests(SynchronousTestCase):
         """
         (failed,) = self.flushLoggedErrors(error)
         self.assertIsInstance(failed.value, error)
-        (event,) = [event for event in self.events if event.get("log_failure")]
+        *_, event = [event for event in self.events if event.get("log_failure")]
+        self.assertIs(failed, event["log_failure"])
         self.assertTrue(event["to"].startswith("domain://"))
         self.assertNotIn("secret", str({key: value for key, value in event.items() if key != "log_failure"}))
 
@@ -263,7 +265,7 @@ class FailureTests(ResponderTests):
     """
 
     def fail(self, message: Message) -> Reply:
-        raise KeyError("secret")
+        raise KeyError("bug")
 
     def fail_later(self, message: Message) -> Reply:
         self.later: Deferred[Any] = Deferred()
@@ -291,7 +293,6 @@ class FailureTests(ResponderTests):
             self.assertEqual((to, f"{RUNTIME}/x"), (reply["from"], reply["to"]))
             self.assertEqual(("read", RUNTIME, "refused", code), self.lines()[-1])
             self.assertFailed(KeyError)
-            self.events.clear()
         self.assertEqual({500: 1, 503: 6}, self.node.counts.refused)
 
     def test_lives(self) -> None:
@@ -314,7 +315,7 @@ class FailureTests(ResponderTests):
         self.answer("domain://x.example.org", self.fail_later)
         self.a.post("domain://x.example.org", "read", body={"x": "secret"})
 
-        self.later.errback(KeyError("secret"))
+        self.later.errback(KeyError("bug"))
 
         self.assertEqual([500], [message["body"]["code"] for message in self.a.got])
         self.assertEqual([("read", RUNTIME, "refused", 500)], self.lines())
@@ -360,7 +361,9 @@ class SessionArgumentTests(ResponderTests):
         router = Router(
             node.config, Domain("example.org"), node.routes, {"mn:/x": responder}, node.journal, node.counts
         )
-        node.receive = Reception(node.handshake, router.route, node.journal, node.counts).receive
+        node.receive = Reception(
+            node.handshake, router.route, node.sessions.tell, node.journal, node.counts
+        ).receive
 
         self.a.post("mn:/x", **{"from": "runtime://example.org/somebody"})
 

@@ -5,6 +5,7 @@ What goes over a WebSocket once it is open: pings, kinds of frames, closing.
 from typing import Any
 
 from tests.runtimes import PlainRuntime, WebSocketRuntime, dumps
+from tests.suite_bounds import LIMIT, of_size
 from tests.websocket_case import WebSocketCase
 
 
@@ -114,6 +115,22 @@ class FrameTests(WebSocketCase):
         runtime.stub.endMessage()
 
         self.assertEqual([self.update(other, "ż" * 100)], other.take())
+
+    def test_limit_of_fragments(self) -> None:
+        """
+        The limit is the whole message's, in however many fragments it comes.
+        """
+        self.restart(limits={"message": LIMIT})
+        runtime, other = self.client().open(), self.client("b").open()
+        for size, got in ((LIMIT, 1), (LIMIT + 1, 0)):
+            data = of_size(size, other.url)
+            runtime.stub.beginMessage()
+            for part in (data[:9000], data[9000:18000], data[18000:]):
+                runtime.stub.sendMessageFrame(part)
+            runtime.stub.endMessage()
+
+            self.assertEqual(got, len(other.take()))
+        self.assertEqual(1009, runtime.code)
 
     def test_dripped(self) -> None:
         """

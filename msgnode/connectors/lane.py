@@ -30,7 +30,7 @@ MASKED = 0x80
 KEPT = 16 * 1024
 
 # Bytes from which Autobahn's native masker is faster than integers: 3.1 us either way.
-NATIVE = 1500 if USES_NVX else 2**63
+NATIVE = 2048 if USES_NVX else 2**63
 
 
 # Whole numbers that repeat four bytes so many times; a key is one of them times the mask.

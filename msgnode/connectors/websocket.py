@@ -69,11 +69,10 @@ class WebSocketConnection(LaneProtocol):
         for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
             self.__dict__.pop(name, None)
 
-    def _enter(self, runtime: str) -> bool:
+    def _enter(self, runtime: str) -> None:
         session = self.factory.node.handshake.enter(runtime, self)
-        if session is not None:
+        if isinstance(session, Session):
             session.resume()
-        return session is not None
 
     def textReceived(self, payload: bytes) -> None:
         if self.is_stub and payload.startswith(b'{"cmd"') and self._command(payload):

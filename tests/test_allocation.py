@@ -1,0 +1,398 @@
+"""
+Addresses that the node makes up, in every form that runtimes ask for them.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.fakes import Client, MemoryNode
+
+NODE = "domain://msg-node.example.org"
+ALLOCATION = f"{NODE}/address-allocation"
+HYPERTIES = f"{NODE}/hyperty-address-allocation"
+OBJECTS = f"{NODE}/object-address-allocation"
+UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+class AllocationTests(SynchronousTestCase):
+    """
+    A node and two runtimes.
+    """
+
+    def setUp(self) -> None:
+        self.restart()
+
+    def restart(self, **sections: Any) -> None:
+        self.node = MemoryNode(**sections)
+        self.a, self.b = (self.node.client(f"runtime://example.org/{name}") for name in "ab")
+
+    def ask(self, client: Client, body: Any = None, to: str = ALLOCATION, type: str = "create") -> dict:
+        """
+        The body of the reply.
+        """
+        reply = client.ask(type=type, to=to, **({} if body is None else {"body": body}))
+        self.assertEqual((7, "response", to), (reply["id"], reply["type"], reply["from"]))
+        self.assertEqual(f"{client.runtime}/x", reply["to"])
+        return reply["body"]
+
+    def allocate(self, client: Client, body: Any = None, to: str = ALLOCATION) -> list[str]:
+        answer = self.ask(client, body, to)
+        self.assertEqual({"code": 200, "value": {"allocated": answer["value"]["allocated"]}}, answer)
+        return answer["value"]["allocated"]
+
+    def release(self, client: Client, body: Any, to: str = ALLOCATION) -> None:
+        self.assertEqual({"code": 200}, self.ask(client, body, to, "delete"))
+
+    def assertRefused(self, answer: dict, code: int) -> None:
+        text = answer["desc"]
+        self.assertEqual({"code": code, "desc": text, "description": text}, answer)
+        self.assertEqual({code: 1}, self.node.counts.refused)
+        line = self.node.journal.messages[-1]
+        self.assertEqual(("refused", code, None), (line["outcome"], line["code"], line["resources"]))
+        self.node.counts.refused.clear()
+
+    def heard(self, *addresses: str) -> list[str]:
+        """
+        Those of the addresses that somebody is bound to.
+        """
+        return [address for address in addresses if self.node.routes.resolve(address)]
+
+
+class CreateTests(AllocationTests):
+    """
+    Every form of the request in wire.md 2.1.
+    """
+
+    def test_forms(self) -> None:
+        """
+        Scheme and number may be missing: a hyperty, and one of it.
+        """
+        for body, scheme, number in (
+            ({"scheme": "comm", "value": {"number": 3, "allocationKey": "k"}}, "comm", 3),
+            ({"scheme": "connection", "value": {"number": 1}}, "connection", 1),
+            ({"value": {"number": 2}}, "hyperty", 2),
+            ({"value": {}}, "hyperty", 1),
+            ({"scheme": "object", "value": None}, "object", 1),
+            ({"scheme": None}, "hyperty", 1),
+            ({"scheme": ""}, "hyperty", 1),
+            ({}, "hyperty", 1),
+            (None, "hyperty", 1),
+        ):
+            for to in (ALLOCATION, OBJECTS):
+                allocated = self.allocate(self.a, body, to)
+
+                self.assertEqual(number, len(set(allocated)))
+                for address in allocated:
+                    self.assertRegex(address, f"^{scheme}://example.org/{UUID4}$")
+
+    def test_hyperties(self) -> None:
+        """
+        At the hyperty address the scheme is always hyperty.
+        """
+        for body in (
+            {"value": {"number": 2}},
+            {"scheme": "comm", "value": {"number": 2}},
+            {"scheme": 3},
+            None,
+        ):
+            for address in self.allocate(self.a, body, HYPERTIES):
+                self.assertRegex(address, f"^hyperty://example.org/{UUID4}$")
+
+    def test_any_case(self) -> None:
+        """
+        The type may be in upper case.
+        """
+        answer = self.ask(self.a, {"value": {"number": 1}}, type="CREATE")
+        self.assertEqual({"code": 200}, self.ask(self.a, {"resource": "x"}, type="DELETE"))
+
+        self.assertEqual(200, answer["code"])
+
+    def test_bound(self) -> None:
+        """
+        What is allocated is heard by who asked, until its session ends.
+        """
+        (address,) = self.allocate(self.a)
+        message = self.b.post(address)
+        self.assertEqual([message], self.a.take())
+
+        self.a.close()
+
+        self.assertEqual([], self.heard(address))
+
+    def test_sender_does_not_matter(self) -> None:
+        """
+        The session that asks gets the addresses, whatever `from` it writes.
+        """
+        reply = self.a.ask(type="create", to=ALLOCATION, **{"from": "hyperty-runtime://d/protostub/1"})
+
+        (session,) = self.node.routes.resolve(reply["body"]["value"]["allocated"][0])
+        self.assertEqual(("hyperty-runtime://d/protostub/1", self.a.session), (reply["to"], session))
+
+    def test_children(self) -> None:
+        """
+        Names of children make channels below each address.
+        """
+        body = {"scheme": "comm", "childrenResources": ["message", ["file"]], "value": {"number": 2}}
+
+        for address in self.allocate(self.a, body, OBJECTS):
+            channels = [f"{address}/children/{name}" for name in ("message", "file")]
+            self.assertEqual(channels, self.heard(*channels, f"{address}/children/"))
+
+    def test_logged(self) -> None:
+        """
+        The addresses stand in the traffic log.
+        """
+        allocated = self.allocate(self.a, {"value": {"number": 3}})
+
+        line = self.node.journal.messages[-1]
+        self.assertEqual(("answered", 200, allocated), (line["outcome"], line["code"], line["resources"]))
+
+
+class RefusedTests(AllocationTests):
+    """
+    Requests that are refused: nothing is allocated.
+    """
+
+    def tearDown(self) -> None:
+        self.assertEqual([], self.flushLoggedErrors())
+
+    def test_numbers(self) -> None:
+        """
+        A number is an integer from 1 to the maximum; all else is 400.
+        """
+        for number in (0, -1, 1e9, "3", 1001, 10**9, 2**70, 1.0, True, None, [1], {}):
+            answer = self.ask(self.a, {"value": {"number": number}})
+
+            self.assertRefused(answer, 400)
+            self.assertTrue(answer["desc"].startswith("'number' must be an integer from 1 to 1000, not "))
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_most(self) -> None:
+        """
+        The maximum of one request can be set, and is granted.
+        """
+        self.restart(allocation={"per_request": 3})
+
+        self.assertEqual(3, len(self.allocate(self.a, {"value": {"number": 3}})))
+        self.assertRefused(self.ask(self.a, {"value": {"number": 4}}), 400)
+
+    def test_most_of_session(self) -> None:
+        """
+        Beyond what one session may hold it is 429, and none of the request is granted.
+        """
+        self.restart(limits={"bindings_per_session": 5})
+        self.allocate(self.a, {"value": {"number": 3}})
+
+        self.assertRefused(self.ask(self.a, {"value": {"number": 3}}), 429)
+
+        self.assertEqual(3, len(self.node.routes))
+        self.allocate(self.a, {"value": {"number": 2}})
+        self.allocate(self.b, {"value": {"number": 5}})
+
+    def test_room_again(self) -> None:
+        """
+        What is given back makes room.
+        """
+        self.restart(limits={"bindings_per_session": 2})
+        addresses = self.allocate(self.a, {"value": {"number": 2}})
+        self.assertRefused(self.ask(self.a), 429)
+
+        self.release(self.a, {"childrenResources": addresses})
+
+        self.allocate(self.a, {"value": {"number": 2}})
+
+    def test_malformed(self) -> None:
+        """
+        A value that is no object, a key that is no text, a scheme that is none, children that are no names.
+        """
+        for body in (
+            {"value": 3},
+            {"value": []},
+            {"value": "x"},
+            {"value": {"allocationKey": 3}},
+            {"value": {"allocationKey": ["k"]}},
+            {"value": {"allocationKey": "k" * 2049}},
+            {"scheme": 3},
+            {"scheme": ["comm"]},
+            {"scheme": "Comm"},
+            {"scheme": "a b"},
+            {"scheme": "comm://"},
+            {"scheme": "../x"},
+            {"childrenResources": [3]},
+            {"childrenResources": {}},
+        ):
+            self.assertRefused(self.ask(self.a, body), 400)
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_node_schemes(self) -> None:
+        """
+        The schemes of the node's own addresses are not given away.
+        """
+        for scheme in ("mn", "global", "domain"):
+            self.assertRefused(self.ask(self.a, {"scheme": scheme}), 403)
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_long_child(self) -> None:
+        """
+        A child's name that makes an address too long is refused, with everything.
+        """
+        self.assertRefused(self.ask(self.a, {"scheme": "comm", "childrenResources": ["x" * 2048]}), 400)
+
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_types(self) -> None:
+        """
+        Only create and delete are understood.
+        """
+        for type in ("read", "execute", "subscribe", "ping"):
+            self.assertRefused(self.ask(self.a, {}, type=type), 400)
+
+
+class DeleteTests(AllocationTests):
+    """
+    Every form of the request in wire.md 2.2: always a bare 200.
+    """
+
+    def test_spellings(self) -> None:
+        """
+        An address may stand alone, in a list, in lists in lists, in either field, at each of the addresses.
+        """
+        for to in (ALLOCATION, HYPERTIES, OBJECTS):
+            for spell in (
+                lambda a, b, c: {"childrenResources": [a, b, c]},
+                lambda a, b, c: {"childrenResources": [[a, b, c]]},
+                lambda a, b, c: {"childrenResources": [a, [b, [c]]]},
+                lambda a, b, c: {"resource": [a, b, c]},
+                lambda a, b, c: {"resource": [[a], b], "childrenResources": c},
+                lambda a, b, c: {"resource": a, "childrenResources": [b, c], "attribute": "x"},
+            ):
+                addresses = self.allocate(self.a, {"scheme": "comm", "value": {"number": 3}})
+
+                self.release(self.a, spell(*addresses), to)
+
+                self.assertEqual([], self.heard(*addresses))
+
+    def test_single(self) -> None:
+        """
+        `resource` may be the address itself.
+        """
+        (address,) = self.allocate(self.a)
+
+        self.release(self.a, {"resource": address})
+
+        self.assertEqual([], self.heard(address))
+        self.assertEqual([address], self.node.journal.messages[-1]["resources"])
+
+    def test_keys(self) -> None:
+        """
+        A key stands for all that was allocated under it, alone or in a list, also over a new connection.
+        """
+        for spell in (lambda key: {"resource": key}, lambda key: {"resource": [key]}):
+            body = {"scheme": "comm", "value": {"number": 2, "allocationKey": "k"}}
+            addresses = self.allocate(self.a, body) + self.allocate(self.a, body)
+            (other,) = self.allocate(self.a, {"value": {"number": 1, "allocationKey": "k2"}})
+            self.a.drop()
+            self.a = self.node.client(self.a.runtime)
+
+            self.release(self.a, spell("k"))
+
+            self.assertEqual([other], self.heard(*addresses, other))
+            self.release(self.a, spell("k"))
+            self.release(self.a, spell("k2"))
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_keys_are_the_sessions(self) -> None:
+        """
+        Two sessions may use the same key; each frees its own.
+        """
+        body = {"value": {"number": 1, "allocationKey": "k"}}
+        (mine,), (theirs,) = self.allocate(self.a, body), self.allocate(self.b, body)
+
+        self.release(self.b, {"resource": "k"})
+
+        self.assertEqual([mine], self.heard(mine, theirs))
+
+    def test_key_of_freed(self) -> None:
+        """
+        A key does not free what was freed already and belongs to another by now.
+        """
+        (address,) = self.allocate(self.a, {"value": {"allocationKey": "k"}})
+        self.release(self.a, {"resource": address})
+        self.b.subscribe(address)
+
+        self.release(self.a, {"resource": "k"})
+
+        self.assertEqual([address], self.heard(address))
+
+    def test_object(self) -> None:
+        """
+        An object that its owner deletes goes with its channels, named by the names of its children.
+        """
+        address = "comm://example.org/9d2"
+        beside = [f"{address}{end}" for end in ("/subscription", "/changes", "/children/", "/children/chat")]
+        self.a.subscribe(address, *beside, f"{address}/children/kept")
+
+        self.release(self.a, {"resource": address, "childrenResources": ["chat"]}, OBJECTS)
+
+        self.assertEqual(
+            [f"{address}/children/kept"], self.heard(address, *beside, f"{address}/children/kept")
+        )
+
+    def test_object_of_another(self) -> None:
+        """
+        An object's observer who deletes it loses nothing, nor does the owner.
+        """
+        address = "comm://example.org/9d2"
+        self.a.subscribe(address, f"{address}/subscription")
+        self.b.subscribe(f"{address}/changes")
+
+        self.release(self.b, {"resource": address}, OBJECTS)
+
+        bound = [address, f"{address}/subscription", f"{address}/changes"]
+        self.assertEqual(bound, self.heard(*bound))
+
+    def test_somebody_elses(self) -> None:
+        """
+        Somebody else's address is a 200, and nothing is freed.
+        """
+        addresses = self.allocate(self.a, {"scheme": "comm", "value": {"number": 2, "allocationKey": "k"}})
+
+        for body in ({"resource": addresses}, {"childrenResources": [addresses]}, {"resource": "k"}):
+            self.release(self.b, body)
+
+        self.assertEqual(addresses, self.heard(*addresses))
+
+    def test_unknown(self) -> None:
+        """
+        What nobody knows is a 200, and so is nothing at all in either field.
+        """
+        for body in ({"resource": "x"}, {"resource": []}, {"childrenResources": [[]]}, {"resource": None}):
+            self.release(self.a, body)
+
+    def test_neither(self) -> None:
+        """
+        Without either field it is 400.
+        """
+        for body in ({}, None, {"value": {"allocationKey": "k"}}, {"resources": ["x"]}):
+            self.assertRefused(self.ask(self.a, body, type="delete"), 400)
+
+    def test_no_names(self) -> None:
+        """
+        What is no text in a list is 400, and nothing is freed.
+        """
+        (address,) = self.allocate(self.a)
+        for body in ({"resource": [address, 3]}, {"childrenResources": [address, {}]}, {"resource": 3}):
+            self.assertRefused(self.ask(self.a, body, type="delete"), 400)
+
+        self.assertEqual([address], self.heard(address))
+
+    def test_nothing_kept(self) -> None:
+        """
+        A session that allocates under keys and frees by address, for ever, keeps nothing of it.
+        """
+        for n in range(300):
+            (address,) = self.allocate(self.a, {"value": {"allocationKey": "same" if n % 2 else f"key {n}"}})
+            self.release(self.a, {"resource": address})
+
+        self.assertEqual(0, len(self.a.session.keys))

@@ -1,0 +1,360 @@
+"""
+Subscriptions, in every spelling that runtimes send or sent.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.fakes import Client, MemoryNode
+
+SM = "domain://msg-node.example.org/sm"
+OBJECT = "comm://example.org/9d2"
+
+
+class SubscriptionTests(SynchronousTestCase):
+    """
+    A node and three runtimes.
+    """
+
+    def setUp(self) -> None:
+        self.restart()
+
+    def restart(self, **sections: Any) -> None:
+        self.node = MemoryNode(**sections)
+        self.a, self.b, self.c = (self.node.client(f"runtime://example.org/{name}") for name in "abc")
+
+    def ask(self, client: Client, type: str, body: Any = None) -> dict:
+        """
+        The body of the reply.
+        """
+        reply = client.ask(type=type, to=SM, **({} if body is None else {"body": body}))
+        expected = {"id": 7, "type": "response", "from": SM, "to": f"{client.runtime}/x"}
+        self.assertEqual({**expected, "body": reply["body"]}, reply)
+        return reply["body"]
+
+    def grant(self, client: Client, type: str, body: Any) -> None:
+        self.assertEqual({"code": 200}, self.ask(client, type, body))
+
+    def assertRefused(self, answer: dict, code: int, text: str = "") -> None:
+        desc = answer["desc"]
+        self.assertEqual({"code": code, "desc": desc, "description": desc}, answer)
+        self.assertIn(text, desc)
+        self.assertEqual({code: 1}, self.node.counts.refused)
+        line = self.node.journal.messages[-1]
+        self.assertEqual(("refused", code, None), (line["outcome"], line["code"], line["resources"]))
+        self.node.counts.refused.clear()
+
+    def assertBound(self, client: Client, *addresses: str) -> None:
+        self.assertEqual(sorted(addresses), sorted(client.session.bindings))
+
+
+class SubscribeTests(SubscriptionTests):
+    """
+    `subscribe`
+    """
+
+    def test_spellings(self) -> None:
+        """
+        Each body of wire.md 2.3 names the addresses it means.
+        """
+        runtime = "runtime://remote.net/p2prequester/1"
+        everything = (OBJECT, f"{OBJECT}/changes", f"{OBJECT}/children/", f"{OBJECT}/children/n")
+        for body, addresses in (
+            ({"resources": ["a", "b"], "source": "hyperty://d/1"}, ("a", "b")),
+            ({"resources": [f"{OBJECT}/children/"], "source": "x"}, (f"{OBJECT}/children/",)),
+            ({"identity": {"userProfile": {}}, "resources": ["a"]}, ("a",)),
+            ({"subscribe": ["a"], "source": "runtime://example.org/a"}, ("a",)),
+            ({"subscribe": [runtime], "source": "x"}, (runtime,)),
+            ({"resource": OBJECT, "childrenResources": ["n"], "schema": "s"}, everything),
+            ({"resource": OBJECT, "children": ["n"]}, everything),
+            ({"resource": OBJECT, "children": "n"}, everything),
+            ({"resource": OBJECT}, (OBJECT, f"{OBJECT}/changes")),
+            ({"resources": "a"}, ("a",)),
+            ({"subscribe": "a"}, ("a",)),
+            ({"resources": [["a"], ["b", ["c"]]]}, ("a", "b", "c")),
+            ({"resources": ["a"], "subscribe": ["b"]}, ("a", "b")),
+            ({"resources": ["a"], "resource": "b"}, ("a", "b", "b/changes")),
+            ({"resource": ["a", "b"]}, ("a", "a/changes", "b", "b/changes")),
+            ({"resources": ["a", "a"], "subscribe": ["a"]}, ("a",)),
+            ({"resources": []}, ()),
+            ({"resources": None, "subscribe": ["a"]}, ("a",)),
+        ):
+            self.restart()
+
+            self.grant(self.a, "subscribe", body)
+
+            self.assertBound(self.a, *addresses)
+            line = self.node.journal.messages[-1]
+            self.assertEqual(("answered", 200), (line["outcome"], line["code"]))
+            self.assertEqual(set(addresses), set(line["resources"]))
+
+    def test_any_case(self) -> None:
+        """
+        The type may be in upper case.
+        """
+        self.grant(self.a, "SUBSCRIBE", {"resources": ["a"]})
+        self.assertBound(self.a, "a")
+
+        self.grant(self.a, "Unsubscribe", {"resources": ["a"]})
+        self.assertBound(self.a)
+
+    def test_requester(self) -> None:
+        """
+        It is the session that asks which is subscribed, whatever `source` and `from` say.
+        """
+        for source in ({"source": self.b.runtime}, {"source": "hyperty://nobody/1"}, {}):
+            reply = self.a.ask(
+                type="subscribe",
+                to=SM,
+                body={"resources": ["x"], **source},
+                **{"from": f"{self.b.runtime}/sm"},
+            )
+
+            self.assertEqual(f"{self.b.runtime}/sm", reply["to"])
+        self.assertBound(self.a, "x")
+        self.assertBound(self.b)
+
+    def test_again(self) -> None:
+        """
+        Who subscribes twice is answered twice and hears once.
+        """
+        for _ in range(2):
+            self.grant(self.a, "subscribe", {"resources": ["x"]})
+
+        self.b.post("x", "update")
+
+        self.assertEqual(1, len(self.a.got))
+
+    def test_at_once(self) -> None:
+        """
+        It takes effect at once, for all that comes behind it.
+        """
+        self.a.tell({"id": 1, "type": "subscribe", "from": "x", "to": SM, "body": {"resources": ["x"]}})
+        self.a.tell({"id": 2, "type": "update", "from": "x", "to": "x"})
+
+        self.assertEqual([1, 2], [message["id"] for message in self.a.got])
+
+    def test_feed_survives(self) -> None:
+        """
+        An observer keeps its feed across a lost connection and a re-open, whether it repeats it or not.
+        """
+        self.grant(self.a, "subscribe", {"resources": [f"{OBJECT}/changes"]})
+        token = self.a.token
+        self.a.drop()
+        self.a = self.node.client()
+
+        self.a.reopen(f"runtime://example.org/a/{token}")
+        message = self.b.post(f"{OBJECT}/changes", "update")
+
+        self.assertEqual([message], self.a.got)
+
+
+class UnsubscribeTests(SubscriptionTests):
+    """
+    `unsubscribe`
+    """
+
+    all = (
+        OBJECT,
+        f"{OBJECT}/changes",
+        f"{OBJECT}/children/",
+        f"{OBJECT}/children/n",
+        f"{OBJECT}/children/m",
+        f"{OBJECT}/subscription",
+    )
+
+    def test_spellings(self) -> None:
+        """
+        Each body of wire.md 2.3 ends what it means, and nothing more.
+        """
+        observed = self.all[:3]
+        for body, gone in (
+            ({"resources": [OBJECT, f"{OBJECT}/changes"]}, self.all[:2]),
+            ({"resources": [OBJECT], "source": "hyperty://d/1"}, (OBJECT,)),
+            ({"resource": OBJECT, "resources": [f"{OBJECT}/children/"]}, observed),
+            ({"resource": OBJECT}, observed),
+            ({"resource": OBJECT, "childrenResources": ["n"]}, self.all[:4]),
+            ({"resource": OBJECT, "children": ["n", "m"]}, self.all[:5]),
+            ({"subscribe": [OBJECT], "source": "x"}, (OBJECT,)),
+            ({"unsubscribe": [OBJECT]}, (OBJECT,)),
+            ({"unsubscribe": OBJECT}, (OBJECT,)),
+            ({"resources": [[OBJECT], [[f"{OBJECT}/changes"]]]}, self.all[:2]),
+            ({"resources": [OBJECT], "unsubscribe": [f"{OBJECT}/changes"]}, self.all[:2]),
+            ({"resources": []}, ()),
+        ):
+            self.restart()
+            self.grant(self.a, "subscribe", {"resources": list(self.all)})
+
+            self.grant(self.a, "unsubscribe", body)
+
+            self.assertBound(self.a, *(address for address in self.all if address not in gone))
+
+    def test_repair(self) -> None:
+        """
+        The observer of today, who forgets /changes, hears no more of the object.
+        """
+        self.grant(self.a, "subscribe", {"resources": [f"{OBJECT}/changes", f"{OBJECT}/children/"]})
+
+        self.grant(self.a, "unsubscribe", {"resource": OBJECT, "resources": [f"{OBJECT}/children/"]})
+        self.b.post(f"{OBJECT}/changes", "update")
+
+        self.assertEqual([], self.a.got)
+
+    def test_only_own(self) -> None:
+        """
+        Others go on hearing; what one never subscribed is a 200.
+        """
+        for client in (self.a, self.b):
+            self.grant(client, "subscribe", {"resources": ["x"]})
+
+        self.grant(self.a, "unsubscribe", {"resources": ["x", "never"]})
+        self.grant(self.c, "unsubscribe", {"resource": "x"})
+        self.c.post("x", "update")
+
+        self.assertEqual(([], 1), (self.a.got, len(self.b.got)))
+
+    def test_allocated(self) -> None:
+        """
+        Who unsubscribes its own address is its owner still.
+        """
+        body = self.a.ask(type="create", to="domain://msg-node.example.org/address-allocation")["body"]
+        (address,) = body["value"]["allocated"]
+        self.grant(self.a, "subscribe", {"resources": [address]})
+
+        self.grant(self.a, "unsubscribe", {"resources": [address]})
+
+        self.assertBound(self.a, address)
+
+    def test_node_addresses(self) -> None:
+        """
+        There is nothing to refuse in ending what cannot be.
+        """
+        self.grant(self.a, "unsubscribe", {"resources": [SM, "mn:/session", "runtime://example.org/b"]})
+
+
+class RefusedTests(SubscriptionTests):
+    """
+    What cannot be subscribed: the request takes effect whole or not at all.
+    """
+
+    def tearDown(self) -> None:
+        self.assertEqual([], self.flushLoggedErrors())
+
+    def test_no_list(self) -> None:
+        """
+        Without any list it is 400.
+        """
+        for body in (
+            {},
+            None,
+            {"source": "x"},
+            {"children": ["n"]},
+            {"resources": None},
+            {"Resources": ["a"]},
+        ):
+            for type in ("subscribe", "unsubscribe"):
+                self.assertRefused(self.ask(self.a, type, body), 400, "resources")
+
+    def test_no_texts(self) -> None:
+        """
+        What is no text in a list is 400, and nothing of it is bound.
+        """
+        for value in (3, True, {}, [3], ["a", None], ["a", ["b", {}]], 1.5):
+            for key in ("resources", "subscribe", "unsubscribe", "resource"):
+                for type in ("subscribe", "unsubscribe"):
+                    self.assertRefused(self.ask(self.a, type, {key: value}), 400, "is a string, not")
+        self.assertRefused(self.ask(self.a, "subscribe", {"resource": "a", "children": [3]}), 400, "child")
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_lengths(self) -> None:
+        """
+        An address has 1 to 2048 characters.
+        """
+        for address in ("", "x" * 2049):
+            self.assertRefused(self.ask(self.a, "subscribe", {"resources": ["a", address]}), 400, "2048")
+        self.grant(self.a, "subscribe", {"resources": ["x" * 2048]})
+        self.assertBound(self.a, "x" * 2048)
+
+    def test_node_addresses(self) -> None:
+        """
+        The node's own addresses are 403.
+        """
+        for address in (
+            "mn:/session",
+            "mn:/x",
+            "global://registry",
+            "global://registry/",
+            "domain://example.org",
+            "domain://registry.example.org",
+            "domain://registry.example.org/changes",
+            SM,
+            f"{SM}/x",
+        ):
+            self.assertRefused(self.ask(self.a, "subscribe", {"resources": ["a", address]}), 403, address)
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_other_runtimes(self) -> None:
+        """
+        What lies at or below another runtime is 403; one's own is granted.
+        """
+        for below in ("", "/", "/sm", "/a/b/c"):
+            address = f"runtime://example.org/b{below}"
+
+            self.assertRefused(self.ask(self.a, "subscribe", {"resources": ["a", address]}), 403, address)
+        self.grant(
+            self.a, "subscribe", {"resources": ["runtime://example.org/a/x", "runtime://example.org/bb"]}
+        )
+        self.assertBound(self.a, "runtime://example.org/a/x", "runtime://example.org/bb")
+
+    def test_away(self) -> None:
+        """
+        Also while that runtime is away, but not when its session is over.
+        """
+        address = "runtime://example.org/b/x"
+        self.b.drop()
+        self.assertRefused(self.ask(self.a, "subscribe", {"resources": [address]}), 403)
+
+        self.node.clock.advance(60)
+
+        self.grant(self.a, "subscribe", {"resources": [address]})
+
+    def test_bound_before(self) -> None:
+        """
+        Who bound it before that runtime opened hears nothing of it from then on.
+        """
+        for name in (
+            "runtime://example.org/9",
+            "hyperty-runtime://x.net/a/b",
+            "device://example.org/9",
+            "hyper-1",
+        ):
+            addresses = [name, f"{name}/sm", f"{name}/a/b"]
+            self.grant(self.a, "subscribe", {"resources": addresses})
+            runtime = self.node.client(name)
+
+            for address in addresses:
+                self.c.post(address)
+
+            self.assertEqual(([], 3), (self.a.take(), len(runtime.got)))
+
+    def test_most(self) -> None:
+        """
+        Beyond what one session may hold it is 429; what it holds already is no more.
+        """
+        self.restart(limits={"bindings_per_session": 2})
+        self.grant(self.a, "subscribe", {"resources": ["a", "b"]})
+
+        self.assertRefused(self.ask(self.a, "subscribe", {"resources": ["b", "c"]}), 429)
+
+        self.assertBound(self.a, "a", "b")
+        self.grant(self.a, "subscribe", {"resources": ["b", "a"]})
+        self.grant(self.a, "unsubscribe", {"resources": ["a"]})
+        self.grant(self.a, "subscribe", {"resources": ["c"]})
+
+    def test_types(self) -> None:
+        """
+        Only subscribe and unsubscribe are understood.
+        """
+        for type in ("create", "read", "delete", "ping"):
+            self.assertRefused(self.ask(self.a, type, {"resources": ["a"]}), 400, repr(type))
