@@ -121,7 +121,9 @@ def decode(data: bytes, origin: Any = None) -> Message:
     try:
         message = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as why:
-        raise _explained(data, why) from None
+        message = _with_surrogates(data)
+        if message is None:
+            raise _explained(data, why) from None
     message.data = data
     message.origin = origin
     quotes = 16
@@ -140,6 +142,24 @@ def decode(data: bytes, origin: Any = None) -> Message:
     # a key that stands twice.  Any other number is looked at closely.
     if header.count(b'"') != quotes or message.to.__class__ is not str or not message.from_:
         _check_unusual(message, header)
+    return message
+
+
+def _with_surrogates(data: bytes) -> Message | None:
+    r"""
+    The message, if all that msgspec has against it is half a character in the body.
+
+    JSON.stringify writes one as `\ud83d` when a text was cut inside an emoji, and JSON.parse reads it.
+    """
+    if b"\\u" not in data:
+        return None
+    try:
+        fields = json.loads(data)
+        body = fields.pop("body", None)
+        message = _decoder.decode(_encode(fields))
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    message.body = Raw(json.dumps(body).encode())
     return message
 
 
@@ -162,10 +182,11 @@ def _check_unusual(message: Message, header: bytes) -> None:
         pairs = json.loads(header, object_pairs_hook=list, parse_int=str)
     except RecursionError:
         raise Malformed("nested too deeply", message.id, message.from_ or None) from None
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise Malformed(f"'{key}' stands twice in the header", message.id, message.from_ or None)
+    seen = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise Malformed(f"'{key[:80]}' stands twice in the header", message.id, message.from_ or None)
+        seen.add(key)
     if isinstance(message.to, list):
         if not message.to:
             raise Malformed("'to' must name at least one recipient, not []", message.id, message.from_)

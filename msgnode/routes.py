@@ -71,12 +71,14 @@ class RoutingTable:
     def join(self, session: "Session") -> None:
         """
         A session opened: everything at and below its runtimeURL is its own.
+
+        What others bound below it beforehand is taken back for the schemes of
+        RUNTIMES only: to look through everything for a name that somebody made
+        up would cost all the others too much.
         """
         self._runtimes[session.runtime] = session
         below = session.runtime + "/"
-        # A runtimeURL of another scheme is rare enough to look through everything.
-        strays = self._strays if below.startswith(RUNTIMES) else self._sessions
-        for address in [a for a in strays if a.startswith(below)] + [session.runtime]:
+        for address in [a for a in self._strays if a.startswith(below)] + [session.runtime]:
             for other in self._sessions.get(address, NOBODY):
                 if other is not session:
                     self.unbind(address, other)

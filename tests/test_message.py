@@ -336,3 +336,49 @@ class MessageTests(SynchronousTestCase):
         self.assertEqual(
             (encoded(**{"\x7fdata": "aGk=", "\x7forigin": "me"}), "origin"), (message.data, message.origin)
         )
+
+
+class SurrogateTests(SynchronousTestCase):
+    """
+    Half a character, as JSON.stringify writes it for a text that was cut inside an emoji.
+    """
+
+    def test_in_the_body(self) -> None:
+        """
+        A message whose body holds half a character is carried as it came.
+        """
+        data = rb'{"id":1,"type":"update","from":"a","to":"b","body":{"value":"\ud83d"}}'
+
+        message = decode(data)
+
+        self.assertEqual(("b", data), (message.to, message.data))
+
+    def test_for_the_node(self) -> None:
+        """
+        A request to the node with half a character in its body is refused in words.
+        """
+        message = decode(rb'{"id":1,"type":"subscribe","from":"a","to":"b","body":{"resources":["\ud83d"]}}')
+
+        with self.assertRaisesRegex(Malformed, "holds what cannot be read"):
+            message.fields()
+
+    def test_in_the_header(self) -> None:
+        """
+        An address with half a character is none.
+        """
+        with self.assertRaises(Malformed):
+            decode(rb'{"id":1,"type":"update","from":"a","to":"\ud83d"}')
+
+    def test_beside_a_double_key(self) -> None:
+        """
+        A key that stands twice is found there too.
+        """
+        with self.assertRaisesRegex(Malformed, "'to' stands twice"):
+            decode(rb'{"id":1,"type":"x","from":"a","to":"b","to":"c","body":{"value":"\ud83d"}}')
+
+    def test_no_object(self) -> None:
+        """
+        A body that is no object is refused there too.
+        """
+        with self.assertRaisesRegex(Malformed, "'body' must be an object"):
+            decode(rb'{"id":1,"type":"x","from":"a","to":"b","body":["\ud83d"]}')

@@ -323,12 +323,7 @@ class RefusedTests(SubscriptionTests):
         """
         Who bound it before that runtime opened hears nothing of it from then on.
         """
-        for name in (
-            "runtime://example.org/9",
-            "hyperty-runtime://x.net/a/b",
-            "device://example.org/9",
-            "hyper-1",
-        ):
+        for name in ("runtime://example.org/9", "hyperty-runtime://x.net/a/b"):
             addresses = [name, f"{name}/sm", f"{name}/a/b"]
             self.grant(self.a, "subscribe", {"resources": addresses})
             runtime = self.node.client(name)
@@ -337,6 +332,18 @@ class RefusedTests(SubscriptionTests):
                 self.c.post(address)
 
             self.assertEqual(([], 3), (self.a.take(), len(runtime.got)))
+
+    def test_bound_before_at_another_name(self) -> None:
+        """
+        Of a runtime with another scheme the name itself is taken back.
+        """
+        for name in ("device://example.org/9", "hyper-1"):
+            self.grant(self.a, "subscribe", {"resources": [name]})
+            runtime = self.node.client(name)
+
+            self.c.post(name)
+
+            self.assertEqual(([], 1), (self.a.take(), len(runtime.got)))
 
     def test_most(self) -> None:
         """
