@@ -121,9 +121,10 @@ def decode(data: bytes, origin: Any = None) -> Message:
     try:
         message = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as why:
-        message = _with_surrogates(data)
-        if message is None:
+        half = _with_surrogates(data)
+        if half is None:
             raise _explained(data, why) from None
+        message = half
     message.data = data
     message.origin = origin
     quotes = 16

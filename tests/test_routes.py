@@ -211,7 +211,7 @@ class JoinTests(RoutesTests):
         """
         Who bound an address of a runtime before that runtime opened hears it no more.
         """
-        for scheme in ("runtime", "hyperty-runtime", "device"):
+        for scheme in ("runtime", "hyperty-runtime"):
             name = f"{scheme}://example.org/1"
             for address in (name, f"{name}/", f"{name}/x/y", f"{name}0"):
                 self.routes.bind(address, self.one, SUBSCRIBED)
