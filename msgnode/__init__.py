@@ -13,7 +13,7 @@ session.py     a runtime's place; waiting.py is what waits while it is away
 sessions.py    all of them, and the connections that come and go beneath
 binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
-traffic.py     what became of each message, written down
+traffic.py, hourly.py    what became of each message, written down
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
 config.py      what an operator can set

@@ -5,6 +5,7 @@ The wiring diagram: what `twistd msgnode` starts, and its options.
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from twisted.application.internet import StreamServerEndpointService
@@ -12,6 +13,7 @@ from twisted.application.service import MultiService
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
 
@@ -165,7 +167,10 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     if reactor is None:
         from twisted.internet import reactor
     config: Config = options.loaded
-    traffic = None if config.traffic == "none" else TrafficLog(config.traffic, config.node, reactor)
+    traffic = None
+    if config.traffic != "none":
+        in_thread = partial(deferToThreadPool, reactor, reactor.getThreadPool())
+        traffic = TrafficLog(config.traffic, config.node, reactor, run=in_thread)
     whole = Whole(traffic)
     journal: Journal = traffic or NoLog()
     node = Node(config, reactor, journal)

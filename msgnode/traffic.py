@@ -2,26 +2,29 @@
 The traffic log: one flat JSON line for each message and each event in a session's life.
 
 A public contract, docs/traffic-log.md; never a body, never a token.  Lines are
-collected and written together, at the latest after a second.  When the disk
-is full they are lost and counted; messages never wait for their log.
+collected and written together, at the latest after a second, in a thread of
+their own.  When the disk is full they are lost and counted; messages never
+wait for their log.
 """
 
-import os
 import time
 from collections.abc import Callable
-from errno import EACCES
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST
 from msgnode.config import ConfigError
+from msgnode.hourly import HourlyFiles, Unwritten
 from msgnode.message import Message
 from msgnode.session import Connection, Session
 
@@ -32,6 +35,7 @@ EVERY = 0.5  # seconds between two writes
 MOST_RESOURCES = 1000  # addresses in one line
 HOUR = 3_600_000_000_000  # nanoseconds
 MOST_HELD = 5000  # lines; a burst is written sooner
+MOST_WAITING = 100_000  # lines that wait for a disk that stands still; more are lost
 
 
 class Line(Struct, gc=False, omit_defaults=True):
@@ -74,60 +78,54 @@ class NoLog:
 
 class TrafficLog(Service):
     """
-    Appends to `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl`, the hour in UTC.
+    Writes `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl` by `run`, which may use a thread.
 
     `lost` counts the lines that could not be written.
     """
 
     def __init__(
-        self, directory: str, node: str, clock: IReactorTime, wall: Callable[[], int] = time.time_ns
+        self,
+        directory: str,
+        node: str,
+        clock: IReactorTime,
+        wall: Callable[[], int] = time.time_ns,
+        run: Callable[..., Deferred[None]] = maybeDeferred,
     ) -> None:
         self.lost = 0
-        self._directory = Path(directory)
+        self._directory = directory
         self._node = node
-        self._prefix = "traffic-" + "".join(c if c.isalnum() or c in ".-_" else "_" for c in node) + "-"
+        name = "".join(c if c.isalnum() or c in ".-_" else "_" for c in node)
+        self._files = HourlyFiles(Path(directory), f"traffic-{name}-")
         self._wall = wall
+        self._run = run
+        self._one_at_a_time = DeferredLock()
         self._held: list[Line] = []
         self._encode = msgspec.json.Encoder().encode_lines
-        self._file: int | None = None
-        self._hour = ""
-        self._torn = False  # does the file end in half a line
         self._failing = False
-        self._saved = 0  # lines of this flush that are in the file, whole
         self._flushing = LoopingCall(self.flush)
         self._flushing.clock = clock
 
     def startService(self) -> None:
         """
-        Close the line that a killed node left torn, and begin.
+        Make sure of the directory, and begin.
         """
         super().startService()
         try:
-            self._close_torn()
+            self._files.prepare()
         except OSError as why:
-            text = (
-                f"traffic: cannot write in {self._directory}: {why.strerror}; name another directory, or none"
-            )
-            raise ConfigError(text) from why
+            where = f"traffic: cannot write in {self._directory}"
+            raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
         self._flushing.start(EVERY, now=False)
 
-    def _close_torn(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        if not os.access(self._directory, os.W_OK):
-            raise PermissionError(EACCES, "Permission denied")
-        newest = max(self._directory.glob(self._prefix + "*.jsonl"), default=None)
-        if newest is not None:
-            with newest.open("rb+") as file:
-                size = file.seek(0, os.SEEK_END)
-                if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
-                    file.write(b"\n")
-
-    def stopService(self) -> None:
+    def stopService(self) -> Deferred[None]:
+        """
+        Write the last lines; fires when they are in the file.
+        """
         super().stopService()
         if self._flushing.running:
             self._flushing.stop()
-        self.flush()
-        self._close()
+        done: Deferred[Any] = self._one_at_a_time.run(self._write, maybeDeferred)
+        return done.addBoth(lambda done: self._files.close())
 
     # -- the Journal -------------------------------------------------------
 
@@ -160,7 +158,7 @@ class TrafficLog(Service):
                 message.resources and _few(message.resources),
             )
         )
-        if len(held) >= MOST_HELD:
+        if len(held) == MOST_HELD:
             self.flush()
 
     def session(self, event: str, session: Session, connection: Connection | None) -> None:
@@ -173,63 +171,41 @@ class TrafficLog(Service):
 
     def flush(self) -> None:
         """
-        Write what is held.  Lines that fail are lost, and the first failure is told.
+        Write what is held, unless the disk is busy with what came before it.
         """
+        if not self._one_at_a_time.locked:
+            self._one_at_a_time.run(self._write, self._run)
+        elif len(self._held) > MOST_WAITING:
+            self.lost += len(self._held)
+            self._held = []
+
+    def _write(self, run: Callable[..., Deferred[None]]) -> Deferred[None] | None:
         lines, self._held = self._held, []
         if not lines:
-            return
-        self._saved = 0
-        try:
-            self._write(lines)
-        except OSError as why:
-            self.lost += len(lines) - self._saved
-            self._close()
-            if not self._failing:
-                self._failing = True
-                log.error("the traffic log is losing lines: {why}", why=str(why))
+            return None
+        first, last = lines[0].time // HOUR, lines[-1].time // HOUR
+        if first == last:
+            batches = [(first, self._encode(lines))]
         else:
-            if self._failing:
-                self._failing = False
-                log.info("the traffic log writes again; {lost} lines were lost so far", lost=self.lost)
+            batches = [(hour, self._encode(list(some))) for hour, some in groupby(lines, _hour)]
+        done = run(self._files.append, batches)
+        return done.addCallbacks(self._wrote, self._failed, errbackArgs=(len(lines),))
 
-    def _write(self, lines: list[Line]) -> None:
+    def _wrote(self, done: None) -> None:
+        if self._failing:
+            self._failing = False
+            log.info("the traffic log writes again; {lost} lines were lost so far", lost=self.lost)
+
+    def _failed(self, why: Failure, lines: int) -> None:
         """
-        A line goes to the file of its own hour.
+        The lines are lost; the first time it is told.
         """
-        times = [line.time for line in lines]
-        if min(times) // HOUR == max(times) // HOUR:
-            self._append(times[0] // HOUR, self._encode(lines))
-            return
-        for hour, group in groupby(sorted(lines, key=_hour), _hour):
-            some = list(group)
-            self._append(hour, self._encode(some))
-            self._saved += len(some)
-
-    def _append(self, hour: int, data: bytes) -> None:
-        name = time.strftime("%Y%m%dT%H", time.gmtime(hour * 3600))
-        if self._file is None or name != self._hour:
-            self._close()
-            path = self._directory / f"{self._prefix}{name}.jsonl"
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
-            self._torn = self._torn and name == self._hour
-            self._hour = name
-        torn = self._torn
-        if torn:
-            data = b"\n" + data
-        view = memoryview(data)
-        try:
-            while view:
-                written = os.write(self._file, view)
-                self._torn = written < len(view)
-                view = view[written:]
-        except OSError:
-            self._saved += max(data[: len(data) - len(view)].count(b"\n") - torn, 0)
-            raise
-
-    def _close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        why.trap(Unwritten)
+        unwritten: Any = why.value
+        self.lost += lines - unwritten.saved
+        if not self._failing:
+            self._failing = True
+            log.error("the traffic log is losing lines: {why}", why=str(unwritten))
 
 
 def _hour(line: Line) -> int:

@@ -199,7 +199,7 @@ class FullTests(TrafficTests):
             self.write(2)
             self.flush()
             (self.directory / NAME).unlink()
-            self.log._close()  # as when the hour changes
+            self.log._files.close()  # as when the hour changes
 
         self.assertEqual((2, [LogLevel.error, LogLevel.info] * 2), (self.log.lost, self.told()))
 
