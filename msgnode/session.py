@@ -88,7 +88,7 @@ class Counts:
         self.echoes = 0  # own messages not sent back, because they carry `via`
         self.refused: dict[int, int] = {}
         self.sessions: dict[str, int] = {}  # events in the life of sessions
-        self.handed_over = [0] * 32  # messages by the bit length of the microseconds they took
+        self.handed_over = [0] * 65  # messages by the bit length of the microseconds they took
 
     def refuse(self, code: int) -> None:
         self.refused[code] = self.refused.get(code, 0) + 1

@@ -55,6 +55,7 @@ class WebSocketConnection(LaneProtocol):
         # Reads and writes are ours from here on, no longer the HTTP channel's.
         self.transport.unregisterProducer()
         self.transport.registerProducer(self, True)
+        self._receive = node.receive
         node.sessions.arrived(self)
         self.is_stub = uri.path.endswith("/stub/connect")
         if self.is_stub:
@@ -77,7 +78,7 @@ class WebSocketConnection(LaneProtocol):
     def textReceived(self, payload: bytes) -> None:
         if self.is_stub and payload.startswith(b'{"cmd"') and self._command(payload):
             return
-        self.factory.node.receive(payload, self)
+        self._receive(payload, self)
 
     def _command(self, payload: bytes) -> bool:
         """
