@@ -16,7 +16,7 @@ allocation.py, pool.py, keys.py, subscription.py    the responders
 traffic.py, hourly.py    what became of each message, written down
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
-config.py      what an operator can set
+config.py, configfile.py    what an operator can set, and how it is read
 """
 
 __version__ = "0.1.0"

@@ -18,7 +18,8 @@ from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
-from msgnode.config import Config, ConfigError, Listen, load
+from msgnode.config import Config, ConfigError, Listen
+from msgnode.configfile import load
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
 from msgnode.connectors.poll import Poll

@@ -10,7 +10,8 @@ from unittest import TestCase
 
 from twisted.internet.task import Clock
 
-from msgnode.config import Config, check
+from msgnode.config import Config
+from msgnode.configfile import check
 from msgnode.node import Node
 from msgnode.session import Closing, Connection, Session
 

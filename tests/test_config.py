@@ -8,7 +8,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import Config, ConfigError, Listen, check, load
+from msgnode.config import Config, ConfigError, Listen
+from msgnode.configfile import check, load
 from tests.fakes import directory
 
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.config import Config, ConfigError, Listen, PoolAddresses, check
+from msgnode.config import Config, ConfigError, Listen, PoolAddresses
+from msgnode.configfile import check
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.traffic import Line
 from tests.examples import TOP, Play, blocks, sections

@@ -12,7 +12,8 @@ import msgspec
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
-from msgnode.config import Config, ConfigError, load
+from msgnode.config import Config, ConfigError
+from msgnode.configfile import load
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

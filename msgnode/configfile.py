@@ -1,0 +1,158 @@
+"""
+Reading the configuration: a TOML file, and options laid over it.
+
+A mistake names the file, the key, what was expected and what was found.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from msgnode.address import is_scheme
+from msgnode.config import Config, ConfigError, Listen, PoolAddresses
+from msgnode.pool import MOST, expand
+
+
+def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> Config:
+    """
+    The configuration in the file, where there is one, with the options laid over it.
+    """
+    table: dict[str, Any] = {}
+    if path is not None:
+        try:
+            table = tomllib.loads(Path(path).read_text("utf-8"))
+        except OSError as why:
+            raise ConfigError(f"{path}: cannot be read: {why.strerror}") from why
+        except UnicodeDecodeError as why:
+            raise ConfigError(f"{path}: is not UTF-8 at byte {why.start}") from why
+        except tomllib.TOMLDecodeError as why:
+            raise ConfigError(f"{path}: is not TOML: {why}") from why
+        check(table, path)  # a mistake in the file is told as the file's
+    return check({**table, **(options or {})}, "options")
+
+
+def check(table: Mapping[str, Any], where: str) -> Config:
+    """
+    The Config in this table; ConfigError names `where` it came from.
+    """
+    try:
+        config = msgspec.convert(table, Config)
+    except msgspec.ValidationError as why:
+        raise ConfigError(f"{where}: {_in_words(str(why), table)}") from None
+    for key, wrong in _contradictions(config):
+        raise ConfigError(f"{where}: {key}: {wrong}")
+    return config
+
+
+def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
+    if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?", config.domain):
+        yield "domain", f"expected a domain name such as example.org, found {config.domain!r}"
+    if not config.node:
+        yield "node", "expected a name, found ''"
+    if config.session.queue_bytes < config.limits.message:
+        yield (
+            "session.queue_bytes",
+            f"expected at least limits.message ({config.limits.message}), found {config.session.queue_bytes}",
+        )
+    if config.path_prefix and not re.fullmatch(r"(/[^/?#\s]+)+", config.path_prefix):
+        yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
+    schemes: dict[str, str] = {}
+    for name, pool in config.pools.items():
+        key = f"pools.{name}"
+        other = schemes.setdefault(pool.scheme, name)
+        if other != name:
+            yield f"{key}.scheme", f"expected a scheme of its own, found {pool.scheme!r} as in pools.{other}"
+        if not is_scheme(pool.scheme):
+            yield f"{key}.scheme", f"expected a URL scheme such as sip, found {pool.scheme!r}"
+        if bool(pool.addresses) == bool(pool.pattern):
+            yield key, "expected either 'addresses' or 'pattern'"
+        twice = [address for address, count in Counter(pool.addresses).items() if count > 1]
+        if twice:
+            yield f"{key}.addresses", f"expected each address once, found {twice[0]!r} again"
+        if len(pool.addresses) > MOST:
+            yield f"{key}.addresses", f"expected at most {MOST}, found {len(pool.addresses)}"
+        if pool.pattern:
+            try:
+                expand(pool.pattern)
+            except ValueError as why:
+                yield f"{key}.pattern", str(why)
+    for number, listen in enumerate(config.listen):
+        if not listen.cert and (listen.key or listen.client_ca):
+            yield f"listen[{number}]", "expected 'cert' beside 'key' or 'client_ca'"
+
+
+_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "array | null": "a list",
+    "str | null": "a string",
+}
+
+
+def _in_words(complaint: str, table: Any) -> str:
+    """
+    msgspec's complaint as: key, what was expected, what was found.
+    """
+    text, _, path = complaint.partition(" - at `")
+    steps = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path.rstrip("`"))
+    names: list[str | int] = []
+    found = table
+    for name, index in steps:
+        name = name or (_guilty(found) if index == "..." else int(index))
+        names.append(name)
+        found = _step(found, name)
+    key = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in names).lstrip(".")
+    unknown = re.match(r"Object contains unknown field `(.*)`", text)
+    if unknown:
+        known = _known(names)
+        near = get_close_matches(unknown[1], known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        return f"{f'{key}.' if key else ''}{unknown[1]}: is not a key here; {hint}"
+    missing = re.match(r"Object missing required field `(.*)`", text)
+    if missing:
+        return f"{key}.{missing[1]}: is missing"
+    expected = re.sub(r", got .*", "", text).replace("Expected", "expected")
+    expected = re.sub(r"`([^`]*)`", lambda quoted: _WORDS.get(quoted[1], quoted[1]), expected)
+    if "Invalid enum value" in text:
+        expected = "expected 'web', 'line' or 'admin'"
+    return f"{key}: {expected}, found {found!r}"
+
+
+def _step(value: Any, name: str | int) -> Any:
+    try:
+        return value[name]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _guilty(pools: Mapping[str, Any]) -> str:
+    """
+    The pool that msgspec complains about; it does not say which.
+    """
+    for name, pool in pools.items():
+        try:
+            msgspec.convert(pool, PoolAddresses)
+        except msgspec.ValidationError:
+            return name
+    return ""
+
+
+def _known(names: list[str | int]) -> list[str]:
+    kinds = {"pools": PoolAddresses, "listen": Listen}
+    if not names:
+        return list(Config.__struct_fields__)
+    first = str(names[0])
+    if first in kinds:
+        return list(kinds[first].__struct_fields__)
+    section = next(f for f in msgspec.structs.fields(Config) if f.name == first)
+    return list(section.type.__struct_fields__)
