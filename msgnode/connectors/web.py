@@ -6,6 +6,7 @@ the connectors may use.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -96,8 +97,9 @@ class DeadlineChannel(HTTPChannel):
     transport: Any
 
     def connectionMade(self) -> None:
+        # Before it is scheduled: Twisted looks through all its timers to move one forward.
+        self.timeOut = math.ceil(self.site.first)
         super().connectionMade()
-        self.setTimeout(self.site.first)
 
     def dataReceived(self, data: bytes) -> None:
         # HTTPChannel's own would start the time-out anew.
