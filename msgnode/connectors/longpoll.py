@@ -155,7 +155,7 @@ class PollConnection:
         request.setResponseCode(status)
         if body:
             request.setHeader(b"Content-Type", b"application/json")
-            request.write(body)
+            request.write(body + b"\n")
         request.finish()
 
     def _hung_up(self, why: Any, request: Request) -> None:

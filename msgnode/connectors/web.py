@@ -42,7 +42,7 @@ def answer_json(request: Request, status: int, body: Mapping[str, Any] | list[An
     request.setResponseCode(status)
     request.setHeader(b"Content-Type", b"application/json")
     request.setHeader(b"Cache-Control", b"no-store")
-    return json.dumps(body).encode()
+    return json.dumps(body).encode() + b"\n"  # kind to whoever uses curl
 
 
 def answer_error(request: Request, status: int, text: str, retry_after: int | None = None) -> bytes:
