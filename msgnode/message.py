@@ -17,6 +17,7 @@ from msgnode.errors import Malformed
 
 NO_BODY = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
+MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
 # Our own fields share the Struct with the wire's, because one allocation a
 # message is all the hot path can afford.  No value from the wire fits their
@@ -193,6 +194,9 @@ def _check_unusual(message: Message, header: bytes) -> None:
             raise Malformed("'to' must name at least one recipient, not []", message.id, message.from_)
         if len(message.to) > MOST_RECIPIENTS:
             most = f"'to' may name at most {MOST_RECIPIENTS} recipients, not {len(message.to)}"
+            raise Malformed(most, message.id, message.from_)
+        if len(message.to) * len(message.data) > MOST_COPIED:
+            most = f"copies for all in 'to' may have {MOST_COPIED} bytes together; send it to fewer"
             raise Malformed(most, message.id, message.from_)
 
 

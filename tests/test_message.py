@@ -382,3 +382,20 @@ class SurrogateTests(SynchronousTestCase):
         """
         with self.assertRaisesRegex(Malformed, "'body' must be an object"):
             decode(rb'{"id":1,"type":"x","from":"a","to":"b","body":["\ud83d"]}')
+
+
+class CopiesTests(SynchronousTestCase):
+    """
+    A list of recipients multiplies a message.
+    """
+
+    def test_most(self) -> None:
+        """
+        Copies of more than 64 MiB together are refused before the first is made.
+        """
+        to = ",".join(f'"{n}"' for n in range(100))
+        text = b"x" * 1_000_000
+        data = b'{"id":1,"type":"update","from":"a","to":[%s],"body":{"value":"%s"}}' % (to.encode(), text)
+
+        with self.assertRaisesRegex(Malformed, "67108864 bytes together; send it to fewer"):
+            decode(data)
