@@ -9,14 +9,21 @@ message.py     decode: the header; the bytes are kept as they came
 handshake.py   mn:/session: open, re-open, close
 router.py      route: the one path, a responder or the routing table
 routes.py      resolve: which sessions hear an address
+ownership.py   who may have a session, and speak for whom
 session.py     a runtime's place; waiting.py is what waits while it is away
+outbox.py      acknowledged resume: both directions counted
+ledger.py      what is owed, written down in spool.py before it leaves; sweep.py empties old files
+arrivals.py, rates.py    how many may come, and how fast they may send
+closing.py     why a connection is closed
+receipts.py    what became of a message
 sessions.py    all of them, and the connections that come and go beneath
 binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
+keeping.py, store.py, restore.py    what survives a restart
 traffic.py, hourly.py    what became of each message, written down
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
-config.py, configfile.py    what an operator can set, and how it is read
+config.py, configfile.py, reloading.py    what an operator can set, how it is read, and read again
 """
 
 __version__ = "0.1.0"

@@ -8,6 +8,7 @@ runtime bear that name at all.
 
 import re
 
+SESSION = "mn:/session"
 LONGEST = 2048  # characters; browsers and proxies allow no longer URL either
 
 _TOKEN = r"mn[sd]_[A-Za-z0-9_-]{43}"

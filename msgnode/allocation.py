@@ -13,6 +13,7 @@ from msgnode.address import LONGEST, Domain, is_scheme
 from msgnode.binding import Binder, flat
 from msgnode.config import Config
 from msgnode.errors import Rejected
+from msgnode.keeping import Keeping
 from msgnode.keys import Keys
 from msgnode.message import Message
 from msgnode.pool import Pool
@@ -27,8 +28,11 @@ class Allocation:
     Answers `create` and `delete` at the three allocation addresses.
     """
 
-    def __init__(self, config: Config, domain: Domain, routes: RoutingTable, binder: Binder) -> None:
-        self._most = config.allocation.per_request
+    def __init__(
+        self, config: Config, domain: Domain, routes: RoutingTable, binder: Binder, keeping: Keeping
+    ) -> None:
+        self._keeping = keeping
+        self._limits = config.allocation
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
         self._domain = domain
         self._routes = routes
@@ -60,9 +64,9 @@ class Allocation:
             value = {}
         if not isinstance(value, dict):
             raise Rejected(f"'value' must be an object, not {value!r}"[:200])
-        number = value.get("number", 1)
-        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= self._most:
-            raise Rejected(f"'number' must be an integer from 1 to {self._most}, not {number!r}"[:200])
+        number, most = value.get("number", 1), self._limits.per_request
+        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= most:
+            raise Rejected(f"'number' must be an integer from 1 to {most}, not {number!r}"[:200])
         key = value.get("allocationKey")
         if key is not None and not (isinstance(key, str) and len(key) <= LONGEST):
             raise Rejected(f"'allocationKey' must be a string of at most {LONGEST}, not {key!r}"[:200])
@@ -78,6 +82,7 @@ class Allocation:
             if session.keys is None:
                 session.keys = Keys()
             session.keys.add(key, allocated)
+            self._keeping.keyed(session.sid, key, allocated)
         return allocated
 
     def _new(self, scheme: str, number: int) -> list[str]:
@@ -107,6 +112,7 @@ class Allocation:
         self._routes.unbind(address, session)
         if session.keys is not None:
             session.keys.forget(address)
+            self._keeping.unkeyed(session.sid, address)
         for suffix in _BESIDE:
             self._routes.unbind(address + suffix, session)
         for name in children:

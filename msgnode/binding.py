@@ -9,6 +9,7 @@ or not at all.
 from collections.abc import Iterable
 
 from msgnode.address import LONGEST, Domain
+from msgnode.config import Limits
 from msgnode.errors import Rejected
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
@@ -38,10 +39,10 @@ class Binder:
     Binds the addresses of one request to its session.
     """
 
-    def __init__(self, domain: Domain, routes: RoutingTable, most: int) -> None:
+    def __init__(self, domain: Domain, routes: RoutingTable, limits: Limits) -> None:
         self._domain = domain
         self._routes = routes
-        self._most = most
+        self._limits = limits
 
     def bind(self, addresses: Iterable[str], session: Session, kind: int) -> None:
         """
@@ -53,10 +54,11 @@ class Binder:
             if address not in session.bindings:
                 new += 1
                 self._check(address, session)
-        if len(session.bindings) + new > self._most:
+        most = self._limits.bindings_per_session
+        if len(session.bindings) + new > most:
             held = len(session.bindings)
             raise Rejected(
-                f"a session may hold {self._most} addresses; this one has {held}, not room for {new}", 429
+                f"a session may hold {most} addresses; this one has {held}, not room for {new}", 429
             )
         for address in addresses:
             self._routes.bind(address, session, kind)

@@ -18,6 +18,10 @@ Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
 Kind = Literal["web", "line", "admin"]
 OrOff = Annotated[int, Meta(ge=0)]
+Sync = Literal["normal", "full"]
+Takeover = Literal["open", "token"]
+FromCheck = Literal["off", "log", "refuse"]
+MessageToken = Literal["off", "require"]
 
 WEB, LINE, ADMIN = 9090, 9091, 9092
 
@@ -34,7 +38,7 @@ class _Section(Struct, forbid_unknown_fields=True, kw_only=True):
 
 class SessionTimes(_Section):
     """
-    How long a session lives without a connection, and how much may wait for it.
+    How long a session lives without a connection, how much may wait for it, and whose it is.
     """
 
     expiry: Positive = 86400.0
@@ -43,17 +47,28 @@ class SessionTimes(_Section):
     open_deadline: Positive = 10.0
     queue_messages: Count = 1000
     queue_bytes: Bytes = 8 * 1024 * 1024
+    memory: Bytes = 256 * 1024 * 1024
+    takeover: Takeover = "open"
+    takeover_after: Seconds = 60.0
+    from_check: FromCheck = "off"
+    message_token: MessageToken = "off"
 
 
 class Limits(_Section):
     """
-    What one message, one session and the whole node may take.
+    What one message, one session, one peer address and the whole node may take.
     """
 
     message: Bytes = 8_388_608
     sessions: Count = 100_000
     bindings_per_session: Count = 100_000
     learnt_per_session: OrOff = 1000
+    connections: Count = 20_000
+    per_peer: Count = 1000
+    rate_messages: OrOff = 0
+    rate_bytes: OrOff = 0
+    peer_rate_messages: OrOff = 0
+    peer_rate_bytes: OrOff = 0
 
 
 class AllocationLimits(_Section):
@@ -106,10 +121,30 @@ class Listen(_Section):
     client_ca: str = ""
 
 
-def _traffic() -> str:
+# What may change while the node runs.  The rest is built into what is there.
+RELOADABLE = {
+    "allowed_origins",
+    "drain_seconds",
+    "limits",
+    "routing",
+    "session",
+    "trusted_proxies",
+    "websocket",
+}
+
+
+def _below_user_data(name: str) -> str:
     from platformdirs import user_data_path
 
-    return str(user_data_path("msgnode") / "traffic")
+    return str(user_data_path("msgnode") / name)
+
+
+def _traffic() -> str:
+    return _below_user_data("traffic")
+
+
+def _state() -> str:
+    return _below_user_data("state")
 
 
 def _node() -> str:
@@ -128,6 +163,9 @@ class Config(_Section):
     admin: str | None = None
     listen: list[Listen] = []
     traffic: str = field(default_factory=_traffic)
+    state: str = field(default_factory=_state)
+    sync: Sync = "normal"
+    drain_seconds: Seconds = 10.0
     path_prefix: str = ""
     allowed_origins: list[str] = field(default_factory=lambda: ["*"])
     trusted_proxies: list[str] = []
@@ -137,6 +175,29 @@ class Config(_Section):
     pools: dict[str, PoolAddresses] = {}
     routing: Routing = field(default_factory=Routing)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
+
+    def adopt(self, fresh: "Config") -> tuple[list[str], list[str]]:
+        """
+        Take over what may change while the node runs, in place.
+
+        The keys that did, and those that are other in `fresh` but need a restart.
+        """
+        changed, waiting = [], []
+        for name in self.__struct_fields__:
+            ours, theirs = getattr(self, name), getattr(fresh, name)
+            if ours == theirs:
+                continue
+            if name not in RELOADABLE:
+                waiting.append(name)
+            elif isinstance(ours, _Section):
+                for key in ours.__struct_fields__:
+                    if getattr(ours, key) != getattr(theirs, key):
+                        setattr(ours, key, getattr(theirs, key))
+                        changed.append(f"{name}.{key}")
+            else:
+                setattr(self, name, theirs)
+                changed.append(name)
+        return changed, waiting
 
     def listeners(self) -> list[Listen]:
         """

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -60,6 +60,15 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
             "session.queue_bytes",
             f"expected at least limits.message ({config.limits.message}), found {config.session.queue_bytes}",
         )
+    if config.session.memory < config.session.queue_bytes:
+        yield (
+            "session.memory",
+            f"expected at least session.queue_bytes ({config.session.queue_bytes}), "
+            f"found {config.session.memory}",
+        )
+    for name in ("traffic", "state"):
+        if not getattr(config, name):
+            yield name, "expected a directory or 'none', found ''"
     if config.path_prefix and not re.fullmatch(r"(/[^/?#\s]+)+", config.path_prefix):
         yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
     schemes: dict[str, str] = {}
@@ -124,7 +133,8 @@ def _in_words(complaint: str, table: Any) -> str:
     expected = re.sub(r", got .*", "", text).replace("Expected", "expected")
     expected = re.sub(r"`([^`]*)`", lambda quoted: _WORDS.get(quoted[1], quoted[1]), expected)
     if "Invalid enum value" in text:
-        expected = "expected 'web', 'line' or 'admin'"
+        *others, last = (repr(word) for word in _choices(names))
+        expected = f"expected {', '.join(others)} or {last}"
     return f"{key}: {expected}, found {found!r}"
 
 
@@ -148,11 +158,20 @@ def _guilty(pools: Mapping[str, Any]) -> str:
 
 
 def _known(names: list[str | int]) -> list[str]:
-    kinds = {"pools": PoolAddresses, "listen": Listen}
-    if not names:
-        return list(Config.__struct_fields__)
-    first = str(names[0])
-    if first in kinds:
-        return list(kinds[first].__struct_fields__)
-    section = next(f for f in msgspec.structs.fields(Config) if f.name == first)
-    return list(section.type.__struct_fields__)
+    return list(_types(names))
+
+
+def _choices(names: list[str | int]) -> tuple[str, ...]:
+    return get_args(_types(names[:-1])[str(names[-1])])
+
+
+def _types(names: list[str | int]) -> dict[str, Any]:
+    """
+    The keys of the table at this place, and what they take.
+    """
+    place: Any = Config
+    if names:
+        first = str(names[0])
+        kinds: dict[str, Any] = {"pools": PoolAddresses, "listen": Listen}
+        place = kinds[first] if first in kinds else _types([])[first]
+    return {field.name: field.type for field in msgspec.structs.fields(place)}

@@ -8,15 +8,19 @@ speaks to the node again, so nothing here answers anything else to `open` and
 """
 
 from secrets import token_hex
+from typing import Any
 
-from msgnode.address import Domain, split_token
+from msgnode.address import SESSION, Domain, split_token
+from msgnode.closing import CLOSED, FULL, REFUSED, SLOW, TAKEN, Closing
 from msgnode.errors import Rejected
 from msgnode.message import Message, compose
-from msgnode.session import CLOSED, FULL, REFUSED, SLOW, Closing, Connection, Session
+from msgnode.ownership import Ownership
+from msgnode.session import Connection, Session, Wish
 from msgnode.sessions import Sessions
 
-SESSION = "mn:/session"
-_CODES = {REFUSED: 403, FULL: 503, SLOW: 429}  # what the log and the metrics call a refusal
+# What the log and the metrics call a refusal.
+_REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401}
+TAKEN_WAITS = 5.0  # seconds before 4401: the stubs of today come back at once
 
 
 class Handshake:
@@ -24,9 +28,10 @@ class Handshake:
     Answers for mn:/session, on the connection that asks and before anything else is read from it.
     """
 
-    def __init__(self, sessions: Sessions, domain: Domain) -> None:
+    def __init__(self, sessions: Sessions, domain: Domain, ownership: Ownership) -> None:
         self._sessions = sessions
         self._domain = domain
+        self._ownership = ownership
 
     def respond(self, message: Message, connection: Connection) -> Session | None:
         """
@@ -35,13 +40,15 @@ class Handshake:
         kind = message.type.lower()
         if kind in ("open", "re-open"):
             return self.open(message, connection, kind)
+        if kind == "ack":
+            return self.acknowledge(message, connection)
         message.outcome, message.code = "answered", 200
         if kind == "close":
             return self.close(connection)
         if kind == "response":
             message.outcome, message.code = "dropped", 0
             return connection.session
-        raise Rejected(f"{SESSION} understands open, re-open and close, not {message.type!r}")
+        raise Rejected(f"{SESSION} understands open, re-open, close and ack, not {message.type!r}")
 
     def open(self, message: Message, connection: Connection, kind: str) -> Session | None:
         """
@@ -51,34 +58,61 @@ class Handshake:
         token = ""
         if from_ and self._sessions.get(from_) is None:
             from_, token = split_token(from_)
-        session = self.enter(from_, connection)
+        session = self._enter(from_, connection, token)
         if isinstance(session, Closing):
-            message.outcome, message.code = "refused", _CODES[session]
+            message.outcome, message.code = "refused", _REFUSALS[session.code]
             return None
         message.outcome, message.code = "answered", 200
-        body: dict[str, object] = {"code": 200}
-        if kind == "open" or not session.has_token(token):
+        body: dict[str, Any] = {"code": 200}
+        known = kind == "re-open" and session.has_token(token)
+        if not known:
             body["runtimeToken"] = self._sessions.issue_token(session)
+        resume = session.agree(_wish(message), connection.counted, fresh=not known)
+        if resume is not None:
+            body["resume"] = resume
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
         self._sessions.say(connection, reply.data)
-        session.resume()
+        self._go_on(session)
         return session
 
     def enter(self, runtime: str, connection: Connection) -> Session | Closing:
         """
-        Attach the connection to the session of that name, or say why it was closed.
+        Attach the connection of a client that never speaks of tokens, or say why it was closed.
+        """
+        session = self._enter(runtime, connection, "")
+        if isinstance(session, Session):
+            session.agree(False, connection.counted, fresh=True)
+            self._go_on(session)
+        return session
 
+    def come_back(self, session: Session, connection: Connection) -> None:
+        """
+        A request named this session's token: it goes on with this connection.
+        """
+        self._sessions.attach(session, connection)
+        session.agree(False, connection.counted, fresh=False)
+
+    def _go_on(self, session: Session) -> None:
+        if session.outbox is not None:
+            session.outbox.resend()
+        session.resume()
+
+    def _enter(self, runtime: str, connection: Connection, token: str) -> Session | Closing:
+        """
         Without a name: to the session it has, else to a new anonymous one.
         """
         session = self._sessions.get(runtime) if runtime else connection.session
         obstacle = self._obstacle(runtime, session, connection)
+        if obstacle is None:
+            obstacle = self._ownership.refuses(runtime, session, connection, token)
         if obstacle is not None:
-            self._sessions.counts.refuse(_CODES[obstacle])
-            self._sessions.part(connection, obstacle)
+            self._sessions.counts.refuse(_REFUSALS[obstacle.code])
+            self._sessions.part(connection, obstacle, TAKEN_WAITS if obstacle.code == TAKEN.code else 0)
             return obstacle
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
+        session.identity = self._ownership.identity(session, connection)
         self._sessions.attach(session, connection)
         return session
 
@@ -100,3 +134,30 @@ class Handshake:
             self._sessions.end(session, "closed")
         self._sessions.part(connection, CLOSED)
         return session
+
+    def acknowledge(self, message: Message, connection: Connection) -> Session | None:
+        """
+        The client has everything up to a number.  Not in the traffic log, and answered only if it is wrong.
+        """
+        session = connection.session
+        received = message.fields().get("received")
+        if not isinstance(received, int) or isinstance(received, bool):
+            raise Rejected(f"'received' must be a number of messages, not {received!r}"[:200])
+        if session is not None and session.connection is connection and session.outbox is not None:
+            session.outbox.acknowledge(received)
+            if session.ready is None:
+                session.resume()
+        return session
+
+
+def _wish(message: Message) -> Wish:
+    """
+    `body.resume`: what the client wants to have counted, and since when.
+    """
+    wish = message.fields().get("resume")
+    if isinstance(wish, dict):
+        epoch, received = wish.get("epoch"), wish.get("received")
+        if isinstance(epoch, str) and isinstance(received, int) and received >= 0:
+            return epoch, int(received)
+    # An open is answered by nothing but 200: whatever else it says begins anew.
+    return bool(wish)

@@ -27,10 +27,15 @@ _Number = Annotated[int, Meta(gt=0, lt=0)]
 _Text = Annotated[str, Meta(pattern="$.")]
 _List = Annotated[list[str], Meta(min_length=2, max_length=1)]
 
+MIDDLE, URGENT = 5, 7  # what a message's priority is when it does not say: a response leaves earlier
+
 
 class Message(Struct, gc=False):
     """
     One message: `id`, `type`, `from_`, `to` and the undecoded `body`.
+
+    Header fields of our own, which a sender may add: `priority` (0 to 9),
+    `ttl` (seconds it may wait) and `receipt` (tell me what became of it).
 
     `data` is the JSON object as it is forwarded.  The rest is what became of
     it, filled in by the Router and read by the traffic log: `outcome`,
@@ -46,6 +51,9 @@ class Message(Struct, gc=False):
     to: str | list[str]
     from_: str = field(name="from", default="")
     body: Raw = NO_BODY
+    priority: Annotated[int, Meta(ge=0, le=9)] | None = None
+    ttl: Annotated[float, Meta(ge=0)] | None = None
+    receipt: bool = False
     data: bytes = field(name=_OURS + "data", default=b"")
     origin: Any = field(name=_OURS + "origin", default=None)
     came: _Number = field(name=_OURS + "came", default=0)
@@ -67,6 +75,15 @@ class Message(Struct, gc=False):
         except (ValueError, RecursionError):
             # What was skipped at first: a number of 5000 digits, a nesting that is just too deep.
             raise Malformed("'body' holds what cannot be read", self.id, self.from_) from None
+
+    @property
+    def urgency(self) -> int:
+        """
+        Its priority, given or not.
+        """
+        if self.priority is not None:
+            return self.priority
+        return URGENT if self.type.lower() == "response" else MIDDLE
 
     @property
     def has_via(self) -> bool:
@@ -97,6 +114,9 @@ class Message(Struct, gc=False):
             address,
             self.from_,
             self.body,
+            self.priority,
+            self.ttl,
+            self.receipt,
             _encode(fields),
             came=self.came,
             origin=self.origin,
@@ -142,7 +162,10 @@ def decode(data: bytes, origin: Any = None) -> Message:
         quotes += 2
     # Five keys and three or four strings: that many quotes leave no room for
     # a key that stands twice.  Any other number is looked at closely.
-    if header.count(b'"') != quotes or message.to.__class__ is not str or not message.from_:
+    found = header.count(b'"')
+    if (found != quotes and found != quotes + _ours(header)) or (
+        message.to.__class__ is not str or not message.from_
+    ):
         _check_unusual(message, header)
     return message
 
@@ -175,6 +198,13 @@ def _without(data: bytes, body: bytes) -> bytes:
     return data
 
 
+def _ours(header: bytes) -> int:
+    """
+    The quotes of our own header fields.
+    """
+    return 2 * sum(key in header for key in (b'"priority"', b'"ttl"', b'"receipt"'))
+
+
 def _check_unusual(message: Message, header: bytes) -> None:
     if header.endswith(b'"body":'):
         # Unless it was cut at a `body` inside another field.
@@ -205,7 +235,11 @@ _EXPECTED = {
     "type": "a string",
     "from": "a string",
     "to": "a string or a list of strings",
+    "priority": "an integer from 0 to 9",
+    "ttl": "a number of seconds from 0",
+    "receipt": "true or false",
 }
+_OPTIONAL = ("from", "priority", "ttl", "receipt")
 
 
 def _explained(data: bytes, why: Exception) -> Malformed:
@@ -227,7 +261,7 @@ def _explained(data: bytes, why: Exception) -> Malformed:
     id, from_ = fields.get("id"), fields.get("from")
     text = "not a message"
     for key, expected in _EXPECTED.items():
-        if key not in fields and key != "from":
+        if key not in fields and key not in _OPTIONAL:
             text = f"'{key}' is missing"
             break
         if key in fields and not _fits(key, fields[key]):
@@ -242,7 +276,17 @@ def _fits(key: str, value: object) -> bool:
         return isinstance(value, int | str) and not isinstance(value, bool)
     if key == "to" and isinstance(value, list):
         return all(isinstance(address, str) for address in value)
+    if key == "receipt":
+        return isinstance(value, bool)
+    if key in ("priority", "ttl"):
+        if value is None or isinstance(value, bool):
+            return value is None
+        return isinstance(value, int) and 0 <= value <= 9 if key == "priority" else _is_time(value)
     return isinstance(value, str)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
 
 
 def _kind(value: object) -> str:

@@ -5,39 +5,105 @@ The tap gives it a clock and a journal; connectors give it connections.  Tests
 give it a Clock and talk to it in memory.
 """
 
+import random
+import time
+from collections.abc import Callable
+
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.address import Domain
 from msgnode.allocation import Allocation
+from msgnode.arrivals import Arrivals
 from msgnode.binding import Binder
 from msgnode.config import Config
+from msgnode.errors import Rejected
 from msgnode.handshake import Handshake
+from msgnode.keeping import Keeping, Nothing
+from msgnode.ledger import Air, Paper
+from msgnode.ownership import Ownership
+from msgnode.rates import Rates
 from msgnode.reception import Reception
 from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
-from msgnode.session import Counts
+from msgnode.session import Connection, Counts, Session
 from msgnode.sessions import Journal, Sessions
 from msgnode.subscription import Subscription
 
 
 class Node:
     """
-    What a connector needs: `receive(data, connection)`, `sessions` and `handshake`.
+    What a connector needs: `receive(data, connection)`, `settle`, `sessions` and `handshake`.
+
+    `keeping` and `paper` are where sessions and messages survive a restart.
     """
 
-    def __init__(self, config: Config, clock: IReactorTime, journal: Journal) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: IReactorTime,
+        journal: Journal,
+        keeping: Keeping | None = None,
+        paper: Paper | None = None,
+        wall: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self.config = config
         self.counts = Counts()
-        self.routes = RoutingTable()
-        self.sessions = Sessions(config, self.routes, journal, self.counts, clock)
+        self.arrivals = Arrivals(config)
+        self.rates = Rates(config, clock.seconds)
+        self.keeping = keeping = keeping or Nothing()
+        self.paper = paper = paper or Air()
+        self.routes = RoutingTable(keeping)
+        self.sessions = Sessions(
+            config, self.routes, journal, self.counts, clock, keeping, paper, self.arrivals, wall, chance
+        )
         domain = Domain(config.domain)
-        self.handshake = Handshake(self.sessions, domain)
-        binder = Binder(domain, self.routes, config.limits.bindings_per_session)
-        allocation = Allocation(config, domain, self.routes, binder)
+        self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
+        self.handshake = Handshake(self.sessions, domain, ownership)
+        binder = Binder(domain, self.routes, config.limits)
+        allocation = Allocation(config, domain, self.routes, binder, keeping)
         subscription = Subscription(domain, self.routes, binder)
-        responders: dict[str, Responder] = {subscription.address: subscription}
-        responders.update(dict.fromkeys(allocation.addresses, allocation))
-        router = Router(config, domain, self.routes, responders, journal, self.counts)
-        reception = Reception(self.handshake, router.route, self.sessions.tell, journal, self.counts)
+        self.responders: dict[str, Responder] = {subscription.address: subscription}
+        self.responders.update(dict.fromkeys(allocation.addresses, allocation))
+        router = Router(
+            config, domain, self.routes, self.responders, journal, self.counts, keeping, ownership
+        )
+        self.sessions.receipt = router.receipts.give_late
+        self._reception = reception = Reception(
+            self.handshake, router.route, self.sessions.tell, journal, self.counts, router.receipts
+        )
         self.receive = reception.receive
         self.garbled = reception.garbled
+        self.settle = self.sessions.ledger.settle
+        self.apply()
+
+    def apply(self) -> None:
+        """
+        The configuration has changed: take over what is not read where it is used.
+        """
+        self.rates.apply()
+        options = self.config.session
+        self.sessions.ledger.most = options.memory
+        strict = self.rates.on or options.message_token != "off"
+        self._reception.check = self._check if strict else None
+
+    def _check(self, data: bytes, session: Session, connection: Connection) -> None:
+        if self.rates.on and not self.rates.take(session, connection.peer, len(data)):
+            self.sessions.too_fast(connection)
+            raise Rejected("more messages than this node takes from you; slow down", 429)
+        if self.config.session.message_token != "off":
+            self._ownership.check_token(data, session, connection)
+
+    @property
+    def draining(self) -> bool:
+        """
+        Is the node about to stop?
+        """
+        return self.sessions.draining
+
+    def trouble(self) -> str:
+        """
+        Why nothing can be written to disk now; empty while all is well.
+        """
+        failing = self.paper.failing
+        return self.keeping.failing or (str(failing) if failing is not None else "")

@@ -12,10 +12,12 @@ from time import time_ns
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import is_multicast, split_token, without_tokens
+from msgnode.address import SESSION, is_multicast, split_token, without_tokens
 from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected
-from msgnode.handshake import SESSION, Handshake
+from msgnode.handshake import Handshake
 from msgnode.message import Message, compose, decode
+from msgnode.outbox import Outbox
+from msgnode.receipts import Receipts
 from msgnode.router import Reply
 from msgnode.session import Connection, Counts, Session
 from msgnode.sessions import Journal
@@ -40,7 +42,11 @@ class Reception:
         tell: Callable[[Connection, bytes], None],
         journal: Journal,
         counts: Counts,
+        receipts: Receipts,
     ) -> None:
+        # What the operator has each message looked at for: rates, tokens.
+        self.check: Callable[[bytes, Session, Connection], None] | None = None
+        self._receipts = receipts
         self._handshake = handshake
         self._route = route
         self._tell = tell
@@ -56,6 +62,7 @@ class Reception:
         counts.received += 1
         counts.received_bytes += len(data)
         session = connection.session
+        outbox = None if session is None else session.outbox
         message = None
         try:
             message = decode(data, connection)
@@ -63,6 +70,10 @@ class Reception:
             if message.to == SESSION:
                 session = self._greet(message, connection)
             else:
+                if outbox is not None and not outbox.hear():
+                    return  # sent again, and done already
+                if self.check is not None and session is not None:
+                    self.check(data, session, connection)
                 if UNDERSCORE in data and b"mns_" in data:
                     message = decode(without_tokens(data), connection)
                     message.came = came
@@ -74,10 +85,16 @@ class Reception:
                 if isinstance(reply, Message):
                     session.answer(reply, connection)
                 elif reply is not None:
+                    number = 0 if outbox is None else outbox.at
+                    if outbox is not None:
+                        outbox.pending.add(number)
+                    reply.addBoth(self._finished, outbox, number)
                     reply.addCallback(self._answered, message, session)
                     reply.addErrback(self._answer_failed, message, session)
                     return
         except Rejected as why:
+            if message is None and outbox is not None:
+                outbox.hear()  # what cannot be read counts too
             self._reject(why, message, data, connection)
         except Exception:
             self._failed(Failure(), message, connection)
@@ -96,6 +113,8 @@ class Reception:
         """
         self._counts.received += 1
         self._counts.received_bytes += len(data)
+        if connection.session is not None and connection.session.outbox is not None:
+            connection.session.outbox.hear()
         refusal = Malformed(why)
         refusal.code = code
         self._reject(refusal, None, data, connection)
@@ -105,6 +124,13 @@ class Reception:
         # The `from` of a re-open or a close ends in the token.
         message.from_ = session.runtime if session is not None else _loggable(message.from_)
         return session
+
+    @staticmethod
+    def _finished(result: Message | Failure, outbox: Outbox | None, number: int) -> Message | Failure:
+        # Before the answer leaves: it must not be given twice.
+        if outbox is not None:
+            outbox.finish(number)
+        return result
 
     def _answered(self, reply: Message, message: Message, session: Session) -> None:
         session.answer(reply, message.origin)
@@ -147,6 +173,8 @@ class Reception:
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code)
         self._journal.message(message, session)
+        if message.receipt and not isinstance(why, NoRoute):
+            self._receipts.give(message, why.code)
         text = str(why)
         if isinstance(why, Malformed) and why.id is None:
             self._counts.unreadable += 1

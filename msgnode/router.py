@@ -13,8 +13,11 @@ from twisted.internet.defer import Deferred
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
-from msgnode.errors import Claimed, Malformed, NoRoute, NotOffered
+from msgnode.errors import Claimed, Malformed, NoRoute, NotOffered, Rejected
+from msgnode.keeping import Keeping
 from msgnode.message import Message
+from msgnode.ownership import Ownership
+from msgnode.receipts import Receipts
 from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Counts, Session
 from msgnode.sessions import Journal
@@ -51,15 +54,19 @@ class Router:
         responders: dict[str, Responder],
         journal: Journal,
         counts: Counts,
+        keeping: Keeping,
+        ownership: Ownership,
     ) -> None:
-        self._reply_unknown = config.routing.reply_unknown
-        self._most_learnt = config.limits.learnt_per_session
+        self.receipts = Receipts(self.publish)
+        self._config = config
+        self._keeping = keeping
+        self._ownership = ownership
         self._domain = domain
         self._routes = routes
         self._responders = responders
         self._journal = journal
         self._counts = counts
-        self._answers_registry = f"domain://registry.{domain.name}" in responders
+        self._registry = f"domain://registry.{domain.name}"
 
     def route(self, message: Message, session: Session) -> Reply:
         """
@@ -80,6 +87,9 @@ class Router:
         return None
 
     def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+        if message.receipt:
+            self._deliver_for_receipt(message, session, recipients)
+            return
         data = message.data
         delivered = waiting = 0
         for recipient in recipients:
@@ -97,6 +107,38 @@ class Router:
         counts.sent_bytes += delivered * len(data)
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
+
+    def _deliver_for_receipt(
+        self, message: Message, session: Session, recipients: tuple[Session, ...]
+    ) -> None:
+        """
+        Deliver, and tell the sender what can be told of it by now.
+        """
+        if len(recipients) > 1:  # one receipt, and none for each of them
+            message.receipt = False
+            self._deliver(message, session, recipients)
+            message.receipt = True
+            self.receipts.give(message, 202, message.recipients + message.waiting)
+            return
+        recipient = recipients[0]
+        if recipient is session and message.has_via:
+            self._counts.echoes += 1
+            message.outcome = "dropped"
+            self.receipts.give(message, 404, 0)
+        elif recipient.deliver(message):
+            message.outcome, message.recipients = "delivered", 1
+            if recipient.outbox is None:
+                self.receipts.give(message, 202)
+        else:
+            message.outcome, message.waiting = "waiting", 1
+
+    def publish(self, message: Message) -> None:
+        """
+        Carry a message of the node's own.
+        """
+        if isinstance(message.to, str):
+            for recipient in self._routes.resolve(message.to):
+                recipient.deliver(message)
 
     def _route_each(self, message: Message, to: list[str], session: Session) -> Reply:
         """
@@ -125,17 +167,26 @@ class Router:
         responder = self._responders.get(to)
         if responder is None:
             raise NotOffered(f"this node offers nothing at {to}")
+        keeping = self._keeping
+        if keeping.failing:
+            raise Rejected(f"the node cannot write this down now: {keeping.failing}", 503)
+        before = keeping.changes
         reply = responder.respond(message, session)
         message.outcome = "answered"
         message.code = 200 if reply is not None else 0
-        return reply
+        if keeping.changes == before or not isinstance(reply, Message):
+            return reply
+        written, answer = keeping.settled(), reply
+        return written.addCallback(lambda done: answer)
 
     def _no_route(self, message: Message, to: str) -> None:
         """
         Drop it; tell the sender only where that was asked for and somebody waits.
         """
         self._counts.no_route += 1
-        if self._reply_unknown and message.type.lower() in _WANT_ROUTE and not is_multicast(to):
+        self.receipts.give(message, 404, 0)
+        wanted = message.type.lower() in _WANT_ROUTE and not is_multicast(to)
+        if wanted and self._config.routing.reply_unknown:
             raise NoRoute(f"nobody is bound to {to}")
         message.outcome = "no-route"
 
@@ -143,10 +194,11 @@ class Router:
         """
         A sender that is not bound here: refuse the node's own addresses, learn a hyperty's (wire.md 2.7).
         """
+        self._ownership.check_sender(from_, session)
         if from_.startswith("hyperty://"):
-            if session.learnt >= self._most_learnt or self._routes.resolve(from_):
+            if session.learnt >= self._config.limits.learnt_per_session or self._routes.resolve(from_):
                 return
             if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
                 self._routes.bind(from_, session, LEARNT)
-        elif self._domain.claimed_by(from_, self._answers_registry):
+        elif self._domain.claimed_by(from_, self._registry in self._responders):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")

@@ -10,6 +10,7 @@ for a message.
 from typing import TYPE_CHECKING
 
 from msgnode.address import LONGEST
+from msgnode.keeping import Keeping
 
 if TYPE_CHECKING:
     from msgnode.session import Session
@@ -27,7 +28,8 @@ class RoutingTable:
     Addresses are exact strings; nothing is normalised.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
         self._sessions: dict[str, tuple[Session, ...]] = {}
         self._runtimes: dict[str, Session] = {}
         # Bindings that look like part of a runtime, held by somebody else.
@@ -104,6 +106,18 @@ class RoutingTable:
             held = 0
             session.learnt -= 1
         bindings[address] = held | kind
+        self._keeping.bound(session.sid, address, held | kind)
+
+    def restore(self, address: str, session: "Session", kinds: int) -> None:
+        """
+        Bind again what was bound before a restart.
+        """
+        session.bindings[address] = kinds
+        session.learnt += kinds == LEARNT
+        present = self._sessions.get(address)
+        self._sessions[address] = (*present, session) if present else session.alone
+        if address.startswith(RUNTIMES) and self.runtime(address) is not session:
+            self._strays.add(address)
 
     def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
         """
@@ -114,8 +128,13 @@ class RoutingTable:
             return
         if held & ~kinds:
             session.bindings[address] = held & ~kinds
+            self._keeping.bound(session.sid, address, held & ~kinds)
             return
-        del session.bindings[address]
+        self._remove(address, session)
+        self._keeping.bound(session.sid, address, 0)
+
+    def _remove(self, address: str, session: "Session") -> None:
+        held = session.bindings.pop(address)
         session.learnt -= held == LEARNT
         rest = tuple(other for other in self._sessions[address] if other is not session)
         if rest:
@@ -129,6 +148,6 @@ class RoutingTable:
         The session ended: everything bound to it goes.
         """
         for address in list(session.bindings):
-            self.unbind(address, session)
+            self._remove(address, session)
         if self._runtimes.get(session.runtime) is session:
             del self._runtimes[session.runtime]

@@ -6,40 +6,23 @@ its messages wait; if it does not come back in time the session expires, with
 every address bound to it.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 
+from msgnode.address import SESSION
+from msgnode.closing import Closing
 from msgnode.keys import Keys
+from msgnode.ledger import Ledger
 from msgnode.message import Message
-from msgnode.waiting import Waiting, patience
+from msgnode.outbox import Outbox
+from msgnode.waiting import FOREVER, RECEIPT, Kept, Waiting, patience
 
-
-class Closing(NamedTuple):
-    """
-    Why the node closes a connection, and when to come back (docs/protocol.md, "Closing").
-
-    `retry_after` is in seconds; None means: do not come back.
-    """
-
-    code: int
-    word: str
-    retry_after: float | None = None
-
-    @property
-    def reason(self) -> str:
-        return self.word if self.retry_after is None else f"{self.word}; retry_after={self.retry_after:g}"
-
-
-CLOSED = Closing(1000, "closed")
-STOPPING = Closing(1001, "going away", 1)
-FULL = Closing(1013, "full", 30)
-REFUSED = Closing(4403, "refused")
-NO_OPEN = Closing(4408, "no open", 1)
-SLOW = Closing(4413, "slow consumer", 5)
+Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
 
 
 def hashed(token: str) -> bytes:
@@ -51,17 +34,26 @@ class Connection(Protocol):
     What carries bytes to one client; written by the connectors.
 
     The node sets `session`; the connector says with Sessions.paused and
-    Sessions.ready whether its transport takes more.
+    Sessions.ready whether its transport takes more, and calls Node.settle
+    before what it was given to send leaves the process.  `identity` is who the
+    client is by its certificate, `counted` whether its requests acknowledge.
     """
 
     connector: str
     peer: str
+    identity: str
+    counted: bool
     session: "Session | None"
     full: bool
 
     def send(self, data: bytes) -> None:
         """
         One JSON object, whole.  Never raises, also when the client is gone.
+        """
+
+    def fetch(self) -> None:
+        """
+        Where `counted`: something is in the session's outbox.
         """
 
     def lose(self, why: Closing) -> None:
@@ -84,7 +76,7 @@ class Counts:
         self.received = self.received_bytes = 0
         self.sent = self.sent_bytes = 0
         self.unreadable = 0  # not JSON, not UTF-8, nobody to answer
-        self.no_route = self.waited = self.stale = self.overflowed = 0
+        self.no_route = self.waited = self.stale = self.overflowed = self.shed = 0
         self.echoes = 0  # own messages not sent back, because they carry `via`
         self.refused: dict[int, int] = {}
         self.sessions: dict[str, int] = {}  # events in the life of sessions
@@ -94,24 +86,41 @@ class Counts:
         self.refused[code] = self.refused.get(code, 0) + 1
 
 
+class Ready(Protocol):
+    """
+    Where a message may go at once: a connection, or the outbox before it.
+    """
+
+    def send(self, data: bytes) -> None: ...
+
+
 class Home(Protocol):
     """
     What a session asks of those who keep it (Sessions).
     """
 
     counts: Counts
+    ledger: Ledger
 
     def now(self) -> float: ...
     def make_queue(self) -> Waiting: ...
+    def make_outbox(self, session: "Session", asked: bool) -> Outbox: ...
     def overflowed(self, session: "Session") -> None: ...
+    def expire_at(self, until: float, session: "Session") -> None: ...
+    def receipt(self, data: bytes, code: int) -> None: ...
+    def say(self, connection: Connection, data: bytes) -> None: ...
 
 
 class Session:
     """
     `runtime` is its key, `bindings` what it hears and why, `keys` its allocations by key.
+
+    `sid` stands for it on disk.  `missed` counts what a client that
+    acknowledges will never get, since it was last told.
     """
 
     __slots__ = (
+        "__weakref__",
         "_home",
         "_waiting",
         "alone",
@@ -119,16 +128,24 @@ class Session:
         "bindings",
         "connection",
         "expiry",
+        "identity",
         "keys",
+        "last_key",
         "learnt",
+        "missed",
+        "outbox",
         "ready",
         "runtime",
+        "sid",
+        "since",
         "token_hash",
         "used",
     )
 
-    def __init__(self, runtime: str, home: Home) -> None:
+    def __init__(self, runtime: str, home: Home, sid: int = 0) -> None:
         self.runtime = runtime
+        self.sid = sid
+        self.identity = ""
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
         self.keys: Keys | None = None
@@ -137,8 +154,12 @@ class Session:
         self.anonymous = False
         self.used = False  # did it ever bind anything
         self.expiry: IDelayedCall | None = None
+        self.since = 0.0  # when its connection came or went, by the node's clock
         self.token_hash = b""
-        self.ready: Connection | None = None  # where a message may go now, past nothing that waits
+        self.ready: Ready | None = None  # where a message may go now, past nothing that waits
+        self.outbox: Outbox | None = None
+        self.last_key = 0  # of what was ever kept for it
+        self.missed = 0
         self._waiting: Waiting | None = None
         self._home = home
 
@@ -158,6 +179,10 @@ class Session:
     # -- the connection ----------------------------------------------------
 
     @property
+    def ledger(self) -> Ledger:
+        return self._home.ledger
+
+    @property
     def waiting(self) -> int:
         return len(self._waiting) if self._waiting else 0
 
@@ -174,10 +199,19 @@ class Session:
 
     def detach(self) -> None:
         self.connection = self.ready = None
+        if self.outbox is not None:
+            self.outbox.step("lost")
 
     def end(self) -> None:
-        self.detach()
-        self._waiting = None
+        """
+        Nobody will come for what is kept; who asked for a receipt hears that.
+        """
+        self.connection = self.ready = None
+        for kept in self.owed():
+            if kept.flags & RECEIPT:
+                self.settle_receipt(kept, 410)
+            self.ledger.release(kept)
+        self._waiting = self.outbox = None
         self.token_hash = b""
 
     def pause(self) -> None:
@@ -188,54 +222,269 @@ class Session:
 
     def resume(self) -> None:
         """
-        Send what waits, in order, until all is sent or the transport is full again.
+        Send what waits, in order, until all is sent or the client has enough to acknowledge.
         """
         connection = self.connection
         while connection is self.connection and connection is not None and not connection.full:
-            data = None
-            if self._waiting is not None:
-                data, stale = self._waiting.take(self._home.now())
-                self._home.counts.stale += stale
-            if data is None:
-                self._waiting = None
-                self.ready = connection
+            outbox = self.outbox
+            if outbox is not None and outbox.full:
                 return
-            self._sent(data)
-            connection.send(data)
+            kept = self._next()
+            if kept is None:
+                self._waiting = None
+                self.ready = connection if outbox is None else outbox
+                return
+            self._send_kept(kept, connection)
+
+    def _next(self) -> Kept | None:
+        while self._waiting:
+            kept = self._waiting.take()
+            assert kept is not None
+            if kept.until > self._home.now():
+                return kept
+            self._went_stale(kept)
+        return None
+
+    def _send_kept(self, kept: Kept, connection: Connection) -> None:
+        self._home.counts.sent += 1
+        self._home.counts.sent_bytes += kept.size
+        if self.outbox is not None:
+            self.outbox.send_kept(kept)
+            return
+        data = self.ledger.data(kept)
+        # Before it leaves: who does not acknowledge gets nothing twice.
+        self.ledger.gone(self.sid, kept, missed=False)
+        connection.send(data)
+        if kept.flags & RECEIPT:
+            self.settle_receipt(kept, 202)
+
+    # -- messages ------------------------------------------------------------
 
     def deliver(self, message: Message) -> bool:
         """
         Hand the message to the runtime.  False: it waits.
         """
         ready = self.ready
-        if ready is not None:
-            self._sent(message.data)
+        if ready is None:
+            self.keep(message)
+            return False
+        self._sent(message.data)
+        if message.receipt and self.outbox is not None:
+            self.outbox.send(message.data, RECEIPT)
+        else:
             ready.send(message.data)
-            return True
-        self.keep(message)
-        return False
+        return True
 
     def keep(self, message: Message) -> None:
+        """
+        Let the message wait.
+        """
         home, waiting = self._home, self._waiting
         if waiting is None:
             waiting = self._waiting = home.make_queue()
-        to = message.to if isinstance(message.to, str) else ""
-        gone = waiting.put(message.data, home.now() + patience(message.type, to))
+        self.last_key += 1
+        kept = Kept(self.last_key, message.data, len(message.data), self._until(message), message.urgency)
+        if message.receipt:
+            kept.flags = RECEIPT
+            if kept.until != FOREVER:
+                home.expire_at(kept.until, self)
         home.counts.waited += 1
+        gone = waiting.put(kept)
+        self.ledger.keep(self.sid, kept)
         if gone:
-            home.counts.overflowed += gone
+            home.counts.overflowed += len(gone)
+            for other in gone:
+                self._drop(other, 503)
             home.overflowed(self)
+
+    def _until(self, message: Message) -> float:
+        """
+        When it goes stale.  Where both sides count, only the sender's own `ttl` says so.
+        """
+        wait = FOREVER if message.ttl is None else message.ttl
+        if self.outbox is None or not self.outbox.asked:
+            to = message.to if isinstance(message.to, str) else ""
+            wait = min(wait, patience(message.type, to))
+        return FOREVER if wait == FOREVER else self._home.now() + wait
+
+    def drop_stale(self) -> None:
+        """
+        Give up what is not worth sending any more, and say so to who asked.
+        """
+        if self._waiting is not None:
+            for kept in self._waiting.stale(self._home.now()):
+                self._went_stale(kept)
+
+    def _went_stale(self, kept: Kept) -> None:
+        self._home.counts.stale += 1
+        self._drop(kept, 408)
+
+    def _drop(self, kept: Kept, code: int) -> None:
+        """
+        It will never be sent.
+        """
+        counted = self.outbox is not None and self.outbox.asked
+        if counted:
+            assert self.outbox is not None
+            self.missed += 1
+            self.outbox.step("dropped")
+        if kept.flags & RECEIPT:
+            self.settle_receipt(kept, code)
+        self.ledger.gone(self.sid, kept, missed=counted)
+
+    def shed(self, enough: Callable[[], bool]) -> None:
+        """
+        The node is short of memory: to disk with what is there, else away with the oldest until `enough()`.
+        """
+        for kept in self.owed():
+            self.ledger.page_out(kept)
+        while not enough() and self._waiting:
+            self._home.counts.shed += 1
+            self._drop(self._waiting.shed(), 503)
+        outbox = self.outbox
+        while not enough() and outbox is not None:
+            oldest = outbox.drop_oldest()
+            if oldest is None:
+                break
+            self._home.counts.shed += 1
+            if oldest.flags & RECEIPT:
+                self.settle_receipt(oldest, 503)
+            self.ledger.release(oldest)
+            outbox.step("dropped")
+
+    def owed(self) -> list[Kept]:
+        """
+        Everything the node still owes it, oldest first.
+        """
+        sent = list(self.outbox.sent) if self.outbox is not None else []
+        return sent + (list(self._waiting) if self._waiting else [])
+
+    def settle_receipt(self, kept: Kept, code: int) -> None:
+        self._home.receipt(self.ledger.data(kept), code)
 
     def answer(self, reply: Message, connection: Connection) -> None:
         """
         A reply goes to the connection that asked; once that is gone, it waits for the session.
         """
-        if connection is self.connection or connection.session is not self:
+        if reply.from_ == SESSION and connection is self.connection:
+            self._home.say(connection, reply.data)  # not counted
+        elif connection is self.connection or connection.session is not self:
             self.deliver(reply)
         elif not connection.full:  # superseded, but still asking
-            self._sent(reply.data)
-            connection.send(reply.data)
+            self._home.say(connection, reply.data)
+
+    def say(self, connection: Connection, data: bytes) -> None:
+        """
+        Send what is not counted: a word of mn:/session.
+        """
+        self._home.say(connection, data)
 
     def _sent(self, data: bytes) -> None:
         self._home.counts.sent += 1
         self._home.counts.sent_bytes += len(data)
+
+    # -- acknowledged resume ---------------------------------------------------
+
+    def agree(self, wish: Wish, counted: bool, fresh: bool) -> dict[str, Any] | None:
+        """
+        Settle with a client that just opened how its messages are counted; what it is told.
+
+        `counted`: its connector counts in any case.  `fresh`: it opens anew.
+        """
+        outbox = self.outbox
+        if not wish and not counted:
+            if outbox is not None:
+                self._begin_anew(None)
+            self.note()
+            return None
+        missed: int | None = self.missed
+        if outbox is None or fresh or not self._is_known(wish, outbox):
+            if isinstance(wish, tuple) and not fresh:
+                missed = None  # of an agreement the node knows nothing of
+            outbox = self._home.make_outbox(self, bool(wish))
+            self._begin_anew(outbox)
+        else:
+            if isinstance(wish, tuple):
+                outbox.asked = True
+                missed = outbox.reconcile(wish[1]) + self.missed
+                outbox.skip(self.missed)
+            outbox.expect_again()
+            outbox.step("reopened")
+        self.missed = 0
+        self.note()
+        if not wish:
+            return None
+        return {
+            "epoch": outbox.epoch,
+            "received": outbox.finished,
+            "recovered": missed == 0,
+            "missed": missed,
+        }
+
+    def _is_known(self, wish: Wish, outbox: Outbox) -> bool:
+        if isinstance(wish, tuple):
+            return wish[0] == outbox.epoch and wish[1] <= outbox.last
+        return not wish  # it polls, and names a cursor with each request
+
+    def _begin_anew(self, outbox: Outbox | None) -> None:
+        """
+        New numbers, or none; what was not acknowledged waits again.
+        """
+        before, owed = self.outbox, self.owed()
+        self.outbox = outbox
+        if outbox is not None:
+            outbox.step("opened")
+        if before is None:
+            return
+        self._waiting = None
+        self.note(fresh=True)
+        for kept in owed:
+            kept.data = self.ledger.data(kept)
+            self.ledger.release(kept)
+        for kept in owed:
+            if self._waiting is None:
+                self._waiting = self._home.make_queue()
+            gone = self._waiting.put(kept)
+            self.ledger.keep(self.sid, kept)
+            for other in gone:
+                self._home.counts.overflowed += 1
+                self._drop(other, 503)
+
+    def note(self, fresh: bool = False) -> None:
+        """
+        Write down who it is, so that it is known after a restart whatever became of the database.
+        """
+        self.ledger.state(self.sid, self.as_dict(), fresh)
+
+    def rewrite(self, is_old: Callable[[int], bool]) -> None:
+        """
+        Write down again all that is owed and lies where it will not stay.
+        """
+        if self.outbox is None and not self._waiting:
+            return
+        self.note()
+        if self.outbox is not None:
+            self.outbox.rewrite(is_old)
+        for kept in self._waiting or ():
+            if is_old(kept.place):
+                self.ledger.rewrite(self.sid, kept, 0)
+
+    def adopt(self, waiting: list[Kept]) -> None:
+        """
+        What waited before a restart waits again.
+        """
+        if waiting:
+            self._waiting = self._home.make_queue()
+            for kept in waiting:
+                for other in self._waiting.put(kept):
+                    self._drop(other, 503)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "runtime": self.runtime,
+            "token": self.token_hash.hex(),
+            "anonymous": self.anonymous,
+            "identity": self.identity,
+            "missed": self.missed,
+            "outbox": self.outbox.as_dict() if self.outbox is not None else None,
+        }

@@ -5,7 +5,9 @@ A session is found by its runtimeURL.  The newest connection wins; what an
 older one does later touches nothing.
 """
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from twisted.application.service import Service
@@ -13,15 +15,22 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from msgnode.arrivals import Arrivals
+from msgnode.closing import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.config import Config
+from msgnode.keeping import Keeping
+from msgnode.ledger import Ledger, Paper
 from msgnode.message import Message
+from msgnode.outbox import Outbox
 from msgnode.routes import RoutingTable
-from msgnode.session import NO_OPEN, SLOW, STOPPING, Closing, Connection, Counts, Session, hashed
+from msgnode.session import Connection, Counts, Session, hashed
 from msgnode.waiting import Waiting
 
 log = Logger()
 
-STOP_WAITS = 2.0  # seconds for clients to hear that the node stops
+MOST_REFUSED = 1000  # messages that came too fast, until their connection is closed
+STOP_WAITS = 2.0  # seconds at most for clients to hear that the node stops
+ROOMY = 0.9  # of the memory allowed is left in use after some was shed
 
 
 class Journal(Protocol):
@@ -39,20 +48,40 @@ class Sessions(Service):
     """
 
     def __init__(
-        self, config: Config, routes: RoutingTable, journal: Journal, counts: Counts, clock: IReactorTime
+        self,
+        config: Config,
+        routes: RoutingTable,
+        journal: Journal,
+        counts: Counts,
+        clock: IReactorTime,
+        keeping: Keeping,
+        paper: Paper,
+        arrivals: Arrivals,
+        wall: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.counts = counts
         self.connections: set[Connection] = set()
+        self.draining = False
+        self.ledger = Ledger(paper, config.session.memory, self._make_room, clock, wall)
+        self.receipt: Callable[[bytes, int], None] = _no_receipt
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         self._before_open: dict[Connection, IDelayedCall] = {}
         # They go on under their session, so its end has to find them.
         self._superseded: dict[Session, set[Connection]] = {}
+        self._cutting: set[Connection] = set()  # will be closed for not reading
         self._stopped: Deferred[None] | None = None
         self._config = config
         self._routes = routes
         self._journal = journal
         self._clock = clock
+        self._keeping = keeping
+        self._arrivals = arrivals
+        self._refused: dict[Connection, int] = {}  # messages refused because they came too fast
+        self._wall = wall
+        self._chance = chance
+        self._last_sid = 0
 
     def __len__(self) -> int:
         return len(self._by_runtime)
@@ -76,6 +105,7 @@ class Sessions(Service):
         self._by_token.pop(session.token_hash, None)
         token = session.issue_token()
         self._by_token[session.token_hash] = session
+        self._keeping.changed(session)
         return token
 
     @property
@@ -91,14 +121,55 @@ class Sessions(Service):
         bounds = self._config.session
         return Waiting(bounds.queue_messages, bounds.queue_bytes)
 
+    def make_outbox(self, session: Session, asked: bool) -> Outbox:
+        bounds = self._config.session
+        return Outbox(session, bounds.queue_messages, bounds.queue_bytes, asked)
+
     def overflowed(self, session: Session) -> None:
         """
         More came than may wait.  A client that does not read is cut off; its session stays.
         """
         connection = session.connection
-        if connection is not None:
+        if connection is not None and connection not in self._cutting:
             log.warn("{runtime} does not read; closing its connection", runtime=session.runtime)
-            self.part(connection, SLOW)
+            self._cutting.add(connection)
+            # Not now: the message that was one too many may be on its way to others.
+            self._clock.callLater(0, self._cut, connection, SLOW)
+
+    def _cut(self, connection: Connection, why: Closing) -> None:
+        self._cutting.discard(connection)
+        if connection in self.connections:
+            self.part(connection, why)
+
+    def expire_at(self, until: float, session: Session) -> None:
+        """
+        Somebody wants to know when what waits there goes stale.
+        """
+        self._clock.callLater(max(0.0, until - self.now()), session.drop_stale)
+
+    def _make_room(self) -> None:
+        """
+        More is kept than the node has memory for: the largest queues go first.
+        """
+        ledger = self.ledger
+        enough = int(ledger.most * ROOMY)
+        largest = sorted(self, key=_size, reverse=True)
+        shed = self.counts.shed
+        for session in largest:
+            if ledger.held <= enough:
+                break
+            for kept in session.owed():
+                ledger.page_out(kept)
+        for session in largest:
+            if ledger.held <= enough:
+                break
+            session.shed(lambda: ledger.held <= enough)
+        if self.counts.shed != shed:
+            log.warn(
+                "{shed} messages that waited were dropped: more than {most} bytes",
+                shed=self.counts.shed - shed,
+                most=ledger.most,
+            )
 
     # -- connections -------------------------------------------------------
 
@@ -109,28 +180,50 @@ class Sessions(Service):
         self.connections.add(connection)
         deadline = self._config.session.open_deadline
         self._before_open[connection] = self._clock.callLater(deadline, self._never_opened, connection)
+        if not self._arrivals.admit(connection):
+            self.part(connection, FULL)
 
     def _never_opened(self, connection: Connection) -> None:
         del self._before_open[connection]
-        connection.lose(NO_OPEN)
+        self._lose(connection, NO_OPEN)
+
+    def _lose(self, connection: Connection, why: Closing) -> None:
+        connection.lose(why.spread(self._chance()))
 
     def lost(self, connection: Connection) -> None:
         """
         A connection is gone.  A session that uses another one by now is not touched.
         """
         self.connections.discard(connection)
+        self._arrivals.gone(connection)
+        self._refused.pop(connection, None)
         self._stop_waiting(connection)
         self._leave(connection)
         if self._stopped is not None and not self._stopped.called and not self.connections:
             self._stopped.callback(None)
 
-    def part(self, connection: Connection, why: Closing) -> None:
+    def part(self, connection: Connection, why: Closing, hold: float = 0) -> None:
         """
-        Close a connection from our side; its session, if it has one, stays.
+        Close a connection from our side, after `hold` seconds; its session, if it has one, stays.
         """
         self._stop_waiting(connection)
         self._leave(connection)
-        connection.lose(why)
+        if hold:
+            self._clock.callLater(hold, self._part_at_last, connection, why)
+        else:
+            self._lose(connection, why)
+
+    def _part_at_last(self, connection: Connection, why: Closing) -> None:
+        if connection in self.connections and connection.session is None:
+            self._lose(connection, why)
+
+    def too_fast(self, connection: Connection) -> None:
+        """
+        A message was refused for coming too fast.  Who does not heed many of these is cut off.
+        """
+        refused = self._refused[connection] = self._refused.get(connection, 0) + 1
+        if refused == MOST_REFUSED:
+            self._clock.callLater(0, self._cut, connection, RATE)
 
     def tell(self, connection: Connection, data: bytes) -> None:
         """
@@ -178,12 +271,28 @@ class Sessions(Service):
         """
         A new session.  Everything at and below its runtimeURL is its own from now on.
         """
-        session = Session(runtime, self)
+        self._last_sid += 1
+        session = Session(runtime, self, self._last_sid)
         session.anonymous = anonymous
         self._by_runtime[runtime] = session
+        self._keeping.opened(session)
         self._routes.join(session)
         self._note("opened", session, None)
         return session
+
+    def restore(self, session: Session, left: float | None) -> None:
+        """
+        A session of before a restart; `left`: when it lost its connection, by the wall clock.
+        """
+        self._last_sid = max(self._last_sid, session.sid)
+        self._by_runtime[session.runtime] = session
+        if session.token_hash:
+            self._by_token[session.token_hash] = session
+        self._routes.join(session)
+        session.since = self.now()
+        away = 0.0 if left is None else max(0.0, self._wall() - left)
+        grace = max(0.0, self._grace(session) - away)
+        session.expiry = self._clock.callLater(grace, self.end, session, "expired")
 
     def attach(self, session: Session, connection: Connection) -> None:
         """
@@ -199,13 +308,21 @@ class Sessions(Service):
             session.expiry = None
         older = session.connection
         if older is not None and older is not connection:
-            self._superseded.setdefault(session, set()).add(older)
             self._note("superseded", session, older)
+            if session.outbox is not None and session.outbox.asked and not older.counted:
+                # Two that count the same session would both count wrong.
+                older.session = None
+                self._lose(older, SUPERSEDED)
+            else:
+                self._superseded.setdefault(session, set()).add(older)
         self._not_superseded(connection, session)
         connection.session = session
         session.attach(connection)
         if older is not connection:
+            session.since = self.now()
             self._note("attached", session, connection)
+            if older is None:
+                self._keeping.left(session, None)
 
     def _leave(self, connection: Connection) -> None:
         session, connection.session = connection.session, None
@@ -215,6 +332,9 @@ class Sessions(Service):
             self._not_superseded(connection, session)
             return
         session.detach()
+        session.since = self.now()
+        self._keeping.changed(session)
+        self._keeping.left(session, self._wall())
         self._note("detached", session, connection)
         session.expiry = self._clock.callLater(self._grace(session), self.end, session, "expired")
 
@@ -242,6 +362,8 @@ class Sessions(Service):
         self._by_token.pop(session.token_hash, None)
         session.end()
         self._routes.forget(session)
+        self._keeping.ended(session)
+        self.ledger.forget(session.sid)
         del self._by_runtime[session.runtime]
         self._note(event, session, connection)
         for older in self._superseded.pop(session, ()):
@@ -255,9 +377,14 @@ class Sessions(Service):
 
     def stopService(self) -> Deferred[None]:
         """
-        The node stops: every client is told, and given a moment to hear it.
+        The node stops: what is in hand is answered, every client is told, and given a moment to hear it.
         """
         super().stopService()
+        self.draining = True
+        answered = self._keeping.settled()
+        return answered.addBoth(lambda done: self._close_all())
+
+    def _close_all(self) -> Deferred[None]:
         for connection in list(self.connections):
             self.part(connection, STOPPING)
         for session in self:
@@ -266,8 +393,18 @@ class Sessions(Service):
                 session.expiry = None
         self._stopped = Deferred()
         if self.connections:
-            patience = self._clock.callLater(STOP_WAITS, self._stopped.callback, None)
+            wait = min(STOP_WAITS, self._config.drain_seconds / 4)
+            patience = self._clock.callLater(wait, self._stopped.callback, None)
             self._stopped.addBoth(lambda done: patience.cancel() if patience.active() else None)
         else:
             self._stopped.callback(None)
         return self._stopped
+
+
+def _size(session: Session) -> int:
+    sent = session.outbox.sent_bytes if session.outbox is not None else 0
+    return session.waiting_bytes + sent
+
+
+def _no_receipt(data: bytes, code: int) -> None:
+    raise NotImplementedError

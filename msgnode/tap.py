@@ -4,15 +4,19 @@ The wiring diagram: what `twistd msgnode` starts, and its options.
 
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from twisted.application.internet import StreamServerEndpointService
-from twisted.application.service import MultiService
+from twisted.application.service import MultiService, Service
+from twisted.internet.base import ReactorBase
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
+from twisted.internet.interfaces import IListeningPort, IReactorTime, IStreamServerEndpoint
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
@@ -24,11 +28,18 @@ from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
 from msgnode.connectors.poll import Poll
 from msgnode.connectors.tcp import LineFactory
-from msgnode.connectors.tls import over_tls
+from msgnode.connectors.tls import TLSFactory, over_tls
 from msgnode.connectors.web import BoundedSite, Upgrade, tree
 from msgnode.connectors.websocket import WebSocketFactory
+from msgnode.connectors.wire import keep_alive
 from msgnode.node import Node
+from msgnode.reloading import Reloading
+from msgnode.restore import restore
+from msgnode.segment import Damaged
 from msgnode.sessions import Journal
+from msgnode.spool import Spool
+from msgnode.store import Store
+from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
 
 log = Logger()
@@ -57,6 +68,8 @@ class Options(BaseOptions):
             "Endpoint of /metrics and /live in full. [default: tcp:9092:interface=127.0.0.1]",
         ],
         ["traffic", None, None, "Directory of the traffic log, or none."],
+        ["state", None, None, "Directory of sessions, addresses and what waits, or none."],
+        ["sync", None, None, "normal, or full: what was promised survives power loss too."],
     ]
 
     def __init__(self) -> None:
@@ -83,14 +96,20 @@ class Options(BaseOptions):
         self.given.setdefault("line", []).append(endpoint)
 
     def postOptions(self) -> None:
-        for name in ("domain", "admin", "traffic"):
+        for name in ("domain", "admin", "traffic", "state", "sync"):
             if self[name] is not None:
                 self.given[name] = self[name]
         try:
-            self.loaded = load(self["config"], self.given)
+            self.loaded = self.read()
         except ConfigError as why:
             # A UsageError would print every option first.
             stop(str(why))
+
+    def read(self) -> Config:
+        """
+        The configuration as it is in the file now, with the options laid over it.
+        """
+        return load(self["config"], self.given)
 
 
 class Listener(StreamServerEndpointService):
@@ -100,8 +119,12 @@ class Listener(StreamServerEndpointService):
 
     _raiseSynchronously = True
 
-    def __init__(self, listen: Listen, endpoint: IStreamServerEndpoint, factory: Any) -> None:
-        super().__init__(endpoint, factory)
+    def __init__(
+        self, listen: Listen, endpoint: IStreamServerEndpoint, factory: Any, tls: TLSFactory | None
+    ) -> None:
+        super().__init__(endpoint, tls or factory)
+        self.kind = listen.kind
+        self.tls = tls
         self._listen = listen
 
     def privilegedStartService(self) -> None:
@@ -120,6 +143,7 @@ class Listener(StreamServerEndpointService):
             where=_where(port),
             hint=_hint(kind, endpoint, self._listen.cert),
         )
+        keep_alive(port.socket)  # type: ignore[attr-defined]
         return port
 
 
@@ -139,26 +163,82 @@ def _hint(kind: str, endpoint: str, cert: str) -> str:
 
 class Whole(MultiService):
     """
-    Everything, started, or one line that says why not.  The traffic log starts first and stops last.
+    Everything, started in order, or one line that says why not; what started last stops first.
+
+    Each may take half of what is left of `drain_seconds`, so that clients who do not
+    react leave time to write down what is theirs.
     """
 
-    def __init__(self, traffic: TrafficLog | None) -> None:
+    def __init__(self, config: Config, clock: IReactorTime) -> None:
         super().__init__()
-        self._traffic = traffic
+        self._config = config
+        self._clock = clock
 
     def startService(self) -> None:
         try:
-            if self._traffic is not None:
-                self._traffic.startService()
             super().startService()
         except ConfigError as why:
             stop(str(why))
 
-    def stopService(self) -> Any:
-        stopped = super().stopService()
-        if self._traffic is not None:
-            stopped.addBoth(lambda done: self._traffic.stopService())
-        return stopped
+    def stopService(self) -> Deferred[None]:
+        Service.stopService(self)  # MultiService's would stop all at once
+        return self._stop_one_by_one()
+
+    @inlineCallbacks
+    def _stop_one_by_one(self) -> Generator[Deferred[Any], Any, None]:
+        deadline = self._clock.seconds() + self._config.drain_seconds
+        for service in reversed(list(self)):
+            what = type(service).__name__
+            stopped = maybeDeferred(service.stopService)
+            stopped.addErrback(partial(log.failure, "stopping {what}", what=what))
+            in_time = yield _at_most((deadline - self._clock.seconds()) / 2, stopped, self._clock)
+            if not in_time:
+                log.warn("{what} is stopped before it is done", what=what)
+
+
+def _at_most(seconds: float, stopped: Deferred[Any], clock: IReactorTime) -> Deferred[bool]:
+    """
+    Fires when `stopped` does, with True, or after so many seconds, with False.
+    """
+    over: Deferred[bool] = Deferred()
+    late = clock.callLater(seconds, over.callback, False)
+
+    def done(result: Any) -> None:
+        if late.active():
+            late.cancel()
+            over.callback(True)
+
+    stopped.addCallback(done)
+    return over
+
+
+class Restart(Service):
+    """
+    What there was before is there again before anybody is heard; the spool is closed after the last word.
+    """
+
+    def __init__(self, node: Node, store: Store, spool: Spool) -> None:
+        self._node = node
+        self._store = store
+        self._spool = spool
+
+    def startService(self) -> None:
+        super().startService()
+        directory = self._node.config.state
+        rows = self._store.open()
+        try:
+            owed = self._spool.open()
+        except Damaged as why:
+            raise ConfigError(f"state: {why}; 'msgnode state repair {directory}' moves it aside") from why
+        except OSError as why:
+            where = f"state: cannot write in {directory}"
+            raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
+        restore(self._node, rows, owed)
+
+    def stopService(self) -> None:
+        super().stopService()
+        self._node.settle()
+        self._spool.close()
 
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:
@@ -167,48 +247,78 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     """
     if reactor is None:
         from twisted.internet import reactor
+    _count_evenly(reactor)
     config: Config = options.loaded
-    traffic = None
+    in_thread = partial(deferToThreadPool, reactor, reactor.getThreadPool())
+    traffic = store = spool = None
     if config.traffic != "none":
-        in_thread = partial(deferToThreadPool, reactor, reactor.getThreadPool())
         traffic = TrafficLog(config.traffic, config.node, reactor, run=in_thread)
-    whole = Whole(traffic)
+    if config.state != "none":
+        store = Store(Path(config.state), reactor, in_thread, full=config.sync == "full")
+        spool = Spool(Path(config.state, "spool"), config.sync == "full")
     journal: Journal = traffic or NoLog()
-    node = Node(config, reactor, journal)
-    node.sessions.setServiceParent(whole)
+    node = Node(config, reactor, journal, store, spool)
     lag = Lag(reactor)
-    lag.setServiceParent(whole)
-
     served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor)
-    for listen in config.listeners():
-        endpoint, factory = _prepared(listen, served[listen.kind], reactor)
-        Listener(listen, endpoint, factory).setServiceParent(whole)
+    listening = [_prepared(listen, served[listen.kind], reactor) for listen in config.listeners()]
+    certificates = [listener.tls for listener in listening if listener.tls is not None]
+    apply = [node.apply, *(factory.apply for factory in served.values())]
+
+    # A SIGHUP must not end the node, neither while it starts nor while it stops.
+    services: list[Service] = [Reloading(config, options.read, certificates, apply, reactor.callFromThread)]
+    if traffic is not None:
+        services.append(traffic)
+    if store is not None and spool is not None:
+        services += [store, Restart(node, store, spool), Sweep(spool, node.sessions, reactor)]
+    services.append(lag)
+    # Operators may look on while clients are told that the node stops.
+    services += [listener for listener in listening if listener.kind == "admin"]
+    services.append(node.sessions)
+    services += [listener for listener in listening if listener.kind != "admin"]
+    whole = Whole(config, reactor)
+    for service in services:
+        service.setServiceParent(whole)
     return whole
+
+
+def _count_evenly(reactor: Any) -> None:
+    """
+    Let the reactor count with a clock that never jumps.
+
+    With the wall clock all timers would fire at once when it is set, or none for days.
+    """
+    if isinstance(reactor, ReactorBase) and not reactor.getDelayedCalls():
+        reactor.seconds = time.monotonic  # type: ignore[method-assign]
 
 
 def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any) -> dict[str, Any]:
     """
-    What answers on each kind of listener.
+    What answers on each kind of listener; `upgraded` makes the WebSocket connections of the web listener.
     """
-    config, cork = node.config, Cork()
-    websocket = Upgrade(WebSocketFactory(node, cork, reactor))
+    config, cork = node.config, Cork(node.settle)
+    upgraded = WebSocketFactory(node, cork, reactor)
+    websocket = Upgrade(upgraded)
     poll = Poll(node, cork, reactor)
-    web = tree({"ws": websocket, "stub/connect": websocket, "poll": poll, "live": Live()}, config.path_prefix)
+    web = tree(
+        {"ws": websocket, "stub/connect": websocket, "poll": poll, "live": Live(node)}, config.path_prefix
+    )
     admin = tree({"live": LiveInFull(node, reactor), "metrics": Metrics(node, lag, lost_lines)})
     return {
-        "web": BoundedSite(web, config, reactor),
+        "web": BoundedSite(web, config, reactor, node.arrivals),
         "line": LineFactory(node, cork, reactor),
         "admin": BoundedSite(admin, config, reactor),
+        "upgraded": upgraded,
     }
 
 
-def _prepared(listen: Listen, factory: Any, reactor: Any) -> tuple[IStreamServerEndpoint, Any]:
+def _prepared(listen: Listen, factory: Any, reactor: Any) -> Listener:
     """
-    Where to listen, and the factory, over TLS if the listener has a certificate.
+    The listener, over TLS if it has a certificate.
     """
     try:
         endpoint: Any = serverFromString(reactor, listen.endpoint)
-        return endpoint, over_tls(listen, factory, reactor) if listen.cert else factory
+        tls = over_tls(listen, factory, reactor) if listen.cert else None
+        return Listener(listen, endpoint, factory, tls)
     except ConfigError as why:
         stop(str(why))
     except Exception as why:  # each kind of endpoint complains in its own way

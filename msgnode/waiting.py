@@ -1,19 +1,28 @@
 """
 What waits for a session that is away, or that reads too slowly.
 
-Bounded in messages and in bytes.  A message goes stale when its sender has
-given up (wire.md 2.5): a request after 15 s, a response after 60 s.  The rest
-keeps its worth and waits as long as the session lives.  When the bound is
-reached the oldest goes, because what is newest is worth most to an observer.
+Bounded in messages and in bytes.  What is urgent leaves first; within a
+priority the order is kept.  A message goes stale when its sender has given up
+(wire.md 2.5): a request after 15 s, a response after 60 s, anything at the end
+of the `ttl` it names.  The rest keeps its worth and waits as long as the
+session lives.  When the bound is reached the oldest of the least urgent goes,
+because what is newest is worth most to an observer.
 """
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Iterator
+
+from msgspec import Struct
 
 REQUESTS = frozenset({"create", "read", "subscribe", "unsubscribe", "execute"})
 REQUEST_WAITS = 15.0  # seconds; the shortest time-out of a runtime's bus
 RESPONSE_WAITS = 60.0  # seconds
 FOREVER = float("inf")
+
+RECEIPT = 1  # a flag of Kept: its sender asked what becomes of it
+
+# So many leave past an older one that is less urgent; then the oldest of all leaves.
+PASSED_OVER = 9
 
 
 def patience(type: str, to: str) -> float:
@@ -26,58 +35,115 @@ def patience(type: str, to: str) -> float:
     return RESPONSE_WAITS if kind == "response" else FOREVER
 
 
-class Kept(NamedTuple):
-    data: bytes
-    until: float  # when it goes stale, by the node's clock
+class Kept(Struct, gc=False):
+    """
+    One message that the node still owes a session.
+
+    `key` rises within the session, in the order of arrival.  `data` is None
+    once it lies on disk only, at `place` (0: nowhere).  `until` is when it
+    goes stale, by the node's clock.
+    """
+
+    key: int
+    data: bytes | None
+    size: int
+    until: float = FOREVER
+    priority: int = 5
+    flags: int = 0
+    place: int = 0
 
 
 class Waiting:
     """
-    A bounded queue of messages, oldest first.
+    A bounded queue of messages by priority, oldest first.
     """
 
-    __slots__ = ("_most_bytes", "_most_messages", "_queue", "bytes")
+    __slots__ = ("_most_bytes", "_most_messages", "_passed", "_queues", "bytes", "number")
 
     def __init__(self, most_messages: int, most_bytes: int) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
-        self._queue: deque[Kept] = deque()
+        self._queues: dict[int, deque[Kept]] = {}
+        self._passed = 0  # how many left in a row while an older, less urgent one waited
         self.bytes = 0
+        self.number = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return self.number
 
-    def put(self, data: bytes, until: float) -> int:
+    def __iter__(self) -> Iterator[Kept]:
+        for queue in self._queues.values():
+            yield from queue
+
+    def put(self, kept: Kept) -> list[Kept]:
         """
-        Keep one message; how many older ones had to go for it.
+        Keep one message; the others that had to go for it.
 
         A single message always fits, whatever its size.
         """
-        self._queue.append(Kept(data, until))
-        self.bytes += len(data)
-        gone = 0
-        while len(self._queue) > 1 and self.over:
-            self._remove()
-            gone += 1
+        queue = self._queues.get(kept.priority)
+        if queue is None:
+            queue = self._queues[kept.priority] = deque()
+        queue.append(kept)
+        self.number += 1
+        self.bytes += kept.size
+        gone: list[Kept] = []
+        while self.over and self.number > 1:
+            gone.append(self.shed())
         return gone
 
     @property
     def over(self) -> bool:
-        return len(self._queue) > self._most_messages or self.bytes > self._most_bytes
+        return self.number > self._most_messages or self.bytes > self._most_bytes
 
-    def take(self, now: float) -> tuple[bytes | None, int]:
+    def shed(self) -> Kept:
         """
-        The next message that is still worth sending, and how many stale ones were dropped before it.
+        Remove the oldest of the least urgent.
         """
-        stale = 0
-        while self._queue:
-            kept = self._remove()
-            if kept.until > now:
-                return kept.data, stale
-            stale += 1
-        return None, stale
+        return self._remove(min(self._queues))
 
-    def _remove(self) -> Kept:
-        kept = self._queue.popleft()
-        self.bytes -= len(kept.data)
+    def take(self) -> Kept | None:
+        """
+        The next message to leave.
+        """
+        if not self._queues:
+            return None
+        urgent = max(self._queues)
+        if len(self._queues) > 1:
+            oldest = min(self._queues, key=lambda priority: self._queues[priority][0].key)
+            if oldest == urgent:
+                self._passed = 0
+            elif self._passed == PASSED_OVER:
+                self._passed = 0
+                urgent = oldest
+            else:
+                self._passed += 1
+        return self._remove(urgent)
+
+    def stale(self, now: float) -> list[Kept]:
+        """
+        Remove all that is not worth sending any more.
+        """
+        found: list[Kept] = []
+        for priority, queue in list(self._queues.items()):
+            gone = [kept for kept in queue if kept.until <= now]
+            if not gone:
+                continue
+            found += gone
+            self.number -= len(gone)
+            self.bytes -= sum(kept.size for kept in gone)
+            rest = deque(kept for kept in queue if kept.until > now)
+            if rest:
+                self._queues[priority] = rest
+            else:
+                del self._queues[priority]
+        return found
+
+    def _remove(self, priority: int) -> Kept:
+        queue = self._queues[priority]
+        kept = queue.popleft()
+        if not queue:
+            del self._queues[priority]
+        self.number -= 1
+        self.bytes -= kept.size
         return kept

@@ -25,14 +25,16 @@ class Authority:
         self.path = str(directory / "authority.pem")
         Path(self.path).write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str) -> str:
+    def issue(self, name: str, names: list[x509.GeneralName] | None = None, file: str = "") -> str:
         """
-        The file of a new certificate for this DNS name and its key, in PEM.
+        The file of a new certificate for this DNS name, or these others, and its key, in PEM.
         """
+        if names is None:
+            names = [x509.DNSName(name)]
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        certificate = self._certificate(subject, key.public_key(), [x509.DNSName(name)], authority=False)
-        path = self._directory / f"{name}.pem"
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)] if name else [])
+        certificate = self._certificate(subject, key.public_key(), names, authority=False)
+        path = self._directory / f"{file or name}.pem"
         path.write_bytes(
             certificate.public_bytes(serialization.Encoding.PEM)
             + key.private_bytes(

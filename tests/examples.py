@@ -179,6 +179,8 @@ class Play:
             self._client(match[1], block, match[2] or "/ws")
         elif match := re.fullmatch(r"(\d+) seconds pass", text):
             self.network.advance(int(match[1]))
+        elif text == "is there":
+            self._client(who, block)
         elif text == "is cut off":
             self._client(who, block).drop()
             self._clients[who].code = None

@@ -10,10 +10,11 @@ from unittest import TestCase
 
 from twisted.internet.task import Clock
 
+from msgnode.closing import Closing
 from msgnode.config import Config
 from msgnode.configfile import check
 from msgnode.node import Node
-from msgnode.session import Closing, Connection, Session
+from msgnode.session import Connection, Session
 
 
 def directory(test: TestCase) -> Path:
@@ -65,6 +66,8 @@ class Client:
     """
 
     connector = "memory"
+    identity = ""
+    counted = False
     peer = "192.0.2.1:1"
 
     def __init__(self, node: Node) -> None:
@@ -83,6 +86,9 @@ class Client:
     def send(self, data: bytes) -> None:
         self.raw.append(data)
 
+    def fetch(self) -> None:
+        pass
+
     def lose(self, why: Closing) -> None:
         self.lost = why
 
@@ -94,6 +100,7 @@ class Client:
     def tell(self, message: dict[str, Any] | bytes) -> None:
         data = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.node.receive(data, self)
+        self.node.settle()
 
     @property
     def got(self) -> list[dict[str, Any]]:
@@ -159,7 +166,7 @@ class MemoryNode(Node):
         self.clock = Clock()
         self.journal = journal or MemoryJournal()
         config: Config = check({"domain": domain, "node": "test", **sections}, "test")
-        super().__init__(config, self.clock, self.journal)
+        super().__init__(config, self.clock, self.journal, chance=lambda: 0.0)
 
     def client(self, runtime: str | None = None) -> Client:
         """

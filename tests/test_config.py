@@ -53,7 +53,20 @@ class DefaultTests(ConfigTests):
             (10, config.session.open_deadline),
             (1000, config.session.queue_messages),
             (8 * mebi, config.session.queue_bytes),
+            (256 * mebi, config.session.memory),
+            ("open", config.session.takeover),
+            (60, config.session.takeover_after),
+            ("off", config.session.from_check),
+            ("off", config.session.message_token),
             (8_388_608, config.limits.message),
+            (20_000, config.limits.connections),
+            (1000, config.limits.per_peer),
+            (0, config.limits.rate_messages),
+            (0, config.limits.rate_bytes),
+            (0, config.limits.peer_rate_messages),
+            (0, config.limits.peer_rate_bytes),
+            ("normal", config.sync),
+            (10, config.drain_seconds),
             (100_000, config.limits.sessions),
             (100_000, config.limits.bindings_per_session),
             (1000, config.limits.learnt_per_session),
@@ -73,12 +86,13 @@ class DefaultTests(ConfigTests):
         """
         self.assertEqual(socket.gethostname(), load().node)
 
-    def test_traffic(self) -> None:
+    def test_directories(self) -> None:
         """
-        The traffic log lies below the user's data directory.
+        The traffic log and the state lie below the user's data directory.
         """
-        self.assertEqual(("msgnode", "traffic"), Path(load().traffic).parts[-2:])
-        self.assertTrue(Path(load().traffic).is_absolute())
+        for name, found in (("traffic", load().traffic), ("state", load().state)):
+            self.assertEqual(("msgnode", name), Path(found).parts[-2:])
+            self.assertTrue(Path(found).is_absolute())
 
     def test_listeners(self) -> None:
         """
@@ -284,7 +298,13 @@ class MistakeTests(ConfigTests):
             ("session", "expiry", float("nan"), "a number > 0"),
             ("session", "queue_messages", 0, "a whole number >= 1"),
             ("session", "queue_bytes", -1, "a whole number >= 1"),
+            ("session", "memory", 0, "a whole number >= 1"),
+            ("session", "takeover_after", -1, "a number >= 0"),
             ("limits", "message", 0, "a whole number >= 1"),
+            ("limits", "connections", 0, "a whole number >= 1"),
+            ("limits", "per_peer", 0, "a whole number >= 1"),
+            ("limits", "rate_messages", -1, "a whole number >= 0"),
+            ("limits", "peer_rate_bytes", -1, "a whole number >= 0"),
             ("limits", "sessions", 0, "a whole number >= 1"),
             ("limits", "bindings_per_session", 0, "a whole number >= 1"),
             ("limits", "learnt_per_session", -1, "a whole number >= 0"),
@@ -297,6 +317,27 @@ class MistakeTests(ConfigTests):
             self.assertTrue(why.startswith(f"{section}.{key}: expected {range}"), why)
             self.assertTrue(why.endswith(f", found {value!r}"), why)
 
+    def test_words(self) -> None:
+        """
+        A word that is none of the known is told with those.
+        """
+        for table, text in (
+            ({"sync": "none"}, "sync: expected 'normal' or 'full', found 'none'"),
+            (
+                {"session": {"takeover": "all"}},
+                "session.takeover: expected 'open' or 'token', found 'all'",
+            ),
+            (
+                {"session": {"from_check": "on"}},
+                "session.from_check: expected 'off', 'log' or 'refuse', found 'on'",
+            ),
+            (
+                {"session": {"message_token": "on"}},
+                "session.message_token: expected 'off' or 'require', found 'on'",
+            ),
+        ):
+            self.assertEqual(text, self.wrong(table))
+
     def test_contradictions(self) -> None:
         """
         So is what is well formed and makes no sense.
@@ -305,6 +346,12 @@ class MistakeTests(ConfigTests):
             ({"domain": ""}, "domain: expected a domain name such as example.org, found ''"),
             ({"domain": "a/b"}, "domain: expected a domain name such as example.org, found 'a/b'"),
             ({"node": ""}, "node: expected a name, found ''"),
+            ({"state": ""}, "state: expected a directory or 'none', found ''"),
+            ({"traffic": ""}, "traffic: expected a directory or 'none', found ''"),
+            (
+                {"session": {"memory": 8_388_607}},
+                "session.memory: expected at least session.queue_bytes (8388608), found 8388607",
+            ),
             ({"path_prefix": "x"}, "path_prefix: expected a path such as /msgnode, found 'x'"),
             ({"path_prefix": "/x/"}, "path_prefix: expected a path such as /msgnode, found '/x/'"),
             (

@@ -6,7 +6,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.session import SLOW, STOPPING
+from msgnode.closing import SLOW, STOPPING
 from tests.fakes import Client, MemoryNode
 
 RUNTIME = "runtime://example.org/1"
@@ -69,7 +69,7 @@ class AwayTests(DeliveryTests):
         """
         Requests are dropped after 15 s, responses after 60 s, and counted; the rest is kept.
         """
-        for seconds, left in ((14.9, [0, 1, 2, 3]), (15, [1, 2, 3]), (60, [2, 3]), (86_000, [2, 3])):
+        for seconds, left in ((14.9, [1, 0, 2, 3]), (15, [1, 2, 3]), (60, [2, 3]), (86_000, [2, 3])):
             self.restart()
             self.away()
             for n, (type, to) in enumerate(
@@ -180,6 +180,7 @@ class SlowTests(DeliveryTests):
 
         for n in range(6):
             self.sender.tell(update(n))
+        self.node.clock.advance(0)
 
         self.assertEqual((SLOW, "slow consumer; retry_after=5"), (client.lost, client.lost.reason))
         self.assertEqual([RUNTIME], [e["runtime"] for e in events if e.get("log_level") == LogLevel.warn])

@@ -13,6 +13,7 @@ from twisted.web.test.requesthelper import DummyRequest
 from msgnode.config import Config, ConfigError, Listen, PoolAddresses
 from msgnode.configfile import check
 from msgnode.connectors.health import Lag, Metrics
+from msgnode.outbox import STEPS
 from msgnode.traffic import Line
 from tests.examples import TOP, Play, blocks, sections
 from tests.fakes import MemoryNode
@@ -97,8 +98,19 @@ def test_blocks(path):
         elif block.info == "python":
             compile(block.text, f"{path}:{block.line}", "exec")
         else:
-            known = ("messages", "messages lines", "sh", "sh 2", "output", "nginx", "jsonl")
+            known = ("messages", "messages lines", "sh", "sh 2", "output", "nginx", "jsonl", "mermaid")
             assert block.info in known, f"{path}:{block.line}: {block.info!r}"
+
+
+def test_state_machine():
+    """
+    The drawing in docs/protocol.md is that of the table the node goes by.
+    """
+    drawn = next(block for block in blocks("docs/protocol.md") if block.info == "mermaid").text
+
+    steps = re.findall(r"(\S+) --> (\S+): (\S+)", drawn.replace("[*]", "none"))
+
+    assert {(before, event): after for before, after, event in steps} == STEPS
 
 
 @pytest.mark.parametrize("written, message", rows("docs/operations.md", "## Common mistakes")[:8])
@@ -166,7 +178,7 @@ def test_operations_names_every_key():
     for key, default in known.items():
         if key in ("web", "line", "admin"):
             default = listeners[key]
-        if key not in ("node", "traffic"):
+        if key not in ("node", "traffic", "state"):
             assert f"`{json.dumps(default)}`" == found[key], key
 
 

@@ -20,7 +20,7 @@ class Base(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.net = Network()
+        self.net = Network(state="none")
         self.device = TCPRuntime(self.net, "runtime://example.org/a").open()
         self.browser = WebSocketRuntime(self.net, "runtime://example.org/b").open()
 
@@ -65,8 +65,35 @@ class LiveTests(Base):
             "uptime": 7.0,
             "sessions": {"attached": 1, "away": 1},
             "connectors": {"line": 1},
+            "store": "none",
         }
         self.assertEqual(expected, {key: live[key] for key in expected})
+
+    def test_degraded(self) -> None:
+        """
+        While the disk takes nothing the node is degraded, and says why to operators only.
+        """
+        self.net.node.config.state = "/somewhere"
+        self.assertEqual("ok", self.get("/live", "admin").json()["store"])
+        self.net.node.keeping.failing = "/somewhere/sessions.sqlite: disk full"
+
+        live = self.get("/live", "admin").json()
+
+        self.assertEqual(
+            ("degraded", "/somewhere/sessions.sqlite: disk full"), (live["status"], live["store"])
+        )
+        self.assertEqual({"status": "degraded", "version": __version__}, self.get("/live", "web").json())
+        self.assertIn(b"msgnode_store_failing 1.0", self.get("/metrics", "admin").body)
+
+    def test_draining(self) -> None:
+        """
+        While the node stops it says so.
+        """
+        operator = HTTPClient(self.net, "admin")
+
+        self.net.node.sessions.stopService()
+
+        self.assertEqual("draining", operator.request("GET", "/live").json()["status"])
 
     def test_uptime(self) -> None:
         """

@@ -24,7 +24,7 @@ CORE = {
     "zope.interface",
 }
 # What connectors share.  longpoll is poll's own.
-SHARED = {f"msgnode.connectors.{name}" for name in ("cork", "lane", "rest", "web")}
+SHARED = {f"msgnode.connectors.{name}" for name in ("cork", "lane", "rest", "web", "wire")}
 OWN = {("msgnode.connectors.poll", "msgnode.connectors.longpoll")}
 
 

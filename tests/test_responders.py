@@ -10,11 +10,9 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.address import Domain
 from msgnode.errors import Rejected
 from msgnode.message import Message
-from msgnode.reception import Reception
-from msgnode.router import Reply, Router
+from msgnode.router import Reply
 from msgnode.session import Session
 from tests.fakes import MemoryNode
 
@@ -46,18 +44,7 @@ class ResponderTests(SynchronousTestCase):
         """
         Let `answer` respond at this address.
         """
-        node = self.node
-        router = Router(
-            node.config,
-            Domain("example.org"),
-            node.routes,
-            {address: Answering(answer)},
-            node.journal,
-            node.counts,
-        )
-        node.receive = Reception(
-            node.handshake, router.route, node.sessions.tell, node.journal, node.counts
-        ).receive
+        self.node.responders[address] = Answering(answer)
 
     def lines(self) -> list[tuple[Any, ...]]:
         messages = self.node.journal.messages[1:]  # behind the open
@@ -357,13 +344,7 @@ class SessionArgumentTests(ResponderTests):
         given: list[Session] = []
         responder = Answering(lambda message: message.reply({"code": 200}))
         responder.respond = lambda message, session: given.append(session)
-        node = self.node
-        router = Router(
-            node.config, Domain("example.org"), node.routes, {"mn:/x": responder}, node.journal, node.counts
-        )
-        node.receive = Reception(
-            node.handshake, router.route, node.sessions.tell, node.journal, node.counts
-        ).receive
+        self.node.responders["mn:/x"] = responder
 
         self.a.post("mn:/x", **{"from": "runtime://example.org/somebody"})
 

@@ -4,7 +4,8 @@ Sessions: connections come and go beneath them, and they end.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.session import NO_OPEN, hashed
+from msgnode.closing import NO_OPEN
+from msgnode.session import hashed
 from tests.fakes import MemoryNode
 
 RUNTIME = "runtime://example.org/1"

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from twisted.internet.address import IPv6Address, UNIXAddress
+from twisted.protocols.haproxy._wrapper import HAProxyWrappingFactory
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.network import Network
@@ -42,6 +43,19 @@ class LineTests(SynchronousTestCase):
         """
         self.net.pump()
         return b"".join(client.link.serverIO.stream).splitlines(keepends=True)
+
+    def test_proxy_protocol(self) -> None:
+        """
+        Behind a proxy that speaks the PROXY protocol the client's own address is known with its first line.
+        """
+        self.net._listeners["line"] = HAProxyWrappingFactory(self.net.listener("line"))
+        device = self.client("c")
+
+        device.transport.write(b"PROXY TCP4 203.0.113.5 192.0.2.1 51234 9091\r\n")
+        device.open()
+
+        session = self.net.node.sessions.get(device.url)
+        self.assertEqual("203.0.113.5:51234", session.connection.peer)
 
     def test_both_ends(self) -> None:
         """

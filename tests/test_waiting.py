@@ -2,9 +2,13 @@
 What waits for a session that is away.
 """
 
+from itertools import count
+
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.waiting import FOREVER, Waiting, patience
+from msgnode.waiting import FOREVER, Kept, Waiting, patience
+
+_keys = count(1)
 
 
 class PatienceTests(SynchronousTestCase):
@@ -42,32 +46,69 @@ class PatienceTests(SynchronousTestCase):
             self.assertEqual(FOREVER, patience(type, "hyperty://d/1"))
 
 
+def kept(*texts: str, until: float = FOREVER, priority: int = 5) -> list[Kept]:
+    """
+    Messages of these texts, in their order.
+    """
+    return [Kept(next(_keys), text.encode(), len(text), until, priority) for text in texts]
+
+
+def drained(waiting: Waiting) -> list[bytes | None]:
+    """
+    Everything that waits, in the order in which it leaves.
+    """
+    return [taken.data for taken in iter(waiting.take, None)]
+
+
 class WaitingTests(SynchronousTestCase):
     """
-    A queue bounded in messages and bytes.
+    A queue by priority, bounded in messages and bytes.
     """
+
+    def put(self, waiting: Waiting, messages: list[Kept]) -> list[list[bytes | None]]:
+        """
+        Put them one by one; what had to go for each.
+        """
+        return [[gone.data for gone in waiting.put(message)] for message in messages]
 
     def test_order(self) -> None:
         """
         What came first leaves first.
         """
         waiting = Waiting(10, 100)
-        for data in (b"a", b"b", b"c"):
-            waiting.put(data, FOREVER)
+        self.put(waiting, kept("a", "b", "c"))
 
-        self.assertEqual([(b"a", 0), (b"b", 0), (b"c", 0), (None, 0)], [waiting.take(0) for _ in range(4)])
+        self.assertEqual([b"a", b"b", b"c"], drained(waiting))
+        self.assertEqual((0, 0), (len(waiting), waiting.bytes))
+
+    def test_urgent(self) -> None:
+        """
+        What has a higher priority leaves first; within one the order is kept.
+        """
+        waiting = Waiting(10, 100)
+        self.put(waiting, kept("a") + kept("x", priority=0) + kept("b") + kept("u", "v", priority=9))
+
+        self.assertEqual([b"u", b"v", b"a", b"b", b"x"], drained(waiting))
+
+    def test_nothing_starves(self) -> None:
+        """
+        After nine that overtook it the oldest leaves, however little urgent it is.
+        """
+        waiting = Waiting(100, 1000)
+        self.put(waiting, kept("x", priority=0) + kept(*"abcdefghijkl", priority=9))
+
+        self.assertEqual(b"abcdefghixjkl", b"".join(drained(waiting)))
 
     def test_stale(self) -> None:
         """
-        What is stale is dropped and counted, also behind what is not.
+        What is stale is found, also behind what is not; the rest stays in order.
         """
         waiting = Waiting(10, 100)
-        for data, until in ((b"a", 5), (b"b", 7), (b"c", 5), (b"d", 5)):
-            waiting.put(data, until)
+        self.put(waiting, kept("a", until=5) + kept("b", until=7) + kept("c", until=5) + kept("d"))
 
-        self.assertEqual((b"b", 1), waiting.take(5))
-        self.assertEqual((None, 2), waiting.take(5))
-        self.assertEqual((0, 0), (len(waiting), waiting.bytes))
+        self.assertEqual([b"a", b"c"], [gone.data for gone in waiting.stale(5)])
+        self.assertEqual((2, 2), (len(waiting), waiting.bytes))
+        self.assertEqual([b"b", b"d"], drained(waiting))
 
     def test_messages(self) -> None:
         """
@@ -75,23 +116,31 @@ class WaitingTests(SynchronousTestCase):
         """
         waiting = Waiting(2, 100)
 
-        self.assertEqual([0, 0, 1, 1], [waiting.put(data, FOREVER) for data in (b"a", b"b", b"c", b"d")])
+        self.assertEqual([[], [], [b"a"], [b"b"]], self.put(waiting, kept("a", "b", "c", "d")))
 
-        self.assertEqual((b"c", 0), waiting.take(0))
-        self.assertEqual((1, 1), (len(waiting), waiting.bytes))
+        self.assertEqual([b"c", b"d"], drained(waiting))
+
+    def test_least_urgent_goes(self) -> None:
+        """
+        The oldest of the lowest priority goes, were it the one that came last.
+        """
+        waiting = Waiting(2, 100)
+        self.put(waiting, kept("a", "b"))
+
+        self.assertEqual([[b"x"]], self.put(waiting, kept("x", priority=1)))
+        self.assertEqual([[b"a"]], self.put(waiting, kept("u", priority=9)))
 
     def test_bytes(self) -> None:
         """
         Beyond so many bytes as many of the oldest go as it takes; exactly so many fit.
         """
         waiting = Waiting(100, 10)
-        for data in (b"aaa", b"bbb", b"cccc"):
-            self.assertEqual(0, waiting.put(data, FOREVER))
+        self.assertEqual([[], [], []], self.put(waiting, kept("aaa", "bbb", "cccc")))
 
-        self.assertEqual(2, waiting.put(b"dddd", FOREVER))
+        self.assertEqual([[b"aaa", b"bbb"]], self.put(waiting, kept("dddd")))
 
         self.assertEqual((2, 8), (len(waiting), waiting.bytes))
-        self.assertEqual((b"cccc", 0), waiting.take(0))
+        self.assertEqual([b"cccc", b"dddd"], drained(waiting))
 
     def test_one(self) -> None:
         """
@@ -99,6 +148,5 @@ class WaitingTests(SynchronousTestCase):
         """
         waiting = Waiting(1, 1)
 
-        self.assertEqual(0, waiting.put(b"long", FOREVER))
-        self.assertEqual(1, waiting.put(b"longer", FOREVER))
-        self.assertEqual((b"longer", 0), waiting.take(0))
+        self.assertEqual([[], [b"long"]], self.put(waiting, kept("long", "longer")))
+        self.assertEqual([b"longer"], drained(waiting))

@@ -12,6 +12,7 @@ import msgspec
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
+from msgnode.cli.state import state
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import load
 
@@ -68,6 +69,9 @@ def _check_endpoints(config: Config, where: str) -> None:
             raise ConfigError(f"{where}: {listen.kind}: {found}") from None
         if listen.cert:
             options_for(listen)
+
+
+main.add_command(state)
 
 
 if __name__ == "__main__":

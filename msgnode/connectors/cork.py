@@ -7,6 +7,7 @@ when the read is done, straight to the socket if it can be: an epoll
 registration and a second pass through the reactor cost more than the message.
 """
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -31,11 +32,15 @@ class Holder(Protocol):
 class Cork:
     """
     Holds back what goes out while one read is worked through.
+
+    `settle` is called before anything leaves, and at the end of each read: the
+    node writes down what it owes.
     """
 
-    __slots__ = ("_depth", "_outlets", "held")
+    __slots__ = ("_depth", "_outlets", "held", "settle")
 
-    def __init__(self) -> None:
+    def __init__(self, settle: Callable[[], None] = lambda: None) -> None:
+        self.settle = settle
         self.held = False
         self._depth = 0
         self._outlets: list[Holder] = []
@@ -58,6 +63,10 @@ class Cork:
         self._outlets.append(outlet)
 
     def _release(self) -> None:
+        try:
+            self.settle()
+        except Exception:
+            log.failure("writing down what is owed")
         # Still held meanwhile, and the list may grow: a flush can pause a
         # producer, which may write, and that must not overtake what is held.
         for outlet in self._outlets:
@@ -106,6 +115,7 @@ class Outlet:
             self._send(held[0] if len(held) == 1 else b"".join(held))
 
     def _send(self, data: bytes) -> None:
+        self._cork.settle()
         transport = self._transport
         if (
             self._straight

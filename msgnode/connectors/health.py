@@ -60,12 +60,24 @@ class Live(Resource):
 
     isLeaf = True
 
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
+
     def render_GET(self, request: Request) -> bytes:
         request.setHeader(b"Access-Control-Allow-Origin", b"*")
         return answer_json(request, 200, self.report())
 
     def report(self) -> dict[str, Any]:
-        return {"status": "up", "version": __version__}
+        return {"status": self._status(), "version": __version__}
+
+    def _status(self) -> str:
+        """
+        `degraded`: messages are carried, but nothing that needs the disk is promised.
+        """
+        if self._node.draining:
+            return "draining"
+        return "degraded" if self._node.trouble() else "up"
 
 
 class LiveInFull(Live):
@@ -74,8 +86,7 @@ class LiveInFull(Live):
     """
 
     def __init__(self, node: Node, clock: IReactorTime) -> None:
-        super().__init__()
-        self._node = node
+        super().__init__(node)
         self._clock = clock
         self._since = clock.seconds()
 
@@ -88,7 +99,14 @@ class LiveInFull(Live):
             "uptime": round(self._clock.seconds() - self._since, 3),
             "sessions": {"attached": attached, "away": away},
             "connectors": dict(Counter(c.connector for c in self._node.sessions.connections)),
+            "store": self._store(),
         }
+
+    def _store(self) -> str:
+        """
+        `ok`, `none` where nothing is kept on disk, or why nothing can be.
+        """
+        return "none" if self._node.config.state == "none" else self._node.trouble() or "ok"
 
 
 def sessions_by_state(node: Node) -> tuple[int, int]:
@@ -156,6 +174,14 @@ class NodeCollector:
         )
         yield GaugeMetricFamily("msgnode_waiting_bytes", "Their bytes.", sum(s.waiting_bytes for s in held))
         yield GaugeMetricFamily(
+            "msgnode_sockets",
+            "Open connections and what else holds a socket of the web and line listeners.",
+            len(node.arrivals),
+        )
+        yield GaugeMetricFamily(
+            "msgnode_store_failing", "1 while nothing can be written to disk.", float(bool(node.trouble()))
+        )
+        yield GaugeMetricFamily(
             "msgnode_event_loop_lag_seconds", "How late the event loop runs.", self._lag.last
         )
         yield GaugeMetricFamily(
@@ -178,6 +204,15 @@ class NodeCollector:
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)
+        arrivals = self._node.arrivals
+        turned_away = CounterMetricFamily(
+            "msgnode_turned_away",
+            "Connections beyond a limit: told to come later, or closed unheard.",
+            labels=["how"],
+        )
+        turned_away.add_metric(["told"], arrivals.refused)
+        turned_away.add_metric(["unheard"], arrivals.dropped)
+        yield turned_away
         refused = CounterMetricFamily("msgnode_refused", "Messages refused.", labels=["code"])
         for code, number in sorted(counts.refused.items()):
             refused.add_metric([str(code)], number)

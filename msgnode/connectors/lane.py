@@ -220,6 +220,7 @@ class LaneProtocol(WebSocketServerProtocol):
     def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
         # A pong or a Close must not overtake an answer.
         self.outlet.flush()
+        self.factory.cork.settle()
         super().sendData(data, sync, chopsize)
 
     def _closeConnection(self, abort: bool = False) -> None:

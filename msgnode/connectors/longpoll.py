@@ -3,8 +3,9 @@ Long-polling, for clients that have nothing but HTTP.
 
 POST brings messages, GET waits for some.  Every message that is handed out
 has a number; a GET names the last one it has, and what comes after it is sent
-again, so a lost answer loses nothing.  Between two GETs the client counts as
-attached but slow: its messages wait in its session.
+again, so a lost answer loses nothing.  The numbers are those of the session's
+outbox, so another connector can go on where polling ended.  Between two GETs
+the client counts as attached but slow: its messages wait in its session.
 """
 
 from typing import Any
@@ -14,8 +15,10 @@ from msgspec import Raw
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
+from msgnode.closing import CLOSED, SUPERSEDED, Closing
 from msgnode.connectors.cork import Cork
-from msgnode.session import CLOSED, Closing, Session
+from msgnode.outbox import Outbox
+from msgnode.session import Session
 from msgnode.sessions import Sessions
 
 LINGER = 60.0  # seconds without a GET until the client counts as away
@@ -30,21 +33,23 @@ class PollConnection:
     """
     A polling client; a Connection of session.py that outlives its requests.
 
-    Full whenever no GET waits, so that its session keeps what comes.
+    Full whenever no GET waits, so that its session keeps what comes.  What is
+    not counted, a word of mn:/session or an answer after another connection
+    took over, is handed out once, `beside` the rest.
     """
 
     connector = "poll"
+    identity = ""
+    counted = True
 
     def __init__(self, peer: str, sessions: Sessions, cork: Cork, clock: IReactorTime) -> None:
         self.peer = peer
         self.session: Session | None = None
         self.full = True
-        self.accepted = 0  # messages taken by POST since `open`
-        self.acknowledged = 0  # number of the last message the client says it has
         self.greeting: list[bytes] | None = []  # collects the answer to `open`
         self.refusal: Closing | None = None
-        self._handed_out: list[bytes] = []  # those after `acknowledged`, oldest first
-        self._size = 0
+        self._accepted = self._acknowledged = 0  # the last that were known, once there is no outbox
+        self._beside: list[bytes] = []
         self._sessions = sessions
         self._cork = cork
         self._clock = clock
@@ -52,41 +57,88 @@ class PollConnection:
         self._timer: IDelayedCall | None = None
 
     @property
+    def outbox(self) -> Outbox | None:
+        """
+        The session's, while this is the session's connection.
+        """
+        session = self.session
+        return session.outbox if session is not None and session.connection is self else None
+
+    @property
+    def accepted(self) -> int:
+        """
+        How many messages were taken by POST.
+        """
+        if self.outbox is not None:
+            self._accepted = self.outbox.received
+        return self._accepted
+
+    @property
+    def acknowledged(self) -> int:
+        """
+        The number of the last message the client says it has.
+        """
+        if self.outbox is not None:
+            self._acknowledged = self.outbox.acknowledged
+        return self._acknowledged
+
+    @property
     def cursor(self) -> int:
         """
         The number of the last message handed out.
         """
-        return self.acknowledged + len(self._handed_out)
+        return self.outbox.last if self.outbox is not None else self._acknowledged
 
-    def take_over(self, older: "PollConnection", counts: bool) -> None:
+    def take_from(self, first: int, parts: list[bytes]) -> list[bytes]:
         """
-        What the older one handed out in vain is ours; with `counts`, so are its numbers.
+        The messages that are new, if the first of them has this number.
         """
-        self._handed_out, self._size = older._handed_out, older._size
-        if counts:
-            self.accepted, self.acknowledged = older.accepted, older.acknowledged
-        older._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
-        older._stop_timer()
+        if self.outbox is not None:
+            self.outbox.at = first - 1  # it knows itself what it had
+            return parts
+        fresh = parts[self._accepted + 1 - first :]
+        self._accepted += len(fresh)
+        # What is answered here cannot wait in the session, which has another connection.
+        self.full = sum(map(len, self._beside)) >= MOST_HANDED_OUT
+        return fresh
+
+    def give_way(self) -> None:
+        """
+        Another object stands for this client from now on.
+        """
+        self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
+        self._stop_timer()
+        self._sessions.lost(self)
 
     # -- Connection ----------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         if self.greeting is not None:
             self.greeting.append(data)
-            return
-        self._handed_out.append(data)
-        self._size += len(data)
-        self.full = self._size >= MOST_HANDED_OUT
+        else:
+            self._beside.append(data)
+            self._flush_soon()
+
+    def fetch(self) -> None:
+        outbox = self.outbox
+        if outbox is not None and self._waiting is not None:
+            self.full = outbox.sent_bytes >= MOST_HANDED_OUT
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if self._waiting is not None:
             if self._cork.held:
                 self._cork.add(self)
             else:
+                self._cork.settle()
                 self.flush()
 
     def lose(self, why: Closing) -> None:
         self.refusal = why
-        if why is CLOSED:
+        if why.code == CLOSED.code:
             self._refuse(401, ENDED)
+        elif why.code == SUPERSEDED.code:
+            self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
         else:
             self._refuse(503, why.word, why.retry_after)
         self._stop_timer()
@@ -97,16 +149,6 @@ class PollConnection:
         Never called: a POST is looked through before it is taken.
         """
 
-    def expect_answers(self) -> None:
-        """
-        A POST is about to be taken.
-
-        When another connection has taken over, what is answered here cannot
-        wait in the session; it waits for the next GET.
-        """
-        if self.session is not None and self.session.connection is not self:
-            self.full = self._size >= MOST_HANDED_OUT
-
     # -- GET -----------------------------------------------------------------
 
     def poll(self, request: Request, after: int, hold: float) -> None:
@@ -114,17 +156,15 @@ class PollConnection:
         Answer with what comes after number `after`; wait for it up to `hold` seconds.
         """
         self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
-        for data in self._handed_out[: after - self.acknowledged]:
-            self._size -= len(data)
-        del self._handed_out[: after - self.acknowledged]
-        self.acknowledged = after
+        if self.outbox is not None:
+            self.outbox.acknowledge(after)
         self._stop_timer()
         self._waiting = request
         request.notifyFinish().addErrback(self._hung_up, request)
         with self._cork:
-            if self._size < MOST_HANDED_OUT:
+            if self.outbox is None or self.outbox.sent_bytes < MOST_HANDED_OUT:
                 self._sessions.ready(self)
-            if self._handed_out:
+            if self._beside or (self.outbox is not None and self.outbox.sent):
                 self._cork.add(self)
         if self._waiting is request:
             self._timer = self._clock.callLater(hold, self._nothing_came)
@@ -133,9 +173,21 @@ class PollConnection:
         """
         Answer the GET that waits with all there is.
         """
-        if self._waiting is not None and self._handed_out:
-            messages = [Raw(data) for data in self._handed_out]
-            self._finish(200, msgspec.json.encode({"cursor": self.cursor, "messages": messages}))
+        if self._waiting is None:
+            return
+        found, self._beside = self._beside, []
+        outbox, cursor = self.outbox, self.cursor
+        if outbox is not None:
+            cursor, size = outbox.acknowledged + outbox.holes, 0
+            for kept in outbox.sent:
+                if size >= MOST_HANDED_OUT:
+                    break
+                found.append(self._sessions.ledger.data(kept))
+                size += kept.size
+                cursor += 1
+        if found:
+            messages = [Raw(data) for data in found]
+            self._finish(200, msgspec.json.encode({"cursor": cursor, "messages": messages}))
 
     def _nothing_came(self) -> None:
         self._timer = None

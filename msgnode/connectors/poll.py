@@ -2,17 +2,19 @@
 The resource `/poll`: what a long-polling client asks, in HTTP's words.
 """
 
+from urllib.parse import parse_qs
+
 import msgspec
 from msgspec import Raw
 from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode.address import SESSION
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.web import answer_error, answer_json
 from msgnode.errors import Malformed
-from msgnode.handshake import SESSION
 from msgnode.message import Message, decode
 from msgnode.node import Node
 from msgnode.peer import peer_name
@@ -20,6 +22,7 @@ from msgnode.session import Session
 
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
 OPENS = ("open", "re-open")
+AT_ONCE = 16 * 1024  # bytes of a POST that are carried before what they brought about is sent
 
 
 class Wrong(Exception):
@@ -48,7 +51,8 @@ class Poll(Resource):
         self._purge_at = 100
 
     def render(self, request: Request) -> bytes | int:
-        _allow_origin(request, self._node.config.allowed_origins)
+        if not _allow_origin(request, self._node.config.allowed_origins):
+            return answer_error(request, 403, "this origin is not allowed")
         if request.postpath:
             return answer_error(request, 404, "long-polling is at /poll")
         try:
@@ -89,23 +93,34 @@ class Poll(Resource):
         first = _number(request, b"seq", client.accepted + 1)
         if not 1 <= first <= client.accepted + 1:
             raise Wrong(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
-        fresh = parts[client.accepted + 1 - first :]
-        with self._cork:
-            client.expect_answers()
-            for part in fresh:
-                client.accepted += 1
-                self._node.receive(part, client)
+        fresh = client.take_from(first, parts)
+        while fresh:
+            fresh = self._take_some(fresh, client)
         answer = {"accepted": len(parts)}
-        if b"seq" in request.args:
+        if _asked(request, b"seq"):
             answer["received"] = client.accepted
         return answer_json(request, 202, answer)
+
+    def _take_some(self, parts: list[bytes], client: PollConnection) -> list[bytes]:
+        """
+        Pass on as much as a read of a socket would bring; the rest.
+        """
+        size = 0
+        with self._cork:
+            for number, part in enumerate(parts, 1):
+                self._node.receive(part, client)
+                size += len(part)
+                if size >= AT_ONCE:
+                    return parts[number:]
+        return []
 
     def _open(self, request: Request, message: Message) -> bytes:
         if message.to != SESSION or message.type.lower() not in OPENS:
             raise Wrong(401, "open a session first, or name its token: Authorization: Bearer mns_...")
         client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
         self._node.sessions.arrived(client)
-        self._node.receive(message.data, client)
+        if client.refusal is None:
+            self._node.receive(message.data, client)
         greeting, client.greeting = client.greeting or [], None
         if client.session is None:
             why = client.refusal
@@ -114,7 +129,7 @@ class Poll(Resource):
             status, retry = (403, None) if why.retry_after is None else (503, round(why.retry_after))
             return answer_error(request, status, why.reason, retry)
         messages = [msgspec.json.decode(data) for data in greeting]
-        self._remember(client, client.session, same="runtimeToken" not in messages[0]["body"])
+        self._remember(client, client.session)
         return answer_json(request, 200, {"messages": messages, "cursor": client.acknowledged})
 
     def _checked(self, data: bytes) -> Message:
@@ -126,13 +141,13 @@ class Poll(Resource):
         except Malformed as why:
             raise Wrong(400, str(why)) from None
 
-    def _remember(self, client: PollConnection, session: Session, same: bool) -> None:
+    def _remember(self, client: PollConnection, session: Session) -> None:
         """
-        This client polls for the session from now on; `same`: with the numbers of the one before.
+        This client polls for the session from now on.
         """
         older = self._clients.get(session)
         if older is not None:
-            client.take_over(older, counts=same)
+            older.give_way()
         self._clients[session] = client
         client.linger()
         if len(self._clients) > self._purge_at:
@@ -141,7 +156,7 @@ class Poll(Resource):
             self._purge_at = 2 * len(self._clients) + 100
 
     def _peer(self, request: Request) -> str:
-        forwarded = request.requestHeaders.getRawHeaders("X-Forwarded-For", [""])[-1]
+        forwarded = ",".join(_headers(request, b"X-Forwarded-For"))
         return peer_name(request.client, forwarded, self._node.config.trusted_proxies)
 
     # -- GET -----------------------------------------------------------------
@@ -170,28 +185,43 @@ class Poll(Resource):
         if client is None:
             client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
             client.greeting = None
-            self._remember(client, session, same=False)
+            self._remember(client, session)
         if client.session is None or session.connection is None:
+            client.refusal = None
             self._node.sessions.arrived(client)
-            self._node.sessions.attach(session, client)
+            if client.refusal is not None:
+                raise Wrong(503, client.refusal.word)
+            self._node.handshake.come_back(session, client)
             client.linger()
         return client
 
 
 def _bearer(request: Request) -> str | None:
-    header = request.requestHeaders.getRawHeaders("Authorization", [""])[0]
+    header = next(iter(_headers(request, b"Authorization")), "")
     kind, _, token = header.partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
 def _number(request: Request, name: bytes, default: int) -> int:
-    given = request.args.get(name)
+    given = _asked(request, name)
     if not given:
         return default
     try:
         return int(given[0])
     except ValueError:
-        raise Wrong(400, f"{name.decode()!r} must be a whole number, not {given[0]!r}") from None
+        found = given[0].decode("latin-1")[:40]
+        raise Wrong(400, f"{name.decode()!r} must be a whole number, not {found!r}") from None
+
+
+def _asked(request: Request, name: bytes) -> list[bytes]:
+    """
+    The values of a parameter in the request's URL.  Twisted's `args` may come from the body.
+    """
+    return parse_qs(request.uri.partition(b"?")[2]).get(name, [])
+
+
+def _headers(request: Request, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for value in request.requestHeaders.getRawHeaders(name, [])]
 
 
 def _parts(body: bytes) -> list[bytes]:
@@ -206,17 +236,21 @@ def _parts(body: bytes) -> list[bytes]:
         raise Wrong(400, "not JSON") from None
 
 
-def _allow_origin(request: Request, allowed: list[str]) -> None:
+def _allow_origin(request: Request, allowed: list[str]) -> bool:
     """
-    CORS: a page of another origin may poll, as it may open a WebSocket.
+    CORS: a page of another origin may poll where it may open a WebSocket.  False: it may not.
     """
-    origin = request.requestHeaders.getRawHeaders("Origin", [""])[0]
+    origin = next(iter(_headers(request, b"Origin")), "")
     if "*" in allowed:
         request.setHeader(b"Access-Control-Allow-Origin", b"*")
-    elif origin in allowed:
-        request.setHeader(b"Access-Control-Allow-Origin", origin.encode())
+    else:
         request.setHeader(b"Vary", b"Origin")
+        if origin in allowed:
+            request.setHeader(b"Access-Control-Allow-Origin", origin.encode("latin-1"))
+        elif origin:
+            return False
     request.setHeader(b"Access-Control-Allow-Methods", b"GET, POST, OPTIONS")
     request.setHeader(b"Access-Control-Allow-Headers", b"Authorization, Content-Type")
     request.setHeader(b"Access-Control-Expose-Headers", b"Retry-After")
     request.setHeader(b"Access-Control-Max-Age", b"86400")
+    return True

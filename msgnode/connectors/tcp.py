@@ -9,28 +9,32 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IHandshakeListener, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from msgnode.closing import Closing
 from msgnode.connectors.cork import Cork, Outlet
+from msgnode.connectors.wire import Unheard, take_turns, verified_name
 from msgnode.message import compose
 from msgnode.node import Node
 from msgnode.peer import peer_name
-from msgnode.session import Closing, Session
+from msgnode.session import Session
 
 VALIDATOR = "mn:/validator"
 LAST_WORD = 5  # seconds for a client to read why it is closed
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class LineConnection(Protocol):
     """
     One client that speaks in lines; a Connection of session.py.
     """
 
     connector = "line"
+    identity = ""  # who the client is, by its certificate
+    counted = False
     factory: "LineFactory"
     transport: Any
     session: Session | None = None
@@ -47,12 +51,19 @@ class LineConnection(Protocol):
         for option in ("setTcpNoDelay", "setTcpKeepAlive"):
             with suppress(AttributeError, OSError):  # a UNIX socket has neither
                 getattr(transport, option)(True)
+        take_turns(transport)
         transport.registerProducer(self, True)
         self.factory.node.sessions.arrived(self)
+
+    def handshakeCompleted(self) -> None:
+        self.identity = verified_name(self.transport)
 
     def dataReceived(self, data: bytes) -> None:
         if self._losing:
             return
+        if self.session is None:
+            # In the PROXY protocol the client's address comes with its first bytes.
+            self.peer = peer_name(self.transport.getPeer())
         lines = data.split(b"\n")
         rest = lines.pop()
         with self.factory.cork:
@@ -121,6 +132,11 @@ class LineConnection(Protocol):
         if not self._losing:
             self._outlet.write(data + b"\n")
 
+    def fetch(self) -> None:
+        """
+        Never called: nothing is counted by itself here.
+        """
+
     def lose(self, why: Closing) -> None:
         if self._losing:
             return
@@ -138,7 +154,10 @@ class LineConnection(Protocol):
         runtime = self.session.runtime if self.session is not None else None
         body = {"code": code, "desc": text, "description": text}
         refusal = compose(None, "response", VALIDATOR, runtime, body)
-        self.factory.node.sessions.tell(self, refusal.data)
+        if self.session is not None:
+            self.session.answer(refusal, self)
+        else:
+            self.factory.node.sessions.tell(self, refusal.data)
 
     # -- IPushProducer: the transport says whether it takes more -------------
 
@@ -164,4 +183,15 @@ class LineFactory(ServerFactory):
         self.node = node
         self.cork = cork
         self.clock = clock
-        self.longest = node.config.limits.message
+        self.apply()
+
+    def apply(self) -> None:
+        """
+        The configuration may have changed.
+        """
+        self.longest = self.node.config.limits.message
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if not self.node.arrivals.heard(addr):
+            return Unheard()
+        return super().buildProtocol(addr)

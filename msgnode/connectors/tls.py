@@ -1,7 +1,8 @@
 """
 TLS for a listener of the configuration file.
 
-`ssl:` endpoint strings do without this; it adds certificates asked of clients.
+`ssl:` endpoint strings do without this; it adds certificates asked of clients,
+and certificates that are read again while the node runs.
 CertificateOptions lets go of idle buffers, half the memory of a connection.
 """
 
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificates
 from OpenSSL import SSL
 from OpenSSL.crypto import X509
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import Factory
 from twisted.internet.ssl import (
     Certificate,
@@ -19,15 +21,42 @@ from twisted.internet.ssl import (
     trustRootFromCertificates,
 )
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from zope.interface import implementer
 
 from msgnode.config import ConfigError, Listen
 
 
-def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSMemoryBIOFactory:
+@implementer(IOpenSSLServerConnectionCreator)
+class TLSFactory(TLSMemoryBIOFactory):
     """
-    The factory behind TLS 1.2 or later.
+    The factory behind TLS 1.2 or later, with the listener's certificate of the day.
     """
-    return TLSMemoryBIOFactory(options_for(listen), False, factory, clock)
+
+    noisy = False
+
+    def __init__(self, listen: Listen, factory: Factory, clock: Any) -> None:
+        self._listen = listen
+        self.use(options_for(listen))
+        super().__init__(self, False, factory, clock)
+
+    def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
+        """
+        Twisted asks for each new connection; those that are open keep what they have.
+        """
+        return self._options.serverConnectionForTLS(protocol)
+
+    def read(self) -> CertificateOptions:
+        """
+        What the listener's files hold now; ConfigError if it cannot be used.
+        """
+        return options_for(self._listen)
+
+    def use(self, options: CertificateOptions) -> None:
+        self._options = options
+
+
+def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSFactory:
+    return TLSFactory(listen, factory, clock)
 
 
 def options_for(listen: Listen) -> CertificateOptions:

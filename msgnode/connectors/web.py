@@ -13,12 +13,16 @@ from typing import Any
 
 from autobahn.twisted.resource import WebSocketResource
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
+from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request, Site
 
+from msgnode.arrivals import Arrivals
 from msgnode.config import Config
+from msgnode.connectors.wire import Unheard, take_turns
 
 IDLE = 60  # seconds between two requests, and for one body
 
@@ -93,6 +97,7 @@ class DeadlineChannel(HTTPChannel):
     """
 
     deaf = False  # refused a body; the rest of it is thrown away
+    host: str | None = None  # whom it counts for, while it does
     site: "BoundedSite"
     transport: Any
 
@@ -100,6 +105,23 @@ class DeadlineChannel(HTTPChannel):
         # Before it is scheduled: Twisted looks through all its timers to move one forward.
         self.timeOut = math.ceil(self.site.first)
         super().connectionMade()
+        take_turns(self.transport)
+        arrivals = self.site.arrivals
+        if arrivals is not None:
+            self.host = arrivals.host(self.transport.getPeer())
+            arrivals.enter(self.host)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self.leave()
+
+    def leave(self) -> None:
+        """
+        This socket is gone, or carries a client's connection from now on.
+        """
+        if self.host is not None and self.site.arrivals is not None:
+            self.site.arrivals.leave(self.host)
+            self.host = None
 
     def dataReceived(self, data: bytes) -> None:
         # HTTPChannel's own would start the time-out anew.
@@ -133,11 +155,26 @@ class BoundedSite(Site):
     requestFactory: Any = BoundedRequest
     protocol: Any = DeadlineChannel
 
-    def __init__(self, root: IResource, config: Config, clock: IReactorTime) -> None:
+    def __init__(
+        self, root: IResource, config: Config, clock: IReactorTime, arrivals: Arrivals | None = None
+    ) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
-        self.longest = 2 * config.limits.message  # bytes of a body: an array may be twice a message
-        self.first = config.session.open_deadline  # seconds for the first headers
+        self.arrivals = arrivals  # None: whoever comes is heard
+        self._config = config
+        self.apply()
+
+    def apply(self) -> None:
+        """
+        The configuration may have changed.
+        """
+        self.longest = 2 * self._config.limits.message  # bytes of a body: an array may be twice a message
+        self.first = self._config.session.open_deadline  # seconds for the first headers
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if self.arrivals is not None and not self.arrivals.heard(addr):
+            return Unheard()
+        return super().buildProtocol(addr)
 
     def log(self, request: Any) -> None:
         pass
@@ -197,6 +234,9 @@ class Upgrade(WebSocketResource):
             request.setHeader(b"Upgrade", b"websocket")
             request.setHeader(b"Connection", b"Upgrade")
             return answer_error(request, 426, "this address speaks WebSocket only")
+        channel: Any = request.channel
+        if isinstance(channel, DeadlineChannel):
+            channel.leave()
         return super().render(request)
 
 

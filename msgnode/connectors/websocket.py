@@ -15,11 +15,13 @@ from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from zope.interface import implementer
 
+from msgnode.closing import Closing
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
+from msgnode.connectors.wire import verified_name
 from msgnode.node import Node
 from msgnode.peer import peer_name
-from msgnode.session import Closing, Session
+from msgnode.session import Session
 
 SUBPROTOCOL = "msgnode"
 UNSUPPORTED = Closing(1003, "text only")
@@ -33,6 +35,8 @@ class WebSocketConnection(LaneProtocol):
     """
 
     connector = "websocket"
+    identity = ""  # who the client is, by its certificate
+    counted = False
     factory: "WebSocketFactory"
     session: Session | None = None
     full = False
@@ -44,6 +48,7 @@ class WebSocketConnection(LaneProtocol):
         allowed = config.allowed_origins
         if request.origin and "*" not in allowed and request.origin not in allowed:
             raise ConnectionDeny(403, "this origin is not allowed")
+        self.identity = verified_name(self.transport)
         forwarded = request.headers.get("x-forwarded-for", "")
         self.peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
         return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
@@ -57,6 +62,8 @@ class WebSocketConnection(LaneProtocol):
         self.transport.registerProducer(self, True)
         self._receive = node.receive
         node.sessions.arrived(self)
+        if self.state != self.STATE_OPEN:
+            return  # one too many
         self.is_stub = uri.path.endswith("/stub/connect")
         if self.is_stub:
             runtime = parse_qs(uri.query).get("runtimeURL")
@@ -74,6 +81,11 @@ class WebSocketConnection(LaneProtocol):
         session = self.factory.node.handshake.enter(runtime, self)
         if isinstance(session, Session):
             session.resume()
+
+    def onMessage(self, payload: bytes, isBinary: bool) -> None:
+        # What comes after our Close comes too late: it has left its session.
+        if self.state == self.STATE_OPEN:
+            super().onMessage(payload, isBinary)
 
     def textReceived(self, payload: bytes) -> None:
         if self.is_stub and payload.startswith(b'{"cmd"') and self._command(payload):
@@ -113,6 +125,11 @@ class WebSocketConnection(LaneProtocol):
 
     send = LaneProtocol.sendText
 
+    def fetch(self) -> None:
+        """
+        Never called: nothing is counted by itself here.
+        """
+
     def lose(self, why: Closing) -> None:
         if self.state == self.STATE_OPEN:
             # sendClose allows none of 1001, 1003 and 1013.
@@ -143,22 +160,35 @@ class WebSocketFactory(LaneFactory):
     protocol = WebSocketConnection
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        options = node.config.websocket
         super().__init__(cork, reactor=clock)
         self.node = node
-        self.deflateAbove = options.deflate_above
-        most = node.config.limits.message
+        self.apply()
+
+    def apply(self) -> None:
+        """
+        The configuration may have changed; connections that are open keep their options.
+        """
+        config = self.node.config
+        options, most = config.websocket, config.limits.message
+        if options.deflate_above:
+            self.deflateAbove = options.deflate_above
         self.setProtocolOptions(
             maxFramePayloadSize=most,
             maxMessagePayloadSize=most,
             failByDrop=False,
-            openHandshakeTimeout=node.config.session.open_deadline,
+            openHandshakeTimeout=config.session.open_deadline,
             closeHandshakeTimeout=CLOSE_HANDSHAKE,
             autoPingInterval=options.ping,
             autoPingTimeout=options.ping,
             allowNullOrigin=True,
-            perMessageCompressionAccept=_deflate if options.deflate_above else None,
+            perMessageCompressionAccept=_deflate if options.deflate_above else _plain,
         )
+
+
+def _plain(offers: list[Any]) -> None:
+    """
+    Nothing is compressed.
+    """
 
 
 def _deflate(offers: list[Any]) -> PerMessageDeflateOfferAccept | None:

@@ -24,17 +24,26 @@ class NodeProcess:
     `ports` has them by kind; `said` is what it has printed so far.
     """
 
-    def __init__(self, *options: str, traffic: str | None = None, listeners: int = 3) -> None:
+    def __init__(
+        self,
+        *options: str,
+        traffic: str | None = None,
+        state: str | None = None,
+        listeners: int = 3,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="msgnode-"))
         self.traffic = Path(traffic or self.directory / "traffic")
+        self.state = Path(state or self.directory / "state")
         anywhere = "tcp:0:interface=127.0.0.1"
         listen = [] if "--config" in options else ["--web", anywhere, "--line", anywhere, "--admin", anywhere]
         twistd = Path(sys.executable).with_name("twistd")
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        written = ["--traffic", str(self.traffic), "--state", str(self.state)]
         self.process = subprocess.Popen(
-            [twistd, "-n", "--pidfile=", "msgnode", "--traffic", str(self.traffic), *listen, *options],
+            [twistd, "-n", "--pidfile=", "msgnode", *written, *listen, *options],
             cwd=self.directory,
-            env=environment,
+            env={**inherited, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -54,6 +63,17 @@ class NodeProcess:
                 self.ports[found[1]] = int(found[2].rpartition(":")[2])
             if seen == listeners:
                 return
+
+    def read_until(self, text: str) -> None:
+        """
+        Wait until it has printed this, from now on.
+        """
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said += line
+            if text in line:
+                return
+        raise AssertionError(f"it never said {text!r}")
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         """

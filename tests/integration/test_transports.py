@@ -2,6 +2,8 @@
 The transports that need more than a plain socket: long-polling by treq, TLS with client certificates.
 """
 
+import signal
+import socket
 import ssl
 import tempfile
 from pathlib import Path
@@ -89,7 +91,7 @@ class TLSTests(TrialTestCase):
         self.authority = Authority(directory)
         self.ca = self.authority.path
         server = self.authority.issue("localhost")
-        config = directory / "msgnode.toml"
+        self.config = config = directory / "msgnode.toml"
         config.write_text(
             'web = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
             f'[[listen]]\nkind = "line"\nendpoint = "tcp:0:interface=127.0.0.1"\ncert = "{server}"\n'
@@ -144,3 +146,58 @@ class TLSTests(TrialTestCase):
 
         self.assertNotEqual(0, node.wait())
         self.assertIn(f"msgnode: {cert}: expected a certificate for the key in {key}", node.said)
+
+    def test_identity_and_renewal(self):
+        """
+        On SIGHUP new connections are shown the renewed certificate, and those that are open stay.
+        """
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.authority.issue("server.example.org"))
+        before = Lines(self.node.ports["line"], "runtime://localhost/before", context)
+        self.authority.issue("localhost")
+
+        self.node.process.send_signal(signal.SIGHUP)
+        self.node.read_until("reloaded 1 certificates")
+        after = Lines(self.node.ports["line"], "runtime://localhost/after", context)
+
+        self.assertNotEqual(
+            before.socket.getpeercert()["serialNumber"], after.socket.getpeercert()["serialNumber"]
+        )
+        message = {"id": 3, "type": "update", "from": "x", "to": "runtime://localhost/before/x"}
+        after.send(message)
+        self.assertEqual(message, before.receive())
+        before.close()
+        after.close()
+
+    def test_session_that_is_resumed(self):
+        """
+        A client with a certificate that offers an earlier TLS session gets on.
+        """
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.authority.issue("server.example.org"))
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context.maximum_version = version
+            first = Lines(self.node.ports["line"], "runtime://localhost/first", context)
+            raw = socket.create_connection(("127.0.0.1", self.node.ports["line"]), 20)
+            again = context.wrap_socket(raw, server_hostname="localhost", session=first.socket.session)
+            again.sendall(b'{"id":1,"type":"open","from":"runtime://localhost/again","to":"mn:/session"}\n')
+
+            self.assertIn(b"runtimeToken", again.recv(1000))
+            again.close()
+            first.close()
+
+    def test_reload_refused(self):
+        """
+        On SIGHUP a bad file is refused with one line, and what was stays.
+        """
+        good = self.config.read_text()
+        self.config.write_text(good + "[limits]\nsessions = 0\n")
+
+        self.node.process.send_signal(signal.SIGHUP)
+        self.node.read_until("limits.sessions: expected a whole number >= 1, found 0")
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.authority.issue("server.example.org"))
+        client = Lines(self.node.ports["line"], "runtime://localhost/server", context)
+
+        self.assertTrue(client.token)
+        client.close()

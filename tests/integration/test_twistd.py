@@ -2,12 +2,14 @@
 The node as an operator has it: installed, started by twistd, spoken to over sockets, stopped by signals.
 """
 
+import glob
 import json
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from websockets.sync.client import connect
 
 from tests.integration.process import PATIENCE, Lines, NodeProcess
 
+FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
 OPEN = {"id": 1, "type": "open", "from": "runtime://localhost/w", "to": "mn:/session"}
 
 
@@ -98,12 +101,15 @@ def test_sigterm_tells_everybody(node):
         browser.recv(PATIENCE)
     farewell = device.receive()
     assert closed.value.rcvd.code == 1001
-    assert closed.value.rcvd.reason == "going away; retry_after=1"
+    word, _, seconds = closed.value.rcvd.reason.partition("; retry_after=")
+    assert word == "going away" and 1 <= float(seconds) <= 2
+    later = farewell["body"].pop("retry_after")
     assert farewell == {
         "type": "close",
         "from": "mn:/session",
-        "body": {"code": 1001, "reason": "going away", "retry_after": 1},
+        "body": {"code": 1001, "reason": "going away"},
     }
+    assert 1 <= later <= 2
     assert device.receive() is None
     assert node.wait() == -signal.SIGTERM
 
@@ -259,3 +265,167 @@ def test_command_checks_the_defaults():
 
     assert done.returncode == 0
     assert "tcp:9090:interface=127.0.0.1" in done.stdout
+
+
+def _metric(node, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{node.ports['admin']}/metrics", timeout=PATIENCE) as page:
+        text = page.read().decode()
+    return next((float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name)), 0.0)
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="apt-get install libfaketime")
+@pytest.mark.parametrize("jump", ["+2d", "-1d"])
+def test_wall_clock_jumps(tmp_path, jump):
+    """
+    A wall clock that is set by days ends no session, and holds up no timer.
+    """
+    wall = tmp_path / "faketime"
+    wall.write_text("+0\n")
+    config = tmp_path / "msgnode.toml"
+    anywhere = "tcp:0:interface=127.0.0.1"
+    config.write_text(
+        f'web = ["{anywhere}"]\nline = ["{anywhere}"]\nadmin = "{anywhere}"\n'
+        "[session]\nexpiry = 3600\nunused_expiry = 3600\nanonymous_expiry = 2\n"
+    )
+    environment = {
+        "LD_PRELOAD": FAKETIME,
+        "FAKETIME_TIMESTAMP_FILE": str(wall),
+        "DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_NO_CACHE": "1",
+    }
+    node = NodeProcess("--config", str(config), environment=environment)
+    device = Lines(node.ports["line"], "runtime://localhost/device")
+    Lines(node.ports["line"], "runtime://localhost/away").close()
+    anonymous = Lines(node.ports["line"])
+    anonymous.ask({"id": 1, "type": "open", "to": "mn:/session"})
+    while _metric(node, 'msgnode_sessions{connector="away"}') != 1:
+        time.sleep(0.05)
+
+    wall.write_text(f"{jump}\n")
+    jumped = time.monotonic()
+    anonymous.close()
+    while not _metric(node, 'msgnode_session_events_total{event="expired"}'):
+        assert time.monotonic() < jumped + PATIENCE
+        time.sleep(0.1)
+    node_time = _wall_of(device, node)
+    node.stop()
+
+    assert 1.5 < time.monotonic() - jumped < 10  # the anonymous one expired when it should
+    expired = [line["session"] for line in node.log() if line.get("event") == "expired"]
+    assert all("anonymous" in session for session in expired) and len(expired) == 1
+    assert abs(node_time - time.time()) > 80_000  # the clock of the process was set indeed
+
+
+def _wall_of(device, node):
+    """
+    What time the node thinks it is, by its traffic log.
+    """
+    device.ask({"id": 2, "type": "subscribe", "from": "x", "to": "mn:/session"})
+    deadline = time.monotonic() + PATIENCE
+    while not (lines := [line for line in node.log() if line.get("type") == "subscribe"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return lines[-1]["time"] / 1e9
+
+
+def test_half_open_is_noticed(node):
+    """
+    Whoever connects is probed after a minute of silence, on every listener.
+    """
+    clients = [
+        socket.create_connection(("127.0.0.1", node.ports[kind]), PATIENCE) for kind in ("web", "line")
+    ]
+    local = {f"{client.getsockname()[1]:04X}" for client in clients}
+    time.sleep(0.3)
+
+    with open("/proc/net/tcp") as table:
+        rows = [line.split() for line in table if line.split()[2].rpartition(":")[2] in local]
+    accepted = [row for row in rows if row[1].rpartition(":")[2] in {f"{p:04X}" for p in node.ports.values()}]
+
+    # The timer that runs: 02 is keepalive; when, in hundredths of a second.
+    timers = [row[5].split(":") for row in accepted]
+    assert [timer[0] for timer in timers] == ["02", "02"]
+    assert all(5000 < int(timer[1], 16) <= 6000 for timer in timers)
+    for client in clients:
+        client.close()
+
+
+def test_one_client_too_many(tmp_path):
+    """
+    Beyond the limit a WebSocket is closed with 1013, which says when to come back.
+    """
+    config = tmp_path / "msgnode.toml"
+    config.write_text('web = ["tcp:0:interface=127.0.0.1"]\nline = []\nadmin = "none"\nlimits.per_peer = 1\n')
+    node = NodeProcess("--config", str(config), listeners=1)
+    first = websocket(node)
+
+    with pytest.raises(ConnectionClosed) as closed:
+        websocket(node, "runtime://localhost/second")
+    node.stop()
+
+    assert closed.value.rcvd.code == 1013
+    assert closed.value.rcvd.reason.startswith("full; retry_after=")
+    first.close()
+
+
+def test_stops_within_its_time(tmp_path):
+    """
+    A client that does not react does not keep the node from stopping within `drain_seconds`.
+    """
+    config = tmp_path / "msgnode.toml"
+    config.write_text('web = []\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\ndrain_seconds = 1\n')
+    node = NodeProcess("--config", str(config), listeners=1)
+    deaf = Lines(node.ports["line"], "runtime://localhost/deaf")
+    asked = time.monotonic()
+
+    node.stop()
+
+    assert time.monotonic() - asked < 5
+    assert not node.said.count("Traceback")
+    deaf.close()
+
+
+def test_session_survives_a_kill(node):
+    """
+    After kill -9 a client comes back with its token, and is who it was.
+    """
+    token = websocket(node).reply["body"]["runtimeToken"]
+    device = Lines(node.ports["line"], "runtime://localhost/device")
+    node.stop(signal.SIGKILL)
+    again = NodeProcess(state=str(node.state))
+
+    client = connect(f"ws://127.0.0.1:{again.ports['web']}/ws", open_timeout=PATIENCE, legacy=True)
+    client.send(json.dumps({**OPEN, "type": "re-open", "from": f"runtime://localhost/w/{token}"}))
+    reply = json.loads(client.recv(PATIENCE))
+
+    assert reply["body"] == {"code": 200}
+    client.close()
+    device.close()
+    again.stop()
+
+
+def test_state_of_another_node(node):
+    """
+    Two nodes never share a state directory.
+    """
+    other = NodeProcess(state=str(node.state))
+
+    assert other.wait() == 2
+    assert f"msgnode: state: another node uses {node.state}" in other.said
+
+
+@pytest.mark.parametrize("name", ["state.sqlite", "spool/spool-00000001.seg"])
+def test_damaged_state(tmp_path, name):
+    """
+    A state that cannot be read stops the start with the file's name and the command that moves it aside.
+    """
+    state = tmp_path / "state"
+    (state / "spool").mkdir(parents=True)
+    (state / name).write_bytes(b"hello" * 1000)
+    (state / "spool/spool-00000002.seg").write_bytes(b"")
+
+    node = NodeProcess(state=str(state))
+
+    assert node.wait() == 2
+    assert str(state / name) in node.said
+    assert f"'msgnode state repair {state}' moves it aside" in node.said

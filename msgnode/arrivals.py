@@ -1,0 +1,87 @@
+"""
+Open connections, counted in all and by the host they come from, and who may still come.
+
+There are two limits.  A connection beyond the first is told to try again
+later, in its own protocol.  Sockets beyond the second, a little higher, are
+closed unheard: being polite to everybody would be the attack.
+"""
+
+from typing import Any
+
+from msgnode.config import Config
+from msgnode.peer import peer_host, peer_name
+
+# Sockets beyond the limit that are still answered.
+MARGIN, MORE = 1.1, 100
+
+
+class Arrivals:
+    """
+    `refused` counts connections that were told to come later, `dropped` sockets that were closed unheard.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.refused = self.dropped = 0
+        self._config = config
+        self._hosts: dict[str, int] = {}
+        self._all = 0
+        self._admitted: dict[Any, str] = {}  # the hosts of connections; a proxy's header has named some
+
+    def __len__(self) -> int:
+        return self._all
+
+    # -- sockets -------------------------------------------------------------
+
+    def heard(self, address: Any) -> bool:
+        """
+        May a socket from this address speak at all?
+        """
+        limits = self._config.limits
+        if self._all < limits.connections * MARGIN + MORE:
+            host = self.host(address)
+            if not host or self._hosts.get(host, 0) < limits.per_peer * MARGIN + MORE:
+                return True
+        self.dropped += 1
+        return False
+
+    def host(self, address: Any) -> str:
+        """
+        Whom a socket from this address counts for, while it is no client's connection.
+        """
+        return peer_host(peer_name(address), self._config.trusted_proxies)
+
+    def enter(self, host: str) -> None:
+        self._all += 1
+        if host:
+            self._hosts[host] = self._hosts.get(host, 0) + 1
+
+    def leave(self, host: str) -> None:
+        self._all -= 1
+        if host:
+            left = self._hosts[host] - 1
+            if left:
+                self._hosts[host] = left
+            else:
+                del self._hosts[host]
+
+    # -- clients' connections ------------------------------------------------
+
+    def admit(self, connection: Any) -> bool:
+        """
+        Count a client's connection until it is `gone`.  False: there are too many, and it has to go.
+        """
+        if connection in self._admitted:
+            return True
+        host = peer_host(connection.peer, self._config.trusted_proxies)
+        self._admitted[connection] = host
+        self.enter(host)
+        limits = self._config.limits
+        if self._all <= limits.connections and (not host or self._hosts[host] <= limits.per_peer):
+            return True
+        self.refused += 1
+        return False
+
+    def gone(self, connection: Any) -> None:
+        host = self._admitted.pop(connection, None)
+        if host is not None:
+            self.leave(host)

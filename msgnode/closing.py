@@ -1,0 +1,40 @@
+"""
+Why the node closes a connection, and when the client may come back.
+"""
+
+from typing import NamedTuple
+
+
+class Closing(NamedTuple):
+    """
+    A close code, its reason, and `retry_after` in seconds; None means: do not come back.
+
+    docs/protocol.md, "Closing", lists them.
+    """
+
+    code: int
+    word: str
+    retry_after: float | None = None
+
+    @property
+    def reason(self) -> str:
+        return self.word if self.retry_after is None else f"{self.word}; retry_after={self.retry_after:g}"
+
+    def spread(self, chance: float) -> "Closing":
+        """
+        The same with up to twice the time, so that ten thousand do not come back at once.
+        """
+        if self.retry_after is None:
+            return self
+        return self._replace(retry_after=round(self.retry_after * (1 + chance), 1))
+
+
+CLOSED = Closing(1000, "closed")
+STOPPING = Closing(1001, "going away", 1)
+FULL = Closing(1013, "full", 30)
+TAKEN = Closing(4401, "token")
+REFUSED = Closing(4403, "refused")
+NO_OPEN = Closing(4408, "no open", 1)
+SUPERSEDED = Closing(4409, "superseded")
+SLOW = Closing(4413, "slow consumer", 5)
+RATE = Closing(4429, "rate", 10)

@@ -1,0 +1,248 @@
+"""
+The ledger: what the node owes its sessions, written down before it leaves.
+
+Everything that one read of a socket brought about goes to the spool in one
+write, just before the first byte of it leaves.  So whatever a recipient has
+seen is on disk, and a sender is told that its messages are here after that.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from msgnode.outbox import ACK_AFTER, Outbox
+from msgnode.waiting import FOREVER, Kept
+
+log = Logger()
+
+TELL_EVERY = 0.4  # seconds; the promise is 0.5
+OVERHEAD = 200  # bytes of memory for a message beside its own
+
+
+class Paper(Protocol):
+    """
+    Where it is written: a Spool, or Air.
+    """
+
+    failing: OSError | None
+    overrun: bool
+
+    def keep(
+        self, sid: int, key: int, data: bytes, until: float, priority: int, flags: int, number: int
+    ) -> int: ...
+    def left(self, sid: int, key: int, number: int) -> None: ...
+    def gone(self, sid: int, key: int, missed: bool) -> None: ...
+    def acknowledged(self, sid: int, number: int) -> None: ...
+    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None: ...
+    def state(self, sid: int, state: bytes, fresh: bool = False) -> None: ...
+    def forget(self, sid: int) -> None: ...
+    def settle(self) -> bool: ...
+    def read(self, place: int) -> bytes: ...
+    def release(self, size: int) -> None: ...
+
+
+class Air:
+    """
+    A node that keeps nothing on disk.
+    """
+
+    failing: OSError | None = None
+    overrun = False
+
+    def keep(
+        self, sid: int, key: int, data: bytes, until: float, priority: int, flags: int, number: int
+    ) -> int:
+        return 0
+
+    def left(self, sid: int, key: int, number: int) -> None:
+        pass
+
+    def gone(self, sid: int, key: int, missed: bool) -> None:
+        pass
+
+    def acknowledged(self, sid: int, number: int) -> None:
+        pass
+
+    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
+        pass
+
+    def state(self, sid: int, state: bytes, fresh: bool = False) -> None:
+        pass
+
+    def forget(self, sid: int) -> None:
+        pass
+
+    def settle(self) -> bool:
+        return True
+
+    def read(self, place: int) -> bytes:
+        raise LookupError("nothing is kept on disk")
+
+    def release(self, size: int) -> None:
+        pass
+
+
+class Ledger:
+    """
+    `held` is the memory that messages owed take, in bytes.  Above half of
+    `most` new ones stay on disk only; above `most`, `make_room` is called.
+    """
+
+    def __init__(
+        self,
+        paper: Paper,
+        most: int,
+        make_room: Callable[[], None],
+        clock: IReactorTime,
+        wall: Callable[[], float],
+    ) -> None:
+        self.held = 0
+        self.paper = paper
+        self.most = most
+        self._make_room = make_room
+        self._clock = clock
+        self._wall = wall
+        self._heard: set[Outbox] = set()
+        self._untold: set[Outbox] = set()
+        self._telling = False
+        self._dirty = False
+        self._to_disk: list[Kept] = []  # may leave memory once they are on disk
+
+    # -- what is owed ----------------------------------------------------------
+
+    def keep(self, sid: int, kept: Kept, number: int = 0) -> None:
+        """
+        Owe this message; `number` if it leaves at once.
+        """
+        self._dirty = True
+        data = kept.data
+        assert data is not None
+        until = kept.until
+        if until != FOREVER:
+            until = self.by_wall(until)
+        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.flags, number)
+        self.held += OVERHEAD + kept.size
+        if self.held > self.most >> 1:
+            self._to_disk.append(kept)
+
+    def by_wall(self, until: float) -> float:
+        """
+        A moment of the node's clock, by the wall clock, which a restart does not stop.
+        """
+        return until if until == FOREVER else until - self._clock.seconds() + self._wall()
+
+    def by_clock(self, until: float) -> float:
+        return until if until == FOREVER else until + self._clock.seconds() - self._wall()
+
+    def adopt(self, kept: Kept) -> None:
+        """
+        Owe a message that is on disk since before a restart.
+        """
+        self.held += OVERHEAD
+
+    def page_out(self, kept: Kept) -> None:
+        """
+        Keep this message on disk only, if it is there.
+        """
+        if kept.place and kept.data is not None and self.paper.failing is None:
+            kept.data = None
+            self.held -= kept.size
+
+    def rewrite(self, sid: int, kept: Kept, number: int) -> None:
+        """
+        Write it down once more, because where it lies goes or has never been.
+        """
+        self._dirty = True
+        data = self.data(kept)
+        if kept.place:
+            self.paper.release(kept.size)
+        until = self.by_wall(kept.until)
+        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.flags, number)
+
+    def data(self, kept: Kept) -> bytes:
+        return kept.data if kept.data is not None else self.paper.read(kept.place)
+
+    def left(self, sid: int, kept: Kept, number: int) -> None:
+        self._dirty = True
+        self.paper.left(sid, kept.key, number)
+
+    def gone(self, sid: int, kept: Kept, missed: bool) -> None:
+        """
+        It is owed no more: it was taken, or with `missed` it never will be.
+        """
+        self._dirty = True
+        self.paper.gone(sid, kept.key, missed)
+        self.release(kept)
+
+    def release(self, kept: Kept) -> None:
+        self.held -= OVERHEAD if kept.data is None else OVERHEAD + kept.size
+        if kept.place:
+            self.paper.release(kept.size)
+
+    def acknowledged(self, sid: int, number: int) -> None:
+        self._dirty = True
+        self.paper.acknowledged(sid, number)
+
+    def state(self, sid: int, state: dict[str, object], fresh: bool = False) -> None:
+        """
+        What is to be known of a session after a restart.
+        """
+        self._dirty = True
+        self.paper.state(sid, msgspec.json.encode(state), fresh)
+
+    def forget(self, sid: int) -> None:
+        self._dirty = True
+        self.paper.forget(sid)
+
+    # -- what has come ---------------------------------------------------------
+
+    def hear(self, outbox: Outbox) -> None:
+        self._dirty = True
+        self._heard.add(outbox)
+
+    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
+        self.paper.heard(sid, received, pending)
+
+    def settle(self) -> None:
+        """
+        Write down all that happened; connectors call it before a byte leaves.
+        """
+        if not self._dirty:
+            return
+        heard, self._heard = self._heard, set()
+        for outbox in heard:
+            outbox.write_down()
+        self._dirty = False
+        if not self.paper.settle():
+            self._dirty = True  # it is tried again, and nobody is told meanwhile
+            self._untold |= heard
+        else:
+            for kept in self._to_disk:
+                self.page_out(kept)
+            for outbox in heard:
+                if outbox.untold >= ACK_AFTER:
+                    outbox.tell()
+                else:
+                    self._untold.add(outbox)
+        if self._to_disk:
+            self._to_disk = []
+            if self.held > self.most:
+                self._make_room()
+        if self._untold and not self._telling:
+            self._telling = True
+            self._clock.callLater(TELL_EVERY, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        self.settle()
+        if self.paper.failing is None:
+            untold, self._untold = self._untold, set()
+            for outbox in untold:
+                if outbox.untold:
+                    outbox.tell()
+        if self._untold and not self._telling:
+            self._telling = True
+            self._clock.callLater(TELL_EVERY, self._tell)

@@ -1,0 +1,290 @@
+"""
+Acknowledged delivery: both directions of one session, counted.
+
+A session has an outbox when its client acknowledges, by `resume` in its open
+or because it polls.  What was sent stays here until the client says it has it,
+and is sent again on its next connection; what the client sent is counted, so
+that it learns from where to send again.  The numbers belong to the session: a
+client may come back by another connector.
+
+docs/protocol.md, "Acknowledged resume", is for whoever writes the other side.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from msgnode.address import SESSION
+from msgnode.errors import Rejected
+from msgnode.message import compose
+from msgnode.waiting import FOREVER, RECEIPT, Kept
+
+if TYPE_CHECKING:
+    from msgnode.session import Session
+
+ACK_AFTER = 64  # messages; fewer are acknowledged by the ledger's clock
+
+# Where the agreement between node and client stands.  `live`: connected;
+# `held`: away, and everything owed is kept; `short` and `gapped`: the same, but
+# something owed is gone for good, which the next `re-open` is told.
+# docs/protocol.md draws this table.
+STEPS = {
+    ("none", "opened"): "live",
+    ("live", "opened"): "live",
+    ("live", "reopened"): "live",
+    ("live", "lost"): "held",
+    ("live", "dropped"): "short",
+    ("short", "dropped"): "short",
+    ("short", "opened"): "live",
+    ("short", "reopened"): "live",
+    ("short", "lost"): "gapped",
+    ("held", "opened"): "live",
+    ("held", "reopened"): "live",
+    ("held", "dropped"): "gapped",
+    ("gapped", "opened"): "live",
+    ("gapped", "reopened"): "live",
+    ("gapped", "dropped"): "gapped",
+}
+
+
+class Outbox:
+    """
+    `epoch` names the agreement; numbers begin at 1 in it.
+
+    To the client: numbers up to `acknowledged` it has; after `holes` that are
+    gone for good come those of `sent`, oldest first.  From the client:
+    `received` is the highest number so far, `at` the one it sent last, which is
+    lower while it sends again.  The node is still at work on `pending`; its
+    work on `lost` was cut off by a restart, and those are taken again.
+    `asked`: the client asked for all this, rather than that its connector counts.
+    """
+
+    __slots__ = (
+        "_most_bytes",
+        "_most_messages",
+        "_session",
+        "acknowledged",
+        "asked",
+        "at",
+        "epoch",
+        "holes",
+        "lost",
+        "pending",
+        "received",
+        "sent",
+        "sent_bytes",
+        "stands",
+        "told",
+    )
+
+    def __init__(self, session: "Session", most_messages: int, most_bytes: int, asked: bool) -> None:
+        self.epoch = token_hex(8)
+        self.stands = "none"
+        self.asked = asked
+        self.acknowledged = self.holes = 0
+        self.sent: deque[Kept] = deque()
+        self.sent_bytes = 0
+        self.received = self.at = self.told = 0
+        self.pending: set[int] = set()
+        self.lost: set[int] = set()
+        self._session = session
+        self._most_messages = most_messages
+        self._most_bytes = most_bytes
+
+    def step(self, event: str) -> None:
+        """
+        Move on, by STEPS.
+        """
+        self.stands = STEPS[self.stands, event]
+
+    # -- to the client -------------------------------------------------------
+
+    @property
+    def last(self) -> int:
+        """
+        The number of the last message sent.
+        """
+        return self.acknowledged + self.holes + len(self.sent)
+
+    @property
+    def full(self) -> bool:
+        """
+        So much is not acknowledged that no more is sent.
+        """
+        return len(self.sent) >= self._most_messages or self.sent_bytes >= self._most_bytes
+
+    def send(self, data: bytes, flags: int = 0) -> None:
+        """
+        Send one message that need not wait; written down before it leaves.
+        """
+        session = self._session
+        session.last_key = key = session.last_key + 1
+        kept = Kept(key, data, len(data), FOREVER, 5, flags)
+        session.ledger.keep(session.sid, kept, self.last + 1)
+        self.sent.append(kept)
+        self.sent_bytes += kept.size
+        self._hand_over(data)
+        if self.full:
+            session.pause()
+
+    def send_kept(self, kept: Kept) -> None:
+        """
+        Send one that waited.
+        """
+        session = self._session
+        session.ledger.left(session.sid, kept, self.last + 1)
+        self.sent.append(kept)
+        self.sent_bytes += kept.size
+        self._hand_over(session.ledger.data(kept))
+
+    def resend(self) -> None:
+        """
+        Send everything that is not acknowledged once more, on a new connection.
+        """
+        for kept in list(self.sent):
+            self._hand_over(self._session.ledger.data(kept))
+
+    def _hand_over(self, data: bytes) -> None:
+        connection = self._session.connection
+        if connection is None:
+            return
+        if connection.counted:
+            connection.fetch()
+        else:
+            connection.send(data)
+
+    def acknowledge(self, number: int) -> None:
+        """
+        The client has everything up to this number.
+        """
+        if not self.acknowledged <= number <= self.last:
+            raise Rejected(f"'received' must be {self.acknowledged} to {self.last}, not {number}")
+        session = self._session
+        count = number - self.acknowledged
+        if not count:
+            return
+        found = min(count, self.holes)  # it had come, before it went from here
+        self.holes -= found
+        self.acknowledged = number
+        session.ledger.acknowledged(session.sid, number)
+        for _ in range(count - found):
+            kept = self.sent.popleft()
+            self.sent_bytes -= kept.size
+            if kept.flags & RECEIPT:
+                session.settle_receipt(kept, 200)
+            session.ledger.release(kept)
+
+    def drop_oldest(self) -> Kept | None:
+        """
+        Give up the oldest that was sent; only when memory is short and there is no disk.
+        """
+        if not self.sent:
+            return None
+        kept = self.sent.popleft()
+        self.sent_bytes -= kept.size
+        self.holes += 1
+        return kept
+
+    def reconcile(self, received: int) -> int:
+        """
+        The client is back and has that many; how many that it misses are gone for good.
+
+        What is left of `sent` follows those in number, so nothing is given a number twice.
+        """
+        if received < self.acknowledged:
+            missed = self.acknowledged - received + self.holes
+        else:
+            self.acknowledge(received)
+            missed = self.holes
+        self.acknowledged += self.holes
+        self.holes = 0
+        return missed
+
+    def skip(self, missed: int) -> None:
+        """
+        That many were dropped before they had a number; the client counts them too.
+        """
+        if missed:
+            self.acknowledged += missed
+            session = self._session
+            for number, kept in enumerate(self.sent, self.acknowledged + 1):
+                session.ledger.left(session.sid, kept, number)
+
+    def rewrite(self, is_old: Callable[[int], bool]) -> None:
+        """
+        Write down again what lies where it will not stay.
+        """
+        session = self._session
+        self.write_down()
+        for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
+            if is_old(kept.place):
+                session.ledger.rewrite(session.sid, kept, number)
+
+    # -- from the client -----------------------------------------------------
+
+    def hear(self) -> bool:
+        """
+        One more has come; False if it is a repetition of what is here.
+        """
+        self.at += 1
+        self._session.ledger.hear(self)
+        if self.at > self.received:
+            self.received = self.at
+        elif self.at in self.lost:
+            self.lost.discard(self.at)
+        else:
+            return False
+        return True
+
+    @property
+    def finished(self) -> int:
+        """
+        Everything up to this number needs the client no more.
+        """
+        if not self.pending and not self.lost:
+            return self.received
+        return min(self.pending | self.lost) - 1
+
+    def finish(self, number: int) -> None:
+        """
+        A request that took its time is answered.
+        """
+        self.pending.discard(number)
+        self._session.ledger.hear(self)
+
+    def expect_again(self) -> None:
+        """
+        The client will send everything after `finished` once more.
+        """
+        self.at = self.told = self.finished
+
+    def write_down(self) -> None:
+        session = self._session
+        if session.outbox is self:
+            session.ledger.heard(session.sid, self.received, sorted(self.pending | self.lost))
+
+    @property
+    def untold(self) -> int:
+        """
+        How many the client does not know yet to be here.
+        """
+        return self.finished - self.told
+
+    def tell(self) -> None:
+        """
+        Acknowledge to the client what has come; a client that polls asks for it itself.
+        """
+        session = self._session
+        connection = session.connection
+        if session.outbox is not self or connection is None or connection.counted:
+            return
+        self.told = self.finished
+        ack = compose(0, "ack", SESSION, session.runtime, {"received": self.told})
+        session.say(connection, ack.data)
+
+    def as_dict(self) -> dict[str, Any]:
+        """
+        What has to survive a restart beside the messages.
+        """
+        return {"epoch": self.epoch, "asked": self.asked, "acknowledged": self.acknowledged}

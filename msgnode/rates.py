@@ -1,0 +1,136 @@
+"""
+How fast a session may send, and everybody at one address together: token buckets.
+
+A bucket holds one second's worth.  What is larger than that passes while the
+bucket is not empty, and is paid off before the next one does.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from msgnode.config import Config
+from msgnode.peer import peer_host
+from msgnode.session import Session
+
+LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
+
+
+class Bucket:
+    """
+    What is left of a second's messages and bytes, as it was at `then`.
+    """
+
+    __slots__ = ("messages", "size", "then")
+
+    def __init__(self, messages: float, size: float, then: float) -> None:
+        self.messages = messages
+        self.size = size
+        self.then = then
+
+
+class Buckets:
+    """
+    Buckets by name, the one used last at the end.  0 messages or bytes a second: any number.
+    """
+
+    def __init__(self) -> None:
+        self.messages = self.size = 0
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    @property
+    def on(self) -> bool:
+        return self.messages > 0 or self.size > 0
+
+    def set(self, messages: int, size: int) -> None:
+        """
+        So many messages and bytes a second from now on.
+        """
+        if (messages, size) != (self.messages, self.size):
+            self.messages, self.size = messages, size
+            self._buckets.clear()  # everybody begins anew
+
+    def find(self, name: str, now: float) -> Bucket | None:
+        """
+        The bucket of that name, filled up to now, if something may be taken from it.
+        """
+        bucket = self._buckets.pop(name, None)
+        if bucket is None:
+            bucket = Bucket(self.messages, self.size, now)
+        else:
+            self._fill(bucket, now)
+        self._forget_full(now)
+        self._buckets[name] = bucket
+        if (self.messages and bucket.messages < 1) or (self.size and bucket.size <= 0):
+            return None
+        return bucket
+
+    def _fill(self, bucket: Bucket, now: float) -> bool:
+        """
+        Put in what has come since; is it full again?
+        """
+        passed, bucket.then = now - bucket.then, now
+        bucket.messages = min(self.messages, bucket.messages + passed * self.messages)
+        bucket.size = min(self.size, bucket.size + passed * self.size)
+        return (bucket.messages >= self.messages or not self.messages) and (
+            bucket.size >= self.size or not self.size
+        )
+
+    def _forget_full(self, now: float) -> None:
+        """
+        Look at those that were not used for longest; a full one is as good as none.
+        """
+        for _ in range(min(LOOKED_AT, len(self._buckets))):
+            name, bucket = self._buckets.popitem(last=False)
+            if not self._fill(bucket, now):
+                self._buckets[name] = bucket
+
+
+class Rates:
+    """
+    Sessions' and peers' buckets.  While `on` is false nobody need ask.
+    """
+
+    def __init__(self, config: Config, now: Callable[[], float]) -> None:
+        self.on = False
+        self._sessions = Buckets()
+        self._peers = Buckets()
+        self._config = config
+        self._now = now
+        self.apply()
+
+    def __len__(self) -> int:
+        return len(self._sessions) + len(self._peers)
+
+    def apply(self) -> None:
+        """
+        The limits may have changed.
+        """
+        limits = self._config.limits
+        self._sessions.set(limits.rate_messages, limits.rate_bytes)
+        self._peers.set(limits.peer_rate_messages, limits.peer_rate_bytes)
+        self.on = self._sessions.on or self._peers.on
+
+    def take(self, session: Session | None, peer: str, size: int) -> bool:
+        """
+        May a message of that size come in, from that session and that peer?  If not, it costs them nothing.
+
+        A session is known by its runtimeURL: whoever opens it anew finds the same bucket.
+        """
+        now = self._now()
+        found = []
+        if session is not None and self._sessions.on:
+            found.append(self._sessions.find(session.runtime, now))
+        if self._peers.on:
+            host = peer_host(peer, self._config.trusted_proxies)
+            if host:
+                found.append(self._peers.find(host, now))
+        paying = [bucket for bucket in found if bucket is not None]
+        if len(paying) < len(found):
+            return False
+        for bucket in paying:
+            bucket.messages -= 1
+            bucket.size -= size
+        return True

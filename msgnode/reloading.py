@@ -1,0 +1,82 @@
+"""
+SIGHUP: the configuration file and the certificates are read again.
+
+All of it takes effect, or nothing does.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.logger import Logger
+
+from msgnode.config import Config, ConfigError
+
+log = Logger()
+
+
+class Renewable(Protocol):
+    """
+    Files that are read again: a TLS listener's certificate and key.
+    """
+
+    def read(self) -> Any: ...
+    def use(self, options: Any) -> None: ...
+
+
+class Reloading(Service):
+    """
+    `read` gives the configuration as it is in the file now; `apply` tells those who keep something of it.
+
+    `call` runs a function on the event loop (reactor.callFromThread); a signal
+    may come in the middle of anything.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        read: Callable[[], Config],
+        renewables: Sequence[Renewable],
+        apply: Sequence[Callable[[], None]],
+        call: Callable[..., object],
+    ) -> None:
+        self._config = config
+        self._read = read
+        self._renewables = renewables
+        self._apply = apply
+        self._call = call
+        self._before: Any = None
+
+    def privilegedStartService(self) -> None:
+        super().privilegedStartService()
+        # Not on every system is there a SIGHUP, and only the main thread hears it.
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGHUP, lambda *_: self._call(self.reload))
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._before is not None:
+            signal.signal(signal.SIGHUP, self._before)
+            self._before = None
+
+    def reload(self) -> None:
+        try:
+            fresh = self._read()
+            renewed = [(renewable, renewable.read()) for renewable in self._renewables]
+        except ConfigError as why:
+            log.error("not reloaded, everything stays as it was: {why}", why=str(why))
+            return
+        changed, waiting = self._config.adopt(fresh)
+        for renewable, options in renewed:
+            renewable.use(options)
+        for apply in self._apply:
+            apply()
+        log.info(
+            "reloaded {certificates} certificates and the configuration; changed: {keys}",
+            certificates=len(renewed),
+            keys=", ".join(changed) or "nothing",
+        )
+        if waiting:
+            log.warn("{keys} changed too, but only a restart makes it so", keys=", ".join(waiting))

@@ -1,0 +1,122 @@
+"""
+After a restart: sessions, what was bound to them, and what they are owed.
+
+The database knows the sessions and their addresses; the spool knows what a
+session is owed and how far its counts had come.  A session that opened in the
+last moment before the end may be in the spool alone.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from msgnode.keys import Keys
+from msgnode.node import Node
+from msgnode.outbox import Outbox
+from msgnode.session import Session
+from msgnode.waiting import Kept
+
+
+class Owed(Protocol):
+    """
+    What the spool knows of a session; spool.Recovered is one.
+    """
+
+    state: bytes | None
+    kept: list[Any]
+    acknowledged: int
+    received: int
+    pending: list[int]
+    missed: int
+    sent: int
+    next_key: int
+
+
+class Rows(Protocol):
+    """
+    What the database knows; store.Loaded is one.
+    """
+
+    @property
+    def sessions(self) -> Iterable[tuple[int, str, bytes, bool, bool, str, float | None]]: ...
+    @property
+    def bindings(self) -> Iterable[tuple[int, str, int]]: ...
+    @property
+    def keys(self) -> Iterable[tuple[int, str, str]]: ...
+
+
+def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
+    """
+    Fill an empty node.
+    """
+    found: dict[int, Session] = {}
+    left_at: dict[int, float | None] = {}
+    for sid, runtime, token_hash, anonymous, used, identity, left in rows.sessions:
+        session = found[sid] = Session(runtime, node.sessions, sid)
+        session.token_hash, session.anonymous = bytes(token_hash), bool(anonymous)
+        session.used, session.identity = bool(used), identity
+        left_at[sid] = left
+    known = {session.runtime for session in found.values()}
+    for sid, owing in owed.items():
+        state = msgspec.json.decode(owing.state) if owing.state else None
+        if sid not in found:
+            if state is None or state["runtime"] in known:
+                continue
+            found[sid] = Session(state["runtime"], node.sessions, sid)
+            node.keeping.opened(found[sid])
+        _owe(node, found[sid], state, owing)
+    for session in found.values():
+        node.sessions.restore(session, left_at.get(session.sid))
+    bind = node.routes.restore
+    for sid, address, kinds in rows.bindings:
+        if sid in found:
+            bind(address, found[sid], kinds)
+    for sid, key, address in rows.keys:
+        if sid in found:
+            keys = found[sid].keys
+            if keys is None:
+                keys = found[sid].keys = Keys()
+            keys.add(key, [address])
+
+
+def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed) -> None:
+    """
+    The session goes on where the spool left it.
+    """
+    session.last_key = owing.next_key
+    agreed = None
+    if state is not None:
+        session.token_hash = bytes.fromhex(state["token"])
+        session.anonymous, session.identity = state["anonymous"], state["identity"]
+        session.missed = state["missed"] + owing.missed
+        agreed = state["outbox"]
+    ledger = node.sessions.ledger
+    waiting = []
+    if agreed is not None:
+        session.outbox = outbox = node.sessions.make_outbox(session, agreed["asked"])
+        outbox.epoch = agreed["epoch"]
+        outbox.acknowledged = max(agreed["acknowledged"], owing.acknowledged)
+        outbox.stands = "gapped" if session.missed else "held"
+        outbox.received = outbox.at = owing.received
+        outbox.lost = set(owing.pending)
+        outbox.expect_again()
+    for note in owing.kept:
+        until = ledger.by_clock(note.until)
+        kept = Kept(note.key, None, note.size, until, note.priority, note.flags, note.place)
+        ledger.adopt(kept)
+        if session.outbox is None or not note.number:
+            waiting.append(kept)
+        else:
+            _was_sent(session.outbox, kept, note.number)
+    if session.outbox is not None and not session.outbox.sent:
+        session.outbox.holes = max(0, owing.sent - session.outbox.acknowledged)
+    session.adopt(waiting)
+
+
+def _was_sent(outbox: Outbox, kept: Kept, number: int) -> None:
+    if number > outbox.acknowledged:
+        if not outbox.sent:
+            outbox.holes = number - outbox.acknowledged - 1
+        outbox.sent.append(kept)
+        outbox.sent_bytes += kept.size

@@ -1,0 +1,276 @@
+"""
+The spool: what the node owes its sessions, in files that only grow.
+
+What happens while one read is worked through is one batch: one write, valid
+whole or not at all.  A node that is killed in the middle of a batch has let
+nothing of it out.  A file is never changed; the oldest is deleted once nothing
+in it is needed (sweep.py).
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from struct import Struct
+from zlib import crc32
+
+from msgnode.segment import (
+    ACKNOWLEDGED,
+    BATCH,
+    FORGET,
+    GONE,
+    HEARD,
+    KEEP,
+    LEFT,
+    MAGIC,
+    PAYLOAD,
+    STATE,
+    Recovered,
+    number_of,
+    recover,
+    segments,
+)
+
+SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
+MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
+
+
+def segment_of(place: int) -> int:
+    """
+    The number of the file a payload lies in; a place is that number and an offset.
+    """
+    return place >> 40
+
+
+class Spool:
+    """
+    `live` and `size` are the bytes of messages still owed, and of all files.
+
+    While the disk takes nothing `failing` says why, and what should be written
+    waits; when too much does, `overrun` is set, and the owner has to begin
+    again with `start_over`.
+    """
+
+    def __init__(self, directory: Path, full_sync: bool = False, segment_bytes: int = SEGMENT) -> None:
+        self.live = 0
+        self.size = 0
+        self.failing: OSError | None = None
+        self.overrun = False
+        self._directory = directory
+        self._full_sync = full_sync
+        self._segment_bytes = segment_bytes
+        self._files: dict[int, int] = {}  # descriptors by segment, oldest first; the last is written
+        self._sizes: dict[int, int] = {}
+        self._number = 0
+        self._end = 0  # of the current segment
+        self._first = 0  # the place of the first byte in the next batch
+        self._parts: list[bytes] = []
+        self._held = 0  # bytes in _parts
+        self._last: bytes | None = None  # the payload that lies at _last_offset of the batch
+        self._last_offset = 0
+        self._needed_from = 0  # segments below this number are not needed any more
+
+    # -- starting and stopping ---------------------------------------------
+
+    def open(self) -> dict[int, Recovered]:
+        """
+        What is owed since before, by session; appending goes on in a new file.  Raises Damaged, OSError.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = recover(self._directory)
+        for path in segments(self._directory):
+            number = number_of(path)
+            self._files[number] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._sizes[number] = path.stat().st_size
+            self._number = number
+        self.size = sum(self._sizes.values())
+        self.live = sum(note.size for owed in found.values() for note in owed.kept)
+        self._begin_segment()
+        return found
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+    def _begin_segment(self) -> None:
+        number = self._number + 1
+        path = self._directory / f"spool-{number:08}.seg"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _write(file, [MAGIC])
+        except OSError:
+            os.close(file)
+            path.unlink()
+            raise
+        self._number, self._end = number, len(MAGIC)
+        self._first = number << 40 | self._end + BATCH.size
+        self._files[number] = file
+        self._sizes[number] = self._end
+        self.size += self._end
+
+    # -- what happens --------------------------------------------------------
+
+    def keep(
+        self, sid: int, key: int, data: bytes, until: float, priority: int, flags: int, number: int
+    ) -> int:
+        """
+        A message is owed; where it lies.  `until` by the wall clock; `number` is 0 while it waits.
+        """
+        if self.overrun:
+            return 0
+        parts = self._parts
+        size = len(data)
+        if data is self._last:
+            offset = self._last_offset
+        else:
+            self._last = data
+            self._last_offset = offset = self._held + PAYLOAD.size
+            parts.append(PAYLOAD.pack(0, size))
+            parts.append(data)
+            self._held = offset + size
+        parts.append(KEEP.pack(1, sid, key, offset, size, until, priority, flags, number))
+        self._held += KEEP.size
+        self.live += size
+        return self._first + offset
+
+    def left(self, sid: int, key: int, number: int) -> None:
+        self._append(LEFT.pack(2, sid, key, number))
+
+    def gone(self, sid: int, key: int, missed: bool) -> None:
+        self._append(GONE.pack(3, sid, key, missed))
+
+    def acknowledged(self, sid: int, number: int) -> None:
+        self._append(ACKNOWLEDGED.pack(4, sid, number))
+
+    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
+        record = HEARD.pack(5, sid, received, len(pending))
+        if pending:
+            record += b"".join(number.to_bytes(8, "little") for number in pending)
+        self._append(record)
+
+    def state(self, sid: int, state: bytes, fresh: bool = False) -> None:
+        """
+        `fresh`: whatever was said of the session before is void.
+        """
+        self._append(STATE.pack(6, sid, fresh, len(state)) + state)
+
+    def forget(self, sid: int) -> None:
+        self._append(FORGET.pack(7, sid))
+
+    def _append(self, record: bytes) -> None:
+        if not self.overrun:
+            self._parts.append(record)
+            self._held += len(record)
+
+    def release(self, size: int) -> None:
+        """
+        A message is owed no more.
+        """
+        self.live -= size
+
+    # -- the disk ------------------------------------------------------------
+
+    def settle(self) -> bool:
+        """
+        Write all that happened since, as one batch; False if the disk does not take it.
+        """
+        if not self._parts:
+            return self.failing is None
+        batch = b"".join(self._parts)
+        try:
+            file = self._files[self._number]
+            _write(file, [BATCH.pack(len(batch), crc32(batch)), batch])
+            if self._full_sync:
+                os.fdatasync(file)
+        except OSError as why:
+            os.ftruncate(self._files[self._number], self._end)
+            os.lseek(self._files[self._number], self._end, os.SEEK_SET)
+            self.failing = why
+            if self._held > MOST_HELD_BACK:
+                self.overrun = True
+                self._clear()
+            return False
+        self.failing = None
+        self._clear()
+        written = BATCH.size + len(batch)
+        self._end += written
+        self._first += written
+        self._sizes[self._number] = self._end
+        self.size += written
+        if self._end > self._segment_bytes:
+            self._rotate()
+        return True
+
+    def _clear(self) -> None:
+        self._parts = []
+        self._held = 0
+        self._last = None
+
+    def _rotate(self) -> None:
+        try:
+            self._begin_segment()
+        except OSError as why:
+            self.failing = why  # it goes on in the file it has
+
+    def read(self, place: int) -> bytes:
+        """
+        The message at that place.
+        """
+        segment, at = place >> 40, place & (1 << 40) - 1
+        if segment == self._number and at >= self._end:
+            at -= self._end + BATCH.size
+            batch = b"".join(self._parts)
+            (size,) = _LENGTH.unpack_from(batch, at - _LENGTH.size)
+            return batch[at : at + size]
+        file = self._files[segment]
+        (size,) = _LENGTH.unpack(os.pread(file, _LENGTH.size, at - _LENGTH.size))
+        return os.pread(file, size, at)
+
+    # -- old files -------------------------------------------------------------
+
+    def oldest(self) -> int | None:
+        """
+        The number of the oldest file, unless it is the only one.
+        """
+        first = next(iter(self._files))
+        return None if first == self._number else first
+
+    def drop_oldest(self) -> None:
+        """
+        Delete the oldest file, and all that `start_over` left behind: nothing in them is needed.
+        """
+        oldest = self.oldest()
+        while oldest is not None:
+            os.close(self._files.pop(oldest))
+            (self._directory / f"spool-{oldest:08}.seg").unlink()
+            self.size -= self._sizes.pop(oldest)
+            oldest = self.oldest()
+            if oldest is None or oldest >= self._needed_from:
+                break
+
+    def start_over(self) -> bool:
+        """
+        The disk may take something again: everything owed is about to be kept anew.  False: it does not.
+        """
+        try:
+            self._begin_segment()
+        except OSError as why:
+            self.failing = why
+            return False
+        self._needed_from = self._number
+        self.overrun = False
+        self.failing = None
+        return True
+
+
+_LENGTH = Struct("<I")
+
+
+def _write(file: int, parts: list[bytes]) -> None:
+    wanted = sum(map(len, parts))
+    written = os.writev(file, parts)
+    if written < wanted:
+        # The rest says what is wrong; a disk that has room again by now is welcome too.
+        rest = b"".join(parts)[written:]
+        while rest:
+            rest = rest[os.write(file, rest) :]

@@ -1,0 +1,92 @@
+"""
+The spool's broom: its oldest segment is emptied in the background and deleted.
+
+What is still owed is written again at the end of the spool, a few sessions in
+a turn, until nothing in the oldest segment is needed.  After a disk was full
+for so long that the spool gave up what it held back, everything is written
+again in the same way.
+"""
+
+from collections.abc import Callable, Iterator
+
+from twisted.application.service import Service
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Cooperator, LoopingCall
+from twisted.logger import Logger
+
+from msgnode.sessions import Sessions
+from msgnode.spool import Spool, segment_of
+
+log = Logger()
+
+EVERY = 2.0  # seconds
+SLACK = 128 * 1024 * 1024  # bytes of the spool that may be dead, beside as many as are alive
+
+
+class Sweep(Service):
+    """
+    Sweeps when more than half of the spool, and `slack` bytes, are dead.
+    """
+
+    def __init__(self, spool: Spool, sessions: Sessions, clock: IReactorTime, slack: int = SLACK) -> None:
+        self._spool = spool
+        self._sessions = sessions
+        self._slack = slack
+        self._sweeping = False
+        self._failing = False
+        self._cooperator = Cooperator(scheduler=lambda call: clock.callLater(0, call), started=False)
+        self._looking = LoopingCall(self.look)
+        self._looking.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        self._cooperator.start()
+        self._looking.start(EVERY, now=False)
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._looking.running:
+            self._looking.stop()
+        self._cooperator.stop()
+
+    def look(self) -> None:
+        """
+        Is it time?  Try again, too, what could not be written.
+        """
+        spool = self._spool
+        self._sessions.ledger.settle()
+        self._tell_of_failure()
+        if self._sweeping:
+            return
+        if spool.overrun:
+            spool.start_over()
+            self._begin(lambda place: True)
+        elif spool.oldest() is not None and spool.size > 2 * spool.live + self._slack:
+            oldest = spool.oldest()
+            self._begin(lambda place: bool(place) and segment_of(place) == oldest)
+
+    def _begin(self, is_old: Callable[[int], bool]) -> None:
+        self._sweeping = True
+        done = self._cooperator.cooperate(self._sweep(is_old)).whenDone()
+        done.addErrback(lambda why: log.failure("sweeping the spool", why))
+        done.addBoth(self._swept)
+
+    def _sweep(self, is_old: Callable[[int], bool]) -> Iterator[None]:
+        ledger = self._sessions.ledger
+        for session in list(self._sessions):
+            session.rewrite(is_old)
+            ledger.settle()
+            yield
+        if self._spool.failing is None and not self._spool.overrun:
+            self._spool.drop_oldest()
+
+    def _swept(self, done: object) -> None:
+        self._sweeping = False
+
+    def _tell_of_failure(self) -> None:
+        failing = self._spool.failing
+        if failing is not None and not self._failing:
+            log.error("the spool cannot be written: {why}", why=str(failing))
+        elif failing is None and self._failing:
+            log.info("the spool is written again")
+        self._failing = failing is not None
