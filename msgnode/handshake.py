@@ -75,13 +75,17 @@ class Handshake:
         self._go_on(session)
         return session
 
-    def enter(self, runtime: str, connection: Connection) -> Session | Closing:
+    def enter(self, runtime: str, connection: Connection, greeting: bytes = b"") -> Session | Closing:
         """
         Attach the connection of a client that never speaks of tokens, or say why it was closed.
+
+        `greeting` is sent before anything that waits.
         """
         session = self._enter(runtime, connection, "")
         if isinstance(session, Session):
             session.agree(False, connection.counted, fresh=True)
+            if greeting:
+                self._sessions.say(connection, greeting)
             self._go_on(session)
         return session
 

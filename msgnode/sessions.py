@@ -202,6 +202,13 @@ class Sessions(Service):
         if self._stopped is not None and not self._stopped.called and not self.connections:
             self._stopped.callback(None)
 
+    def leave(self, connection: Connection) -> None:
+        """
+        The connection is still there, but takes nothing more.
+        """
+        self._stop_waiting(connection)
+        self._leave(connection)
+
     def part(self, connection: Connection, why: Closing, hold: float = 0) -> None:
         """
         Close a connection from our side, after `hold` seconds; its session, if it has one, stays.

@@ -59,6 +59,12 @@ UNBIND = "DELETE FROM binding WHERE sid = ? AND address = ?"
 KEY = "INSERT OR REPLACE INTO key VALUES (?, ?, ?)"
 UNKEY = "DELETE FROM key WHERE sid = ? AND address = ?"
 
+COLUMNS = {
+    "session": ("sid", "runtime", "token", "anonymous", "used", "identity", "since"),
+    "binding": ("sid", "address", "kinds"),
+    "key": ("sid", "address", "key"),
+}
+
 Change = tuple[str, tuple[Any, ...]]
 
 
@@ -94,6 +100,7 @@ class Store(Service):
         self._run = run
         self._full = full
         self._noted: list[Change] = []
+        self._dropped = 0  # changes that found MOST_NOTED waiting
         self._waiting: list[Deferred[None]] = []  # for the commit after the one under way
         self._committing: Deferred[None] | None = None
         self._scheduled = False
@@ -116,13 +123,21 @@ class Store(Service):
             raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
         try:
             self._database = connect(self.path, self._full)
-            return load(self._database)
-        except sqlite3.DatabaseError as why:
+        except (sqlite3.DatabaseError, OSError) as why:
             self.shut()
-            raise ConfigError(
-                f"{self.path}: {why}; 'msgnode state repair {self._directory}' moves it aside "
-                "and keeps what can be read"
-            ) from why
+            raise self._damaged(why) from why
+        return Loaded(*map(self._readable, load(self._database)))
+
+    def _readable(self, rows: Iterable[Any]) -> Iterator[Any]:
+        try:
+            yield from rows
+        except sqlite3.DatabaseError as why:
+            raise self._damaged(why) from why
+
+    def _damaged(self, why: Exception) -> ConfigError:
+        what = why.strerror if isinstance(why, OSError) else why
+        repair = f"'msgnode state repair {self._directory}' moves it aside and keeps what can be read"
+        return ConfigError(f"{self.path}: {what}; {repair}")
 
     def stopService(self) -> Deferred[None]:
         """
@@ -188,6 +203,8 @@ class Store(Service):
         self.changes += 1
         if len(self._noted) < MOST_NOTED:
             self._noted.append((statement, values))
+        else:
+            self._dropped += 1
         if not self._scheduled and self._committing is None:
             self._schedule(0)
 
@@ -202,36 +219,49 @@ class Store(Service):
             return
         noted, self._noted = self._noted, []
         waiting, self._waiting = self._waiting, []
+        dropped, self._dropped = self._dropped, 0
         self._committing = done = self._run(write, self._database, noted)
         done.addCallbacks(
-            self._committed, self._refused, callbackArgs=(waiting,), errbackArgs=(noted, waiting)
+            self._committed,
+            self._refused,
+            callbackArgs=(dropped, waiting),
+            errbackArgs=(dropped, noted, waiting),
         )
         done.addErrback(lambda why: log.failure("committing", why))
 
-    def _committed(self, done: None, waiting: list[Deferred[None]]) -> None:
+    def _committed(self, done: None, dropped: int, waiting: list[Deferred[None]]) -> None:
         self._committing = None
         if self.failing:
             self.failing = ""
             log.info("{path} is written again", path=str(self.path))
         if self._noted or self._waiting:
             self._schedule(0)
+        if dropped:
+            log.error("{path}: {dropped} changes were too many to keep", path=str(self.path), dropped=dropped)
+            self._tell(waiting, "too much waited to be written down")
+            return
         for waiter in waiting:
             waiter.callback(None)
 
-    def _refused(self, why: Failure, noted: list[Change], waiting: list[Deferred[None]]) -> None:
+    def _refused(
+        self, why: Failure, dropped: int, noted: list[Change], waiting: list[Deferred[None]]
+    ) -> None:
         """
         What was noted is kept, and tried again; whoever waits is told.
         """
         self._committing = None
         self._noted = noted + self._noted
+        self._dropped += dropped
         if not self.failing:
             log.error("{path} cannot be written: {why}", path=str(self.path), why=why.getErrorMessage())
         self.failing = why.getErrorMessage()
         waiting, self._waiting = waiting + self._waiting, []
         self._schedule(AGAIN)
-        text = f"the node cannot write this down now: {self.failing}"
+        self._tell(waiting, self.failing)
+
+    def _tell(self, waiting: list[Deferred[None]], why: str) -> None:
         for waiter in waiting:
-            waiter.errback(Rejected(text, 503))
+            waiter.errback(Rejected(f"the node cannot write this down now: {why}", 503))
 
 
 def lock(directory: Path) -> int:
@@ -292,7 +322,8 @@ def write(database: sqlite3.Connection, noted: list[Change]) -> None:
         for statement, changes in groupby(noted, lambda change: change[0]):
             database.executemany(statement, _values(changes))
         database.execute("COMMIT")
-    except sqlite3.Error:
+    except BaseException:
+        # Whatever it was: a transaction left open would refuse all that follow.
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
@@ -309,15 +340,16 @@ def examine_database(path: Path) -> list[str]:
     if not path.exists():
         return []
     try:
-        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
         try:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version > len(STEPS):
                 return [f"{path}: was written by a newer msgnode (version {version})"]
             found = [text for (text,) in database.execute("PRAGMA integrity_check(3)") if text != "ok"]
-            if version:
-                for table in ("session", "binding", "key"):
-                    database.execute(f"SELECT * FROM {table} LIMIT 1").fetchall()
+            if version and not found:
+                for rows in load(database):
+                    for _ in rows:
+                        pass  # the check does not look at what a text holds
             return [f"{path}: {text}" for text in found]
         finally:
             database.close()
@@ -330,19 +362,29 @@ def salvage(damaged: Path, path: Path) -> int:
     Copy what can still be read of a damaged file into a fresh one; how many rows.
     """
     fresh = connect(path)
-    kept = 0
     old = sqlite3.connect(damaged)
-    fresh.execute("BEGIN")
-    for table, columns in (("session", 7), ("binding", 3), ("key", 3)):
-        marks = ", ".join("?" * columns)
-        try:
-            for row in old.execute(f"SELECT * FROM {table}"):
+    try:
+        fresh.execute("BEGIN")
+        for table, columns in COLUMNS.items():
+            names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+            insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
+            for row in _both_ways(old, f"SELECT {names} FROM {table}"):
                 with suppress(sqlite3.IntegrityError):  # read, but nonsense
-                    fresh.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
-                    kept += 1
+                    fresh.execute(insert, row)
+        fresh.execute("COMMIT")
+        return sum(fresh.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in COLUMNS)
+    finally:
+        old.close()
+        fresh.close()
+
+
+def _both_ways(database: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
+    """
+    The rows before the damage, and those behind it.
+    """
+    for order in ("ASC", "DESC"):
+        try:
+            yield from database.execute(f"{select} ORDER BY sid {order}")
+            return
         except sqlite3.DatabaseError:
-            continue  # what comes after the damage cannot be read
-    fresh.execute("COMMIT")
-    old.close()
-    fresh.close()
-    return kept
+            continue

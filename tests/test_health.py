@@ -5,9 +5,11 @@
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import __version__
+from msgnode.connectors.health import Lag
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.poll_runtime import PollRuntime
@@ -251,3 +253,27 @@ class MetricsTests(Base):
         self.net = Network()
 
         self.assertMetrics(messages_in_total=0, connections__websocket=0, hand_over_seconds_count=0)
+
+
+class LagTests(SynchronousTestCase):
+    """
+    How late the event loop runs.
+    """
+
+    def test_steadily_late(self) -> None:
+        """
+        A loop that is late at every beat shows it at every beat.
+        """
+        clock = Clock()
+        lag = Lag(clock)
+        lag.startService()
+        self.addCleanup(lag.stopService)
+
+        seen = []
+        clock.advance(0.8)
+        seen.append(round(lag.last, 3))
+        for _ in range(3):
+            clock.advance(0.5)
+            seen.append(round(lag.last, 3))
+
+        self.assertEqual([0.3] * 4, seen)

@@ -114,7 +114,7 @@ class MatrixTests(WebSocketCase):
 
     def test_odd_commands(self) -> None:
         """
-        A command that is none does no harm.
+        A command that is none does no harm; one without a runtimeURL is told so.
         """
         deep = b'{"cmd":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         for frame in (
@@ -133,11 +133,36 @@ class MatrixTests(WebSocketCase):
 
             runtime.send(frame)
 
-            self.assertEqual([], runtime.take(), frame[:50])
+            self.assertIn([r["response"] for r in runtime.take()], ([], [400]), frame[:50])
             runtime.open()
             runtime.send(self.update(runtime))
             self.assertEqual([self.update(runtime)], runtime.take(), frame[:50])
             runtime.close()
+
+    def test_spelling(self) -> None:
+        """
+        A connect is understood however its JSON is spelt.
+        """
+        for frame in (
+            b'{ "cmd" : "connect", "data": {"runtimeURL": "%s"}}' % b"runtime://example.org/a",
+            b'{"data":{"runtimeURL":"%s"},"cmd":"connect"}' % b"runtime://example.org/a",
+        ):
+            runtime = self.m1()
+
+            runtime.send(frame)
+
+            self.assertEqual([200], [message["response"] for message in runtime.take()])
+            runtime.close()
+
+    def test_refused(self) -> None:
+        """
+        A stub whose name cannot be borne is closed, and never told that it is connected.
+        """
+        runtime = self.m1()
+
+        runtime.send({"cmd": "connect", "data": {"runtimeURL": "mn:/x"}})
+
+        self.assertEqual(([], 4403), (runtime.take(), runtime.code))
 
     def test_commands_elsewhere(self) -> None:
         """

@@ -309,3 +309,94 @@ class CORSTests(PollCase):
             self.assertEqual(origin if allowed else None, response.headers["Access-Control-Allow-Origin"])
         response = self.request("OPTIONS", token="", Origin="https://app.example.org", **self.PREFLIGHT)
         self.assertEqual("Origin", response.headers["Vary"])
+
+
+class OddRequestTests(PollCase):
+    """
+    What calls itself something else, or comes from somewhere else.
+    """
+
+    def test_form(self) -> None:
+        """
+        A body that calls itself a form is read as what it is, whatever stands in its texts.
+        """
+        for kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+            message = self.update(1, self.other.url, body={"value": "a&seq=1&wait=x"})
+
+            response = self.post(message, Content_Type=kind)
+
+            self.assertEqual((202, [message]), (response.status, self.other.take()))
+
+    def test_origin(self) -> None:
+        """
+        A page of an origin that is not allowed may not take a session over, also where no preflight asks.
+        """
+        self.restart(allowed_origins=["https://good.example"])
+        opening = {"id": 1, "type": "open", "from": URL, "to": "mn:/session"}
+
+        response = self.post(opening, token="", Origin="https://evil.example", Content_Type="text/plain")
+
+        self.assertError(403, response)
+        self.assertEqual(202, self.post(self.update(1)).status)
+        self.assertEqual("Origin", response.headers["Vary"])
+
+    def test_headers_that_are_no_text(self) -> None:
+        """
+        Bytes in a header that are not UTF-8 are an unknown token or origin, not a fault of the node.
+        """
+        client = HTTPClient(self.net)
+        client.transport.write(
+            b"GET /poll HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\r\nOrigin: \xff\r\n\r\n"
+        )
+        self.net.pump()
+
+        self.assertError(401, client.response)
+
+    def test_refused_body_is_not_carried(self) -> None:
+        """
+        Of a body that grows too long in pieces nothing is carried, and there is one answer.
+        """
+        self.restart(limits={"message": 200})
+        message = dumps(self.update(1, self.other.url))
+        body = b"[" + message + b" " * (400 - len(message) - 2) + b"]"
+        client = HTTPClient(self.net)
+        client.transport.write(
+            b"POST /poll HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+            b"Authorization: Bearer %s\r\n\r\n%x\r\n%s\r\n1\r\n \r\n0\r\n\r\n"
+            % (self.token.encode(), len(body), body)
+        )
+        self.net.pump()
+
+        self.assertEqual(413, client.response.status)
+        self.assertEqual(1, client._came.count(b"HTTP/1.1"))
+        self.assertEqual([], self.other.take())
+
+    def test_long_header(self) -> None:
+        """
+        A header line that is too long is answered 431.
+        """
+        response = HTTPClient(self.net).request("GET", "/poll", Cookie="c" * 20_000)
+
+        self.assertError(431, response)
+
+    def test_opened_again_and_again(self) -> None:
+        """
+        A client that opens its session again leaves nothing of its earlier life behind.
+        """
+        for _ in range(20):
+            self.open()
+
+        self.assertEqual(1, sum(c.connector == "poll" for c in self.net.node.sessions.connections))
+
+    def test_long_array(self) -> None:
+        """
+        A long array fills the queue of a recipient that does not read, no more than single messages would.
+        """
+        self.restart(session={"queue_messages": 10})
+        self.other.stop_reading()
+        messages = [self.update(n, self.other.url, body={"value": "v" * 10_000}) for n in range(100)]
+
+        self.post(messages)
+
+        self.assertLess(self.other.link.serverIO.size, 200_000)
+        self.assertGreater(self.net.node.counts.overflowed, 0)

@@ -272,3 +272,33 @@ class CompressionTests(WebSocketCase):
 
         self.assertEqual(1009, runtime.code)
         self.assertEqual([], other.take())
+
+    def test_closing_takes_nothing_more(self) -> None:
+        """
+        What is sent to a client that the node is closing waits for its next connection.
+        """
+        self.restart(limits={"message": 1000})
+        runtime, sender = self.client().open(), self.client("b").open()
+        runtime.link.serverIO.stalled = True  # it does not hear the Close yet
+        runtime.send(
+            {"id": 1, "type": "update", "from": "x", "to": sender.url, "body": {"value": "v" * 2000}}
+        )
+
+        sender.send(self.update(runtime, "kept"))
+
+        self.assertEqual("waiting", self.net.journal.outcomes[-1])
+        back = self.client().open()
+        self.assertEqual([self.update(runtime, "kept")], back.take())
+
+    def test_closed_cannot_open(self) -> None:
+        """
+        An `open` behind what closes the connection does not take a session over.
+        """
+        runtime, late = self.client().open(), self.client("c")
+        late.stub.sendMessage(b"binary", isBinary=True)
+        late.send({"id": 1, "type": "open", "from": runtime.url, "to": "mn:/session"})
+
+        runtime.send(self.update(runtime, "mine"))
+
+        self.assertEqual([self.update(runtime, "mine")], runtime.take())
+        self.assertEqual(1003, late.code)

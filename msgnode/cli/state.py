@@ -5,7 +5,10 @@
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -34,8 +37,8 @@ def check(directory: Path | None, as_json: bool) -> None:
 
     Without DIRECTORY: where a node keeps its state by default.
     """
-    directory = _found(directory)
-    wrong = examine_database(directory / NAME) + examine(directory / "spool")
+    with _stopped(directory, as_json) as directory:
+        wrong = examine_database(directory / NAME) + examine(directory / "spool")
     if as_json:
         click.echo(json.dumps({"ok": not wrong, "problems": wrong}))
     elif wrong:
@@ -54,24 +57,8 @@ def repair_command(directory: Path | None, as_json: bool) -> None:
     """
     Move damaged files aside as NAME.damaged-TIME, and keep what can be read of them.
     """
-    directory = _found(directory)
-    try:
-        held = lock(directory)
-    except OSError:
-        click.echo(f"msgnode: a node uses {directory}; stop it first", err=True)
-        raise SystemExit(1) from None
-    path = directory / NAME
-    done = []
-    if examine_database(path):
-        aside = path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-        for suffix in ("", "-wal", "-shm"):
-            part = path.with_name(path.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-        rows = salvage(aside, path)
-        done.append(f"{path}: moved to {aside.name}; {rows} rows could be kept")
-    done += repair(directory / "spool")
-    os.close(held)
+    with _stopped(directory, as_json) as directory:
+        done = _repair_database(directory / NAME) + repair(directory / "spool")
     if as_json:
         click.echo(json.dumps({"ok": True, "done": done}))
     else:
@@ -79,9 +66,51 @@ def repair_command(directory: Path | None, as_json: bool) -> None:
             click.echo(text)
 
 
-def _found(directory: Path | None) -> Path:
+def _repair_database(path: Path) -> list[str]:
+    """
+    What could be kept lies in a file of its own until all of it does; only then the names change.
+    """
+    if not examine_database(path):
+        return []
+    fresh = path.with_name(f"{NAME}.new")
+    for suffix in ("", "-wal", "-shm"):
+        fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+    rows = salvage(path, fresh)
+    aside = path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    fresh.rename(path)
+    return [f"{path}: moved to {aside.name}; {rows} rows could be kept"]
+
+
+@contextmanager
+def _stopped(directory: Path | None, as_json: bool) -> Iterator[Path]:
+    """
+    The directory, which no node uses meanwhile.
+    """
     directory = directory or Path(Config().state)
     if not directory.is_dir():
-        click.echo(f"msgnode: {directory}: is not a directory", err=True)
-        raise SystemExit(2)
-    return directory
+        _refuse(f"{directory}: is not a directory", 2, as_json)
+    held = None
+    try:
+        # A node makes the lock; where there is none, looking must not make one.
+        if (directory / "lock").exists():
+            held = lock(directory)
+        yield directory
+    except BlockingIOError:
+        _refuse(f"a node uses {directory}; stop it first", 1, as_json)
+    except OSError as why:
+        _refuse(f"{why.filename or directory}: {why.strerror}", 2, as_json)
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+def _refuse(text: str, code: int, as_json: bool) -> NoReturn:
+    if as_json:
+        click.echo(json.dumps({"ok": False, "error": text}))
+    else:
+        click.echo(f"msgnode: {text}", err=True)
+    raise SystemExit(code)

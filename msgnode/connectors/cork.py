@@ -114,6 +114,16 @@ class Outlet:
             held, self._held = self._held, None
             self._send(held[0] if len(held) == 1 else b"".join(held))
 
+    def drop(self) -> None:
+        """
+        The connection is gone.  What was not sent is let go now, not when Python next looks for cycles.
+        """
+        transport, self._held = self._transport, None
+        if self._straight:
+            transport.dataBuffer = b""
+            transport._tempDataBuffer = []
+            transport._tempDataLen = 0
+
     def _send(self, data: bytes) -> None:
         self._cork.settle()
         transport = self._transport

@@ -22,6 +22,7 @@ from msgnode.connectors.web import answer_json
 from msgnode.node import Node
 
 LAG_EVERY = 0.5  # seconds
+CONNECTORS = ("websocket", "line", "poll")  # those that show 0 when nobody uses them
 
 
 class Lag(Service):
@@ -32,13 +33,14 @@ class Lag(Service):
     def __init__(self, clock: IReactorTime) -> None:
         self.last = self.worst = 0.0
         self._clock = clock
-        self._due = 0.0
+        self._since = self._due = 0.0
         self._beat = LoopingCall(self._measure)
         self._beat.clock = clock
 
     def startService(self) -> None:
         super().startService()
-        self._due = self._clock.seconds() + LAG_EVERY
+        self._since = self._clock.seconds()
+        self._due = self._since + LAG_EVERY
         self._beat.start(LAG_EVERY, now=False)
 
     def stopService(self) -> None:
@@ -50,7 +52,9 @@ class Lag(Service):
         now = self._clock.seconds()
         self.last = max(0.0, now - self._due)
         self.worst = max(self.worst, self.last)
-        self._due = now + LAG_EVERY
+        # A LoopingCall keeps to multiples from its beginning, and leaves out those it missed.
+        beats = int((now - self._since) / LAG_EVERY) + 1
+        self._due = self._since + beats * LAG_EVERY
 
 
 class Live(Resource):
@@ -152,7 +156,7 @@ class NodeCollector:
     def _gauges(self) -> Iterator[Metric]:
         node = self._node
         connections = GaugeMetricFamily("msgnode_connections", "Open connections.", labels=["connector"])
-        attached: Counter[str] = Counter()
+        attached: Counter[str] = Counter(dict.fromkeys(CONNECTORS, 0))
         for connection in node.sessions.connections:
             attached[connection.connector] += 1
         for connector, number in attached.items():
@@ -163,7 +167,8 @@ class NodeCollector:
             "Sessions by the connector they are attached to, or away.",
             labels=["connector"],
         )
-        places = Counter(s.connection.connector if s.connection else "away" for s in node.sessions)
+        places = Counter(dict.fromkeys((*CONNECTORS, "away"), 0))
+        places.update(s.connection.connector if s.connection else "away" for s in node.sessions)
         for place, number in places.items():
             sessions.add_metric([place], number)
         yield sessions

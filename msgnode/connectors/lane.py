@@ -19,6 +19,8 @@ from typing import Any
 from autobahn.twisted.websocket import WebSocketServerFactory, WebSocketServerProtocol
 from autobahn.websocket import USES_NVX
 from autobahn.websocket.xormasker import create_xor_masker
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
 
 from msgnode.connectors.cork import Cork, Outlet
 
@@ -117,6 +119,10 @@ class LaneProtocol(WebSocketServerProtocol):
     def connectionMade(self) -> None:
         self.outlet = Outlet(self.transport, self.factory.cork)
         super().connectionMade()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        super().connectionLost(reason)
+        self.outlet.drop()
 
     def _onOpen(self) -> None:
         # The options are settled now, and stay.

@@ -124,6 +124,10 @@ class LineConnection(Protocol):
         self._losing = True
         if self._abort is not None and self._abort.active():
             self._abort.cancel()
+        if self._begun:  # half a line: nobody knows what it was to be
+            self.factory.node.counts.unreadable += 1
+            self._begun = None
+        self._outlet.drop()
         self.factory.node.sessions.lost(self)
 
     # -- Connection ----------------------------------------------------------

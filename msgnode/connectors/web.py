@@ -66,6 +66,12 @@ class BoundedRequest(Request):
     channel: "DeadlineChannel"
     content: BytesIO
 
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        if not self.channel.deaf:
+            # Twisted would take apart what calls itself a form, and curl calls everything that.
+            self.requestHeaders.removeHeader(b"content-type")
+            super().requestReceived(command, path, version)
+
     def gotLength(self, length: int | None) -> None:
         self.content = BytesIO()
         if length is not None and length > self.channel.site.longest:
@@ -78,17 +84,9 @@ class BoundedRequest(Request):
             super().handleContentChunk(data)
 
     def _refuse(self) -> None:
-        channel = self.channel
-        text = f"a body has at most {channel.site.longest} bytes"
-        body = json.dumps({"code": 413, "desc": text, "description": text}).encode()
-        channel.transport.write(
-            b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
-            b"Content-Type: application/json\r\nAccess-Control-Allow-Origin: *\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        self.channel.refuse(
+            413, b"Content Too Large", f"a body has at most {self.channel.site.longest} bytes"
         )
-        channel.loseConnection()
-        # What still comes of the body is read and thrown away until the client has seen why.
-        channel.deaf = True
 
 
 class DeadlineChannel(HTTPChannel):
@@ -96,7 +94,7 @@ class DeadlineChannel(HTTPChannel):
     Gives a client so long for a whole request, however it spreads its bytes.
     """
 
-    deaf = False  # refused a body; the rest of it is thrown away
+    deaf = False  # refused a request; the rest of it is thrown away
     host: str | None = None  # whom it counts for, while it does
     site: "BoundedSite"
     transport: Any
@@ -127,6 +125,25 @@ class DeadlineChannel(HTTPChannel):
         # HTTPChannel's own would start the time-out anew.
         if not self.deaf:
             LineReceiver.dataReceived(self, data)
+
+    def refuse(self, status: int, phrase: bytes, text: str) -> None:
+        """
+        Answer a request that has not come as a whole, and will not be read.
+        """
+        if self.deaf:
+            return
+        body = json.dumps({"code": status, "desc": text, "description": text}).encode() + b"\n"
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n" % (status, phrase)
+            + b"Access-Control-Allow-Origin: *\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        self.loseConnection()
+        # What still comes is read and thrown away until the client has seen why.
+        self.deaf = True
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        most = f"a line of a request has at most {self.MAX_LENGTH} bytes"
+        self.refuse(431, b"Request Header Fields Too Large", most)
 
     def allHeadersReceived(self) -> None:
         super().allHeadersReceived()
@@ -229,8 +246,9 @@ class Upgrade(WebSocketResource):
     def render(self, request: Request) -> Any:
         if request.postpath:
             return NotHere().render(request)
-        upgrade = request.requestHeaders.getRawHeaders(b"Upgrade", [b""])[0]
-        if upgrade.lower() != b"websocket" or request.method != b"GET":
+        upgrade = b",".join(request.requestHeaders.getRawHeaders(b"Upgrade", []))
+        offered = [protocol.strip().lower() for protocol in upgrade.split(b",")]
+        if b"websocket" not in offered or request.method != b"GET":
             request.setHeader(b"Upgrade", b"websocket")
             request.setHeader(b"Connection", b"Upgrade")
             return answer_error(request, 426, "this address speaks WebSocket only")

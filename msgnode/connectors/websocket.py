@@ -25,6 +25,10 @@ from msgnode.session import Session
 
 SUBPROTOCOL = "msgnode"
 UNSUPPORTED = Closing(1003, "text only")
+CONNECTED = b'{"cmd":"connect","response":200,"data":{"msg":"connected"}}'
+WRONG_COMMAND = (
+    b'{"cmd":"connect","response":400,"data":{"msg":"expected connect with data.runtimeURL, or disconnect"}}'
+)
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 
 
@@ -68,7 +72,7 @@ class WebSocketConnection(LaneProtocol):
         if self.is_stub:
             runtime = parse_qs(uri.query).get("runtimeURL")
             if runtime:
-                self._enter(runtime[0])
+                node.handshake.enter(runtime[0], self)
 
     def _forget_request(self) -> None:
         """
@@ -77,20 +81,19 @@ class WebSocketConnection(LaneProtocol):
         for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
             self.__dict__.pop(name, None)
 
-    def _enter(self, runtime: str) -> None:
-        session = self.factory.node.handshake.enter(runtime, self)
-        if isinstance(session, Session):
-            session.resume()
-
     def onMessage(self, payload: bytes, isBinary: bool) -> None:
         # What comes after our Close comes too late: it has left its session.
         if self.state == self.STATE_OPEN:
             super().onMessage(payload, isBinary)
 
     def textReceived(self, payload: bytes) -> None:
-        if self.is_stub and payload.startswith(b'{"cmd"') and self._command(payload):
+        if self.is_stub and self._may_be_command(payload) and self._command(payload):
             return
         self._receive(payload, self)
+
+    def _may_be_command(self, payload: bytes) -> bool:
+        # Before it is connected a stub says nothing else, however it spells it.
+        return self.session is None or payload.startswith(b'{"cmd"')
 
     def _command(self, payload: bytes) -> bool:
         """
@@ -100,14 +103,16 @@ class WebSocketConnection(LaneProtocol):
             frame = msgspec.json.decode(payload)
         except (msgspec.DecodeError, RecursionError):
             return False
+        if not isinstance(frame, dict) or "cmd" not in frame:
+            return False
         named = frame.get("data") or frame.get("body")
         runtime = named.get("runtimeURL") if isinstance(named, dict) else None
-        if frame["cmd"] == "connect" and isinstance(runtime, str) and self.session is None:
-            # The answer is the first frame; what waits comes after it.
-            self.sendText(b'{"cmd":"connect","response":200,"data":{"msg":"connected"}}')
-            self._enter(runtime)
-        elif frame["cmd"] == "disconnect":
+        if frame["cmd"] == "disconnect":
             self.factory.node.handshake.close(self)
+        elif frame["cmd"] != "connect" or not isinstance(runtime, str):
+            self.sendText(WRONG_COMMAND)
+        elif self.session is None:
+            self.factory.node.handshake.enter(runtime, self, CONNECTED)
         return True
 
     def onPing(self, payload: bytes) -> None:
@@ -120,6 +125,11 @@ class WebSocketConnection(LaneProtocol):
 
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
         self.factory.node.sessions.lost(self)
+
+    def sendCloseFrame(self, *args: Any, **kwargs: Any) -> None:
+        super().sendCloseFrame(*args, **kwargs)
+        # Nothing more can be sent: what comes from now on waits for the next connection.
+        self.factory.node.sessions.leave(self)
 
     # -- Connection ----------------------------------------------------------
 
