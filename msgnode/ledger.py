@@ -40,7 +40,7 @@ class Paper(Protocol):
     def state(self, sid: int, state: bytes, fresh: bool = False) -> None: ...
     def forget(self, sid: int) -> None: ...
     def settle(self) -> bool: ...
-    def read(self, place: int) -> bytes: ...
+    def read(self, place: int, size: int) -> bytes: ...
     def release(self, size: int) -> None: ...
 
 
@@ -78,7 +78,7 @@ class Air:
     def settle(self) -> bool:
         return True
 
-    def read(self, place: int) -> bytes:
+    def read(self, place: int, size: int) -> bytes:
         raise LookupError("nothing is kept on disk")
 
     def release(self, size: int) -> None:
@@ -101,11 +101,12 @@ class Ledger:
     ) -> None:
         self.held = 0
         self.paper = paper
+        self._keep = paper.keep
         self.most = most
         self._make_room = make_room
         self._clock = clock
         self._wall = wall
-        self._heard: set[Outbox] = set()
+        self.heard_from: set[Outbox] = set()  # whose clients sent something since the last settle
         self._untold: set[Outbox] = set()
         self._telling = False
         self._dirty = False
@@ -127,6 +128,19 @@ class Ledger:
         self.held += OVERHEAD + kept.size
         if self.held > self.most >> 1:
             self._to_disk.append(kept)
+
+    def keep_sent(self, sid: int, key: int, data: bytes, flags: int, number: int) -> Kept:
+        """
+        Owe a message that leaves at once, with this number.
+        """
+        self._dirty = True
+        size = len(data)
+        place = self._keep(sid, key, data, FOREVER, 5, flags, number)
+        self.held = held = self.held + OVERHEAD + size
+        kept = Kept(key, data, size, FOREVER, 5, flags, place)
+        if held > self.most >> 1:
+            self._to_disk.append(kept)
+        return kept
 
     def by_wall(self, until: float) -> float:
         """
@@ -163,7 +177,7 @@ class Ledger:
         kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.flags, number)
 
     def data(self, kept: Kept) -> bytes:
-        return kept.data if kept.data is not None else self.paper.read(kept.place)
+        return kept.data if kept.data is not None else self.paper.read(kept.place, kept.size)
 
     def left(self, sid: int, kept: Kept, number: int) -> None:
         self._dirty = True
@@ -182,6 +196,21 @@ class Ledger:
         if kept.place:
             self.paper.release(kept.size)
 
+    def release_all(self, done: list[Kept]) -> int:
+        """
+        These are owed no more; how many bytes they have.
+        """
+        size = in_memory = on_disk = 0
+        for kept in done:
+            size += kept.size
+            if kept.data is not None:
+                in_memory += kept.size
+            if kept.place:
+                on_disk += kept.size
+        self.held -= OVERHEAD * len(done) + in_memory
+        self.paper.release(on_disk)
+        return size
+
     def acknowledged(self, sid: int, number: int) -> None:
         self._dirty = True
         self.paper.acknowledged(sid, number)
@@ -199,10 +228,6 @@ class Ledger:
 
     # -- what has come ---------------------------------------------------------
 
-    def hear(self, outbox: Outbox) -> None:
-        self._dirty = True
-        self._heard.add(outbox)
-
     def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
         self.paper.heard(sid, received, pending)
 
@@ -210,9 +235,9 @@ class Ledger:
         """
         Write down all that happened; connectors call it before a byte leaves.
         """
-        if not self._dirty:
+        if not self._dirty and not self.heard_from:
             return
-        heard, self._heard = self._heard, set()
+        heard, self.heard_from = self.heard_from, set()
         for outbox in heard:
             outbox.write_down()
         self._dirty = False

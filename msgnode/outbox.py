@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgnode.address import SESSION
 from msgnode.errors import Rejected
 from msgnode.message import compose
-from msgnode.waiting import FOREVER, RECEIPT, Kept
+from msgnode.waiting import RECEIPT, Kept
 
 if TYPE_CHECKING:
     from msgnode.session import Session
@@ -53,7 +53,7 @@ class Outbox:
     `epoch` names the agreement; numbers begin at 1 in it.
 
     To the client: numbers up to `acknowledged` it has; after `holes` that are
-    gone for good come those of `sent`, oldest first.  From the client:
+    gone for good come those of `sent`, oldest first, up to number `last`.  From the client:
     `received` is the highest number so far, `at` the one it sent last, which is
     lower while it sends again.  The node is still at work on `pending`; its
     work on `lost` was cut off by a restart, and those are taken again.
@@ -61,6 +61,7 @@ class Outbox:
     """
 
     __slots__ = (
+        "_ledger",
         "_most_bytes",
         "_most_messages",
         "_session",
@@ -69,6 +70,7 @@ class Outbox:
         "at",
         "epoch",
         "holes",
+        "last",
         "lost",
         "pending",
         "received",
@@ -82,13 +84,14 @@ class Outbox:
         self.epoch = token_hex(8)
         self.stands = "none"
         self.asked = asked
-        self.acknowledged = self.holes = 0
+        self.acknowledged = self.holes = self.last = 0
         self.sent: deque[Kept] = deque()
         self.sent_bytes = 0
         self.received = self.at = self.told = 0
         self.pending: set[int] = set()
         self.lost: set[int] = set()
         self._session = session
+        self._ledger = session.ledger
         self._most_messages = most_messages
         self._most_bytes = most_bytes
 
@@ -101,13 +104,6 @@ class Outbox:
     # -- to the client -------------------------------------------------------
 
     @property
-    def last(self) -> int:
-        """
-        The number of the last message sent.
-        """
-        return self.acknowledged + self.holes + len(self.sent)
-
-    @property
     def full(self) -> bool:
         """
         So much is not acknowledged that no more is sent.
@@ -118,32 +114,31 @@ class Outbox:
         """
         Send one message that need not wait; written down before it leaves.
         """
-        session = self._session
+        session, sent = self._session, self.sent
         session.last_key = key = session.last_key + 1
-        kept = Kept(key, data, len(data), FOREVER, 5, flags)
-        session.ledger.keep(session.sid, kept, self.last + 1)
-        self.sent.append(kept)
-        self.sent_bytes += kept.size
+        self.last = number = self.last + 1
+        sent.append(self._ledger.keep_sent(session.sid, key, data, flags, number))
+        self.sent_bytes += len(data)
         self._hand_over(data)
-        if self.full:
+        if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes:
             session.pause()
 
     def send_kept(self, kept: Kept) -> None:
         """
         Send one that waited.
         """
-        session = self._session
-        session.ledger.left(session.sid, kept, self.last + 1)
+        self.last += 1
+        self._ledger.left(self._session.sid, kept, self.last)
         self.sent.append(kept)
         self.sent_bytes += kept.size
-        self._hand_over(session.ledger.data(kept))
+        self._hand_over(self._ledger.data(kept))
 
     def resend(self) -> None:
         """
         Send everything that is not acknowledged once more, on a new connection.
         """
         for kept in list(self.sent):
-            self._hand_over(self._session.ledger.data(kept))
+            self._hand_over(self._ledger.data(kept))
 
     def _hand_over(self, data: bytes) -> None:
         connection = self._session.connection
@@ -167,13 +162,12 @@ class Outbox:
         found = min(count, self.holes)  # it had come, before it went from here
         self.holes -= found
         self.acknowledged = number
-        session.ledger.acknowledged(session.sid, number)
-        for _ in range(count - found):
-            kept = self.sent.popleft()
-            self.sent_bytes -= kept.size
+        self._ledger.acknowledged(session.sid, number)
+        done = [self.sent.popleft() for _ in range(count - found)]
+        self.sent_bytes -= self._ledger.release_all(done)
+        for kept in done:
             if kept.flags & RECEIPT:
                 session.settle_receipt(kept, 200)
-            session.ledger.release(kept)
 
     def drop_oldest(self) -> Kept | None:
         """
@@ -207,6 +201,7 @@ class Outbox:
         """
         if missed:
             self.acknowledged += missed
+            self.last += missed
             session = self._session
             for number, kept in enumerate(self.sent, self.acknowledged + 1):
                 session.ledger.left(session.sid, kept, number)
@@ -228,7 +223,7 @@ class Outbox:
         One more has come; False if it is a repetition of what is here.
         """
         self.at += 1
-        self._session.ledger.hear(self)
+        self._ledger.heard_from.add(self)
         if self.at > self.received:
             self.received = self.at
         elif self.at in self.lost:
@@ -251,7 +246,7 @@ class Outbox:
         A request that took its time is answered.
         """
         self.pending.discard(number)
-        self._session.ledger.hear(self)
+        self._ledger.heard_from.add(self)
 
     def expect_again(self) -> None:
         """

@@ -109,8 +109,11 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
             waiting.append(kept)
         else:
             _was_sent(session.outbox, kept, note.number)
-    if session.outbox is not None and not session.outbox.sent:
-        session.outbox.holes = max(0, owing.sent - session.outbox.acknowledged)
+    if session.outbox is not None:
+        outbox = session.outbox
+        if not outbox.sent:
+            outbox.holes = max(0, owing.sent - outbox.acknowledged)
+        outbox.last = outbox.acknowledged + outbox.holes + len(outbox.sent)
     session.adopt(waiting)
 
 

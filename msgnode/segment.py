@@ -18,7 +18,6 @@ from zlib import crc32
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 
 BATCH = Struct("<II")  # length, CRC-32
-PAYLOAD = Struct("<BI")  # 0, length; the bytes follow
 KEEP = Struct("<BQQIIdBBQ")  # 1, sid, key, offset in the batch, size, until, priority, flags, number
 LEFT = Struct("<BQQQ")  # 2, sid, key, number
 GONE = Struct("<BQQB")  # 3, sid, key, missed
@@ -26,6 +25,7 @@ ACKNOWLEDGED = Struct("<BQQ")  # 4, sid, number
 HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8 bytes
 STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
 FORGET = Struct("<BQ")  # 7, sid
+KEEP_HERE = Struct("<BQQIdBBQ")  # 8, sid, key, size, until, priority, flags, number; the bytes follow
 
 
 class Damaged(Exception):
@@ -161,10 +161,6 @@ def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Rec
     at = start
     while at < end:
         kind = data[at]
-        if kind == 0:
-            _, size = PAYLOAD.unpack_from(data, at)
-            at += PAYLOAD.size + size
-            continue
         if kind == 7:
             _, sid = FORGET.unpack_from(data, at)
             found.pop(sid, None)
@@ -181,6 +177,13 @@ def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Rec
             owed.next_key = max(owed.next_key, note.key)
             owed.sent = max(owed.sent, note.number)
             at += KEEP.size
+        elif kind == 8:
+            _, _, key, size, until, priority, flags, number = KEEP_HERE.unpack_from(data, at)
+            at += KEEP_HERE.size
+            owed.notes[key] = Note(key, segment | at, size, until, priority, flags, number)
+            owed.next_key = max(owed.next_key, key)
+            owed.sent = max(owed.sent, number)
+            at += size
         elif kind == 2:
             _, _, key, number = LEFT.unpack_from(data, at)
             if key in owed.notes:

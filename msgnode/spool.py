@@ -10,7 +10,6 @@ in it is needed (sweep.py).
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from struct import Struct
 from zlib import crc32
 
 from msgnode.segment import (
@@ -20,9 +19,9 @@ from msgnode.segment import (
     GONE,
     HEARD,
     KEEP,
+    KEEP_HERE,
     LEFT,
     MAGIC,
-    PAYLOAD,
     STATE,
     Recovered,
     number_of,
@@ -118,20 +117,19 @@ class Spool:
         """
         if self.overrun:
             return 0
-        parts = self._parts
         size = len(data)
-        if data is self._last:
-            offset = self._last_offset
-        else:
-            self._last = data
-            self._last_offset = offset = self._held + PAYLOAD.size
-            parts.append(PAYLOAD.pack(0, size))
-            parts.append(data)
-            self._held = offset + size
-        parts.append(KEEP.pack(1, sid, key, offset, size, until, priority, flags, number))
-        self._held += KEEP.size
         self.live += size
-        return self._first + offset
+        if data is self._last:  # to several in a row; the bytes are there already
+            record = KEEP.pack(1, sid, key, self._last_offset, size, until, priority, flags, number)
+            self._parts.append(record)
+            self._held += KEEP.size
+        else:
+            record = KEEP_HERE.pack(8, sid, key, size, until, priority, flags, number)
+            self._parts += (record, data)
+            self._last = data
+            self._last_offset = offset = self._held + KEEP_HERE.size
+            self._held = offset + size
+        return self._first + self._last_offset
 
     def left(self, sid: int, key: int, number: int) -> None:
         self._append(LEFT.pack(2, sid, key, number))
@@ -212,19 +210,15 @@ class Spool:
         except OSError as why:
             self.failing = why  # it goes on in the file it has
 
-    def read(self, place: int) -> bytes:
+    def read(self, place: int, size: int) -> bytes:
         """
         The message at that place.
         """
         segment, at = place >> 40, place & (1 << 40) - 1
         if segment == self._number and at >= self._end:
             at -= self._end + BATCH.size
-            batch = b"".join(self._parts)
-            (size,) = _LENGTH.unpack_from(batch, at - _LENGTH.size)
-            return batch[at : at + size]
-        file = self._files[segment]
-        (size,) = _LENGTH.unpack(os.pread(file, _LENGTH.size, at - _LENGTH.size))
-        return os.pread(file, size, at)
+            return b"".join(self._parts)[at : at + size]
+        return os.pread(self._files[segment], size, at)
 
     # -- old files -------------------------------------------------------------
 
@@ -261,9 +255,6 @@ class Spool:
         self.overrun = False
         self.failing = None
         return True
-
-
-_LENGTH = Struct("<I")
 
 
 def _write(file: int, parts: list[bytes]) -> None:
