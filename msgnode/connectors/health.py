@@ -178,6 +178,8 @@ class NodeCollector:
             "msgnode_waiting_messages", "Messages that wait.", sum(s.waiting for s in held)
         )
         yield GaugeMetricFamily("msgnode_waiting_bytes", "Their bytes.", sum(s.waiting_bytes for s in held))
+        owed = "Memory that messages take which wait or are not acknowledged."
+        yield GaugeMetricFamily("msgnode_owed_memory_bytes", owed, node.sessions.ledger.held)
         yield GaugeMetricFamily(
             "msgnode_sockets",
             "Open connections and what else holds a socket of the web and line listeners.",
@@ -205,6 +207,7 @@ class NodeCollector:
             ("waited", "Messages that had to wait for their session.", counts.waited),
             ("stale", "Messages dropped because they waited too long.", counts.stale),
             ("overflow", "Messages dropped because too much waited.", counts.overflowed),
+            ("shed", "Messages dropped because the node was short of memory.", counts.shed),
             ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
