@@ -43,7 +43,7 @@ def _has_path(address: str) -> bool:
 
 def without_tokens(data: bytes) -> bytes:
     """
-    The same JSON without session tokens: a stub writes its own into `body.via` (wire.md 3).
+    The same JSON without session tokens: a stub writes its own into `body.via`.
 
     `runtime://d/1/<token>` becomes `runtime://d/1`.
     """

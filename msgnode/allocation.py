@@ -1,7 +1,7 @@
 """
 Address allocation: the node makes up addresses and binds them to who asks.
 
-Spoken at three addresses (wire.md 2.1, 2.2).  A pool is a scheme whose
+Spoken at three addresses.  A pool is a scheme whose
 addresses are finite and come from elsewhere, such as the SIP accounts of an
 IMS: they are leased to a session and free again at its end.
 """
@@ -93,7 +93,7 @@ class Allocation:
 
     def _release(self, message: Message, body: dict[str, Any], session: Session) -> None:
         """
-        Every spelling of wire.md 2.2: keys, addresses, lists in lists, an object with its children.
+        Keys, addresses, lists in lists, an object with its children.
         """
         if "resource" not in body and "childrenResources" not in body:
             raise Rejected("name what to de-allocate in 'resource' or 'childrenResources'")

@@ -9,12 +9,13 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
-from msgnode.address import is_scheme
+from msgnode.address import Domain, is_scheme
 from msgnode.config import Config, ConfigError, Listen, PoolAddresses
 from msgnode.pool import MOST, expand
 
@@ -51,7 +52,7 @@ def check(table: Mapping[str, Any], where: str) -> Config:
 
 
 def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
-    if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?", config.domain):
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d+)?", config.domain):
         yield "domain", f"expected a domain name such as example.org, found {config.domain!r}"
     if not config.node:
         yield "node", "expected a name, found ''"
@@ -66,6 +67,12 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
             f"expected at least session.queue_bytes ({config.session.queue_bytes}), "
             f"found {config.session.memory}",
         )
+    for proxy in config.trusted_proxies:
+        if proxy != "unix" and not _is_ip(proxy):
+            yield "trusted_proxies", f"expected IP addresses, or unix, found {proxy!r}"
+    for origin in config.allowed_origins:
+        if origin != "*" and not re.fullmatch(r"(?!\w+://.*/)[\w+.-]+://\S+|null", origin):
+            yield "allowed_origins", f"expected origins such as https://app.example.org, found {origin!r}"
     for name in ("traffic", "state"):
         if not getattr(config, name):
             yield name, "expected a directory or 'none', found ''"
@@ -91,9 +98,24 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
                 expand(pool.pattern)
             except ValueError as why:
                 yield f"{key}.pattern", str(why)
+                continue
+        foreign = [a for a in pool.all_addresses() if not a.startswith(f"{pool.scheme}:")]
+        if foreign:
+            yield key, f"expected addresses that begin {pool.scheme}:, found {foreign[0]!r}"
+        owned = [a for a in pool.all_addresses() if Domain(config.domain).owns(a)]
+        if owned:
+            yield key, f"expected addresses that are not the node's own, found {owned[0]!r}"
     for number, listen in enumerate(config.listen):
         if not listen.cert and (listen.key or listen.client_ca):
             yield f"listen[{number}]", "expected 'cert' beside 'key' or 'client_ca'"
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 _WORDS = {

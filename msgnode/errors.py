@@ -1,7 +1,7 @@
 """
 What a sender is told when its message is not carried.
 
-Raised where it is known, answered in one place: Sessions.receive.  A bug is
+Raised where it is known, answered in one place: Reception.  A bug is
 not one of these; it reaches the log.
 """
 
@@ -12,7 +12,7 @@ class Rejected(Exception):
 
     The codes are those of docs/protocol.md: 400 malformed, 401 no session,
     403 refused, 404 nobody there, 413 too large, 429 too many, 501 not
-    offered, 503 not now, 504 a back end is silent.
+    offered, 503 not now.
     """
 
     code = 400

@@ -161,7 +161,7 @@ def _wish(message: Message) -> Wish:
     wish = message.fields().get("resume")
     if isinstance(wish, dict):
         epoch, received = wish.get("epoch"), wish.get("received")
-        if isinstance(epoch, str) and isinstance(received, int) and received >= 0:
+        if isinstance(epoch, str) and type(received) is int and received >= 0:
             return epoch, int(received)
     # An open is answered by nothing but 200: whatever else it says begins anew.
     return bool(wish)

@@ -1,5 +1,5 @@
 """
-Allocation keys: names a session gives to what it allocates, to free it by (wire.md 2.2).
+Allocation keys: names a session gives to what it allocates, to free it by.
 
 Each address is kept with its key only until it is freed, so that a session
 which allocates and frees for ever keeps no more than it holds.

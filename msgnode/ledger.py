@@ -31,7 +31,7 @@ class Paper(Protocol):
     overrun: bool
 
     def keep(
-        self, sid: int, key: int, data: bytes, until: float, priority: int, flags: int, number: int
+        self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int: ...
     def left(self, sid: int, key: int, number: int) -> None: ...
     def gone(self, sid: int, key: int, missed: bool) -> None: ...
@@ -53,7 +53,7 @@ class Air:
     overrun = False
 
     def keep(
-        self, sid: int, key: int, data: bytes, until: float, priority: int, flags: int, number: int
+        self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int:
         return 0
 
@@ -124,20 +124,20 @@ class Ledger:
         until = kept.until
         if until != FOREVER:
             until = self.by_wall(until)
-        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.flags, number)
+        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
         self.held += OVERHEAD + kept.size
         if self.held > self.most >> 1:
             self._to_disk.append(kept)
 
-    def keep_sent(self, sid: int, key: int, data: bytes, flags: int, number: int) -> Kept:
+    def keep_sent(self, sid: int, key: int, data: bytes, asker: int, number: int) -> Kept:
         """
         Owe a message that leaves at once, with this number.
         """
         self._dirty = True
         size = len(data)
-        place = self._keep(sid, key, data, FOREVER, 5, flags, number)
+        place = self._keep(sid, key, data, FOREVER, 5, asker, number)
         self.held = held = self.held + OVERHEAD + size
-        kept = Kept(key, data, size, FOREVER, 5, flags, place)
+        kept = Kept(key, data, size, FOREVER, 5, asker, place)
         if held > self.most >> 1:
             self._to_disk.append(kept)
         return kept
@@ -174,7 +174,7 @@ class Ledger:
         if kept.place:
             self.paper.release(kept.size)
         until = self.by_wall(kept.until)
-        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.flags, number)
+        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
 
     def data(self, kept: Kept) -> bytes:
         return kept.data if kept.data is not None else self.paper.read(kept.place, kept.size)

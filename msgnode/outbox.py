@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgnode.address import SESSION
 from msgnode.errors import Rejected
 from msgnode.message import compose
-from msgnode.waiting import RECEIPT, Kept
+from msgnode.waiting import Kept
 
 if TYPE_CHECKING:
     from msgnode.session import Session
@@ -110,14 +110,14 @@ class Outbox:
         """
         return len(self.sent) >= self._most_messages or self.sent_bytes >= self._most_bytes
 
-    def send(self, data: bytes, flags: int = 0) -> None:
+    def send(self, data: bytes, asker: int = 0) -> None:
         """
         Send one message that need not wait; written down before it leaves.
         """
         session, sent = self._session, self.sent
         session.last_key = key = session.last_key + 1
         self.last = number = self.last + 1
-        sent.append(self._ledger.keep_sent(session.sid, key, data, flags, number))
+        sent.append(self._ledger.keep_sent(session.sid, key, data, asker, number))
         self.sent_bytes += len(data)
         self._hand_over(data)
         if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes:
@@ -166,7 +166,7 @@ class Outbox:
         done = [self.sent.popleft() for _ in range(count - found)]
         self.sent_bytes -= self._ledger.release_all(done)
         for kept in done:
-            if kept.flags & RECEIPT:
+            if kept.asker:
                 session.settle_receipt(kept, 200)
 
     def drop_oldest(self) -> Kept | None:

@@ -6,9 +6,9 @@ waited for (200); handing it to one that does not is all that can be said of it
 (202).
 """
 
-from collections.abc import Callable
-
 from msgnode.message import Message, compose, decode
+from msgnode.routes import RoutingTable
+from msgnode.session import Session
 
 RECEIPT = "mn:/receipt"
 
@@ -27,17 +27,17 @@ TEXTS = {
 
 class Receipts:
     """
-    Written by the node, and carried by `publish` like any message.
+    Written by the node, and given to the session that asked, whatever else is bound to its `from`.
     """
 
-    def __init__(self, publish: Callable[[Message], None]) -> None:
-        self._publish = publish
+    def __init__(self, routes: RoutingTable) -> None:
+        self._routes = routes
 
-    def give(self, message: Message, code: int, recipients: int = 1) -> None:
+    def give(self, message: Message, code: int, session: Session, recipients: int = 1) -> None:
         """
         Tell the sender, if it asked; never about a receipt.
         """
-        if not message.receipt or not message.from_ or message.type.lower() == "receipt":
+        if not message.receipt or message.type.lower() == "receipt":
             return
         body = {
             "code": code,
@@ -45,10 +45,13 @@ class Receipts:
             "to": message.to,
             "recipients": recipients,
         }
-        self._publish(compose(message.id, "receipt", RECEIPT, message.from_, body))
+        session.deliver(compose(message.id, "receipt", RECEIPT, message.from_, body))
 
-    def give_late(self, data: bytes, code: int) -> None:
+    def give_late(self, data: bytes, code: int, asker: int) -> None:
         """
-        The same for what was kept, as bytes.
+        The same for what was kept, as bytes; `asker` is the sid of the session that sent it.
         """
-        self.give(decode(data), code)
+        message = decode(data)
+        for session in self._routes.resolve(message.from_):
+            if session.sid == asker:
+                self.give(message, code, session)

@@ -26,7 +26,7 @@ log = Logger()
 
 VALIDATOR = "mn:/validator"
 UNDERSCORE = ord("_")  # a byte is found in a seventh of the time of a string
-# Where clients repeat a 500 ten times at once (wire.md 2.3), they are told 503.
+# Where clients repeat a 500 ten times at once, they are told 503.
 _REPEATED = ("/sm", "-allocation", "domain://registry.", "global://registry")
 
 
@@ -173,8 +173,8 @@ class Reception:
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code)
         self._journal.message(message, session)
-        if message.receipt and not isinstance(why, NoRoute):
-            self._receipts.give(message, why.code)
+        if session is not None and not isinstance(why, NoRoute | NoSession):
+            self._receipts.give(message, why.code, session)
         text = str(why)
         if isinstance(why, Malformed) and why.id is None:
             self._counts.unreadable += 1

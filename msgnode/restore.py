@@ -103,7 +103,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         outbox.expect_again()
     for note in owing.kept:
         until = ledger.by_clock(note.until)
-        kept = Kept(note.key, None, note.size, until, note.priority, note.flags, note.place)
+        kept = Kept(note.key, None, note.size, until, note.priority, note.asker, note.place)
         ledger.adopt(kept)
         if session.outbox is None or not note.number:
             waiting.append(kept)

@@ -22,7 +22,7 @@ from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Counts, Session
 from msgnode.sessions import Journal
 
-# Not the address of one hyperty, so never learnt from a `from` (wire.md 2.7).
+# Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
 
@@ -57,7 +57,7 @@ class Router:
         keeping: Keeping,
         ownership: Ownership,
     ) -> None:
-        self.receipts = Receipts(self.publish)
+        self.receipts = Receipts(routes)
         self._config = config
         self._keeping = keeping
         self._ownership = ownership
@@ -83,7 +83,7 @@ class Router:
             return None
         if self._domain.owns(to):
             return self._respond(message, to, session)
-        self._no_route(message, to)
+        self._no_route(message, to, session)
         return None
 
     def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
@@ -118,27 +118,19 @@ class Router:
             message.receipt = False
             self._deliver(message, session, recipients)
             message.receipt = True
-            self.receipts.give(message, 202, message.recipients + message.waiting)
+            self.receipts.give(message, 202, session, message.recipients + message.waiting)
             return
         recipient = recipients[0]
         if recipient is session and message.has_via:
             self._counts.echoes += 1
             message.outcome = "dropped"
-            self.receipts.give(message, 404, 0)
-        elif recipient.deliver(message):
+            self.receipts.give(message, 404, session, 0)
+        elif recipient.deliver(message, session.sid):
             message.outcome, message.recipients = "delivered", 1
             if recipient.outbox is None:
-                self.receipts.give(message, 202)
+                self.receipts.give(message, 202, session)
         else:
             message.outcome, message.waiting = "waiting", 1
-
-    def publish(self, message: Message) -> None:
-        """
-        Carry a message of the node's own.
-        """
-        if isinstance(message.to, str):
-            for recipient in self._routes.resolve(message.to):
-                recipient.deliver(message)
 
     def _route_each(self, message: Message, to: list[str], session: Session) -> Reply:
         """
@@ -164,6 +156,7 @@ class Router:
         return reply
 
     def _respond(self, message: Message, to: str, session: Session) -> Reply:
+        message.receipt = False  # the answer is better than that
         responder = self._responders.get(to)
         if responder is None:
             raise NotOffered(f"this node offers nothing at {to}")
@@ -179,12 +172,12 @@ class Router:
         written, answer = keeping.settled(), reply
         return written.addCallback(lambda done: answer)
 
-    def _no_route(self, message: Message, to: str) -> None:
+    def _no_route(self, message: Message, to: str, session: Session) -> None:
         """
         Drop it; tell the sender only where that was asked for and somebody waits.
         """
         self._counts.no_route += 1
-        self.receipts.give(message, 404, 0)
+        self.receipts.give(message, 404, session, 0)
         wanted = message.type.lower() in _WANT_ROUTE and not is_multicast(to)
         if wanted and self._config.routing.reply_unknown:
             raise NoRoute(f"nobody is bound to {to}")
@@ -192,7 +185,7 @@ class Router:
 
     def _meet(self, from_: str, session: Session) -> None:
         """
-        A sender that is not bound here: refuse the node's own addresses, learn a hyperty's (wire.md 2.7).
+        A sender that is not bound here: refuse the node's own addresses, learn a hyperty's.
         """
         self._ownership.check_sender(from_, session)
         if from_.startswith("hyperty://"):

@@ -32,8 +32,9 @@ class RoutingTable:
         self._keeping = keeping
         self._sessions: dict[str, tuple[Session, ...]] = {}
         self._runtimes: dict[str, Session] = {}
-        # Bindings that look like part of a runtime, held by somebody else.
-        self._strays: set[str] = set()
+        # Bindings that look like part of a runtime, held by somebody else, by
+        # the beginning they would share with its runtimeURL.
+        self._strays: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -80,7 +81,8 @@ class RoutingTable:
         """
         self._runtimes[session.runtime] = session
         below = session.runtime + "/"
-        for address in [a for a in self._strays if a.startswith(below)] + [session.runtime]:
+        strays = self._strays.get(_beginning(session.runtime), ())
+        for address in [a for a in strays if a.startswith(below)] + [session.runtime]:
             for other in self._sessions.get(address, NOBODY):
                 if other is not session:
                     self.unbind(address, other)
@@ -99,8 +101,7 @@ class RoutingTable:
                         self.unbind(address, other)
                 present = self._sessions.get(address)
             self._sessions[address] = (*present, session) if present else session.alone
-            if address.startswith(RUNTIMES) and self.runtime(address) is not session:
-                self._strays.add(address)
+            self._note_stray(address, session)
             session.learnt += kind == LEARNT
         elif held == LEARNT:
             held = 0
@@ -116,8 +117,11 @@ class RoutingTable:
         session.learnt += kinds == LEARNT
         present = self._sessions.get(address)
         self._sessions[address] = (*present, session) if present else session.alone
+        self._note_stray(address, session)
+
+    def _note_stray(self, address: str, session: "Session") -> None:
         if address.startswith(RUNTIMES) and self.runtime(address) is not session:
-            self._strays.add(address)
+            self._strays.setdefault(_beginning(address), set()).add(address)
 
     def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
         """
@@ -141,7 +145,11 @@ class RoutingTable:
             self._sessions[address] = rest if len(rest) > 1 else rest[0].alone
         else:
             del self._sessions[address]
-            self._strays.discard(address)
+            strays = self._strays.get(_beginning(address))
+            if strays is not None:
+                strays.discard(address)
+                if not strays:
+                    del self._strays[_beginning(address)]
 
     def forget(self, session: "Session") -> None:
         """
@@ -151,3 +159,10 @@ class RoutingTable:
             self._remove(address, session)
         if self._runtimes.get(session.runtime) is session:
             del self._runtimes[session.runtime]
+
+
+def _beginning(address: str) -> str:
+    """
+    `runtime://domain/first` of a longer address: no runtimeURL is shorter.
+    """
+    return "/".join(address.split("/", 4)[:4])

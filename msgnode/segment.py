@@ -18,14 +18,14 @@ from zlib import crc32
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 
 BATCH = Struct("<II")  # length, CRC-32
-KEEP = Struct("<BQQIIdBBQ")  # 1, sid, key, offset in the batch, size, until, priority, flags, number
+KEEP = Struct("<BQQIIdBQQ")  # 1, sid, key, offset in the batch, size, until, priority, asker, number
 LEFT = Struct("<BQQQ")  # 2, sid, key, number
 GONE = Struct("<BQQB")  # 3, sid, key, missed
 ACKNOWLEDGED = Struct("<BQQ")  # 4, sid, number
 HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8 bytes
 STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
 FORGET = Struct("<BQ")  # 7, sid
-KEEP_HERE = Struct("<BQQIdBBQ")  # 8, sid, key, size, until, priority, flags, number; the bytes follow
+KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
 
 
 class Damaged(Exception):
@@ -49,7 +49,7 @@ class Note(NamedTuple):
     size: int
     until: float  # by the wall clock
     priority: int
-    flags: int
+    asker: int
     number: int  # 0: it waits
 
 
@@ -171,16 +171,16 @@ def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Rec
         if owed is None:
             owed = found[sid] = Recovered()
         if kind == 1:
-            _, _, key, offset, size, until, priority, flags, number = KEEP.unpack_from(data, at)
-            note = Note(key, segment | start + offset, size, until, priority, flags, number)
+            _, _, key, offset, size, until, priority, asker, number = KEEP.unpack_from(data, at)
+            note = Note(key, segment | start + offset, size, until, priority, asker, number)
             owed.notes[key] = note
             owed.next_key = max(owed.next_key, note.key)
             owed.sent = max(owed.sent, note.number)
             at += KEEP.size
         elif kind == 8:
-            _, _, key, size, until, priority, flags, number = KEEP_HERE.unpack_from(data, at)
+            _, _, key, size, until, priority, asker, number = KEEP_HERE.unpack_from(data, at)
             at += KEEP_HERE.size
-            owed.notes[key] = Note(key, segment | at, size, until, priority, flags, number)
+            owed.notes[key] = Note(key, segment | at, size, until, priority, asker, number)
             owed.next_key = max(owed.next_key, key)
             owed.sent = max(owed.sent, number)
             at += size

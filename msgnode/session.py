@@ -20,7 +20,7 @@ from msgnode.keys import Keys
 from msgnode.ledger import Ledger
 from msgnode.message import Message
 from msgnode.outbox import Outbox
-from msgnode.waiting import FOREVER, RECEIPT, Kept, Waiting, patience
+from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
 Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
 
@@ -107,7 +107,7 @@ class Home(Protocol):
     def make_outbox(self, session: "Session", asked: bool) -> Outbox: ...
     def overflowed(self, session: "Session") -> None: ...
     def expire_at(self, until: float, session: "Session") -> None: ...
-    def receipt(self, data: bytes, code: int) -> None: ...
+    def receipt(self, data: bytes, code: int, asker: int) -> None: ...
     def say(self, connection: Connection, data: bytes) -> None: ...
 
 
@@ -208,7 +208,7 @@ class Session:
         """
         self.connection = self.ready = None
         for kept in self.owed():
-            if kept.flags & RECEIPT:
+            if kept.asker:
                 self.settle_receipt(kept, 410)
             self.ledger.release(kept)
         self._waiting = self.outbox = None
@@ -255,27 +255,29 @@ class Session:
         # Before it leaves: who does not acknowledge gets nothing twice.
         self.ledger.gone(self.sid, kept, missed=False)
         connection.send(data)
-        if kept.flags & RECEIPT:
+        if kept.asker:
             self.settle_receipt(kept, 202)
 
     # -- messages ------------------------------------------------------------
 
-    def deliver(self, message: Message) -> bool:
+    def deliver(self, message: Message, asker: int = 0) -> bool:
         """
         Hand the message to the runtime.  False: it waits.
+
+        `asker` is the sid of the session that wants to know what becomes of it.
         """
         ready = self.ready
         if ready is None:
-            self.keep(message)
+            self.keep(message, asker)
             return False
         self._sent(message.data)
-        if message.receipt and self.outbox is not None:
-            self.outbox.send(message.data, RECEIPT)
+        if asker and self.outbox is not None:
+            self.outbox.send(message.data, asker)
         else:
             ready.send(message.data)
         return True
 
-    def keep(self, message: Message) -> None:
+    def keep(self, message: Message, asker: int = 0) -> None:
         """
         Let the message wait.
         """
@@ -284,8 +286,8 @@ class Session:
             waiting = self._waiting = home.make_queue()
         self.last_key += 1
         kept = Kept(self.last_key, message.data, len(message.data), self._until(message), message.urgency)
-        if message.receipt:
-            kept.flags = RECEIPT
+        if asker:
+            kept.asker = asker
             if kept.until != FOREVER:
                 home.expire_at(kept.until, self)
         home.counts.waited += 1
@@ -315,6 +317,13 @@ class Session:
             for kept in self._waiting.stale(self._home.now()):
                 self._went_stale(kept)
 
+    def next_asked(self) -> float | None:
+        """
+        When the next message goes stale whose sender wants to know.
+        """
+        asked = [kept.until for kept in self._waiting or () if kept.asker and kept.until != FOREVER]
+        return min(asked, default=None)
+
     def _went_stale(self, kept: Kept) -> None:
         self._home.counts.stale += 1
         self._drop(kept, 408)
@@ -328,7 +337,7 @@ class Session:
             assert self.outbox is not None
             self.missed += 1
             self.outbox.step("dropped")
-        if kept.flags & RECEIPT:
+        if kept.asker:
             self.settle_receipt(kept, code)
         self.ledger.gone(self.sid, kept, missed=counted)
 
@@ -347,7 +356,7 @@ class Session:
             if oldest is None:
                 break
             self._home.counts.shed += 1
-            if oldest.flags & RECEIPT:
+            if oldest.asker:
                 self.settle_receipt(oldest, 503)
             self.ledger.release(oldest)
             outbox.step("dropped")
@@ -360,7 +369,7 @@ class Session:
         return sent + (list(self._waiting) if self._waiting else [])
 
     def settle_receipt(self, kept: Kept, code: int) -> None:
-        self._home.receipt(self.ledger.data(kept), code)
+        self._home.receipt(self.ledger.data(kept), code, kept.asker)
 
     def answer(self, reply: Message, connection: Connection) -> None:
         """

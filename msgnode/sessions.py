@@ -64,12 +64,13 @@ class Sessions(Service):
         self.connections: set[Connection] = set()
         self.draining = False
         self.ledger = Ledger(paper, config.session.memory, self._make_room, clock, wall)
-        self.receipt: Callable[[bytes, int], None] = _no_receipt
+        self.receipt: Callable[[bytes, int, int], None] = _no_receipt
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         self._before_open: dict[Connection, IDelayedCall] = {}
         # They go on under their session, so its end has to find them.
         self._superseded: dict[Session, set[Connection]] = {}
+        self._stale: dict[Session, IDelayedCall] = {}  # when a sender is told that its message went stale
         self._cutting: set[Connection] = set()  # will be closed for not reading
         self._stopped: Deferred[None] | None = None
         self._config = config
@@ -145,7 +146,19 @@ class Sessions(Service):
         """
         Somebody wants to know when what waits there goes stale.
         """
-        self._clock.callLater(max(0.0, until - self.now()), session.drop_stale)
+        timer = self._stale.get(session)
+        if timer is not None:
+            if timer.getTime() <= until:
+                return
+            timer.cancel()
+        self._stale[session] = self._clock.callLater(max(0.0, until - self.now()), self._drop_stale, session)
+
+    def _drop_stale(self, session: Session) -> None:
+        del self._stale[session]
+        session.drop_stale()
+        until = session.next_asked()
+        if until is not None:
+            self.expire_at(until, session)
 
     def _make_room(self) -> None:
         """
@@ -367,6 +380,9 @@ class Sessions(Service):
         session.expiry = None
         connection = session.connection
         self._by_token.pop(session.token_hash, None)
+        timer = self._stale.pop(session, None)
+        if timer is not None:
+            timer.cancel()
         session.end()
         self._routes.forget(session)
         self._keeping.ended(session)
@@ -413,5 +429,5 @@ def _size(session: Session) -> int:
     return session.waiting_bytes + sent
 
 
-def _no_receipt(data: bytes, code: int) -> None:
+def _no_receipt(data: bytes, code: int, asker: int) -> None:
     raise NotImplementedError

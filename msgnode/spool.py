@@ -110,7 +110,7 @@ class Spool:
     # -- what happens --------------------------------------------------------
 
     def keep(
-        self, sid: int, key: int, data: bytes, until: float, priority: int, flags: int, number: int
+        self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int:
         """
         A message is owed; where it lies.  `until` by the wall clock; `number` is 0 while it waits.
@@ -120,11 +120,11 @@ class Spool:
         size = len(data)
         self.live += size
         if data is self._last:  # to several in a row; the bytes are there already
-            record = KEEP.pack(1, sid, key, self._last_offset, size, until, priority, flags, number)
+            record = KEEP.pack(1, sid, key, self._last_offset, size, until, priority, asker, number)
             self._parts.append(record)
             self._held += KEEP.size
         else:
-            record = KEEP_HERE.pack(8, sid, key, size, until, priority, flags, number)
+            record = KEEP_HERE.pack(8, sid, key, size, until, priority, asker, number)
             self._parts += (record, data)
             self._last = data
             self._last_offset = offset = self._held + KEEP_HERE.size

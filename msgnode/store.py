@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from msgnode.session import Session
 log = Logger()
 
 NAME = "state.sqlite"
+SMALLEST = 512  # bytes of a page; SQLite takes a file with less in it for a new one
 AGAIN = 1.0  # seconds until a commit that failed is tried again
 MOST_NOTED = 1_000_000  # changes that wait for a disk that takes nothing
 
@@ -282,6 +283,7 @@ def connect(path: Path, full: bool = False) -> sqlite3.Connection:
     The database, made or brought up to date.  sqlite3.DatabaseError if it is none, or a newer one.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    _see_whole(path)
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
@@ -295,11 +297,21 @@ def connect(path: Path, full: bool = False) -> sqlite3.Connection:
             database.executescript(f"BEGIN; {step}; PRAGMA user_version = {number}; COMMIT")
         (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if problem != "ok":
-            raise sqlite3.DatabaseError(problem)
+            raise sqlite3.DatabaseError(_in_a_line(problem))
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _see_whole(path: Path) -> None:
+    size = path.stat().st_size
+    if 0 < size < SMALLEST:
+        raise sqlite3.DatabaseError(f"is cut off after {size} bytes")
+
+
+def _in_a_line(problem: str) -> str:
+    return problem.removeprefix("*** in database main ***").strip().replace("\n", "; ")
 
 
 def load(database: sqlite3.Connection) -> Loaded:
@@ -340,7 +352,10 @@ def examine_database(path: Path) -> list[str]:
     if not path.exists():
         return []
     try:
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        _see_whole(path)
+        # Files that a killed node left beside it are read too; else none are made.
+        how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
         try:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version > len(STEPS):
@@ -350,7 +365,7 @@ def examine_database(path: Path) -> list[str]:
                 for rows in load(database):
                     for _ in rows:
                         pass  # the check does not look at what a text holds
-            return [f"{path}: {text}" for text in found]
+            return [f"{path}: {_in_a_line(text)}" for text in found]
         finally:
             database.close()
     except sqlite3.DatabaseError as why:
@@ -361,30 +376,26 @@ def salvage(damaged: Path, path: Path) -> int:
     """
     Copy what can still be read of a damaged file into a fresh one; how many rows.
     """
-    fresh = connect(path)
-    old = sqlite3.connect(damaged)
-    try:
+    with closing(connect(path)) as fresh:
         fresh.execute("BEGIN")
         for table, columns in COLUMNS.items():
             names, marks = ", ".join(columns), ", ".join("?" * len(columns))
             insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
-            for row in _both_ways(old, f"SELECT {names} FROM {table}"):
+            for row in _both_ways(damaged, f"SELECT {names} FROM {table}"):
                 with suppress(sqlite3.IntegrityError):  # read, but nonsense
                     fresh.execute(insert, row)
         fresh.execute("COMMIT")
         return sum(fresh.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in COLUMNS)
-    finally:
-        old.close()
-        fresh.close()
 
 
-def _both_ways(database: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
+def _both_ways(damaged: Path, select: str) -> Iterator[tuple[Any, ...]]:
     """
     The rows before the damage, and those behind it.
     """
     for order in ("ASC", "DESC"):
         try:
-            yield from database.execute(f"{select} ORDER BY sid {order}")
+            with closing(sqlite3.connect(damaged)) as database:
+                yield from database.execute(f"{select} ORDER BY sid {order}")
             return
         except sqlite3.DatabaseError:
             continue

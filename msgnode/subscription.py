@@ -2,7 +2,7 @@
 Subscriptions: who wants to hear what is published at an address.
 
 The requesting session is subscribed; `source` is a name for people, because
-most of the sources that runtimes send are known to nobody (wire.md 2.3).
+most of the sources that runtimes send are known to nobody.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ class Subscription:
 
 def _named(body: dict[str, Any], everything: bool) -> list[str]:
     """
-    The addresses in every spelling of wire.md 2.3.
+    The addresses in every spelling of docs/protocol.md, "Subscriptions".
 
     `resource` O with children n means O, O/changes, O/children/ and
     O/children/n.  `everything`: O/children/ is meant without children too,

@@ -3,7 +3,7 @@ What waits for a session that is away, or that reads too slowly.
 
 Bounded in messages and in bytes.  What is urgent leaves first; within a
 priority the order is kept.  A message goes stale when its sender has given up
-(wire.md 2.5): a request after 15 s, a response after 60 s, anything at the end
+(docs/protocol.md, "Waiting"): a request after 15 s, a response after 60 s, anything at the end
 of the `ttl` it names.  The rest keeps its worth and waits as long as the
 session lives.  When the bound is reached the oldest of the least urgent goes,
 because what is newest is worth most to an observer.
@@ -18,8 +18,6 @@ REQUESTS = frozenset({"create", "read", "subscribe", "unsubscribe", "execute"})
 REQUEST_WAITS = 15.0  # seconds; the shortest time-out of a runtime's bus
 RESPONSE_WAITS = 60.0  # seconds
 FOREVER = float("inf")
-
-RECEIPT = 1  # a flag of Kept: its sender asked what becomes of it
 
 # So many leave past an older one that is less urgent; then the oldest of all leaves.
 PASSED_OVER = 9
@@ -41,7 +39,8 @@ class Kept(Struct, gc=False):
 
     `key` rises within the session, in the order of arrival.  `data` is None
     once it lies on disk only, at `place` (0: nowhere).  `until` is when it
-    goes stale, by the node's clock.
+    goes stale, by the node's clock.  `asker` is the sid of the session that
+    asked what becomes of it, or 0.
     """
 
     key: int
@@ -49,7 +48,7 @@ class Kept(Struct, gc=False):
     size: int
     until: float = FOREVER
     priority: int = 5
-    flags: int = 0
+    asker: int = 0
     place: int = 0
 
 

@@ -61,7 +61,7 @@ class AllocationTests(SynchronousTestCase):
 
 class CreateTests(AllocationTests):
     """
-    Every form of the request in wire.md 2.1.
+    Every form of the request that runtimes send.
     """
 
     def test_forms(self) -> None:
@@ -251,7 +251,7 @@ class RefusedTests(AllocationTests):
 
 class DeleteTests(AllocationTests):
     """
-    Every form of the request in wire.md 2.2: always a bare 200.
+    Every form of the request that runtimes send: always a bare 200.
     """
 
     def test_spellings(self) -> None:

@@ -441,6 +441,6 @@ class PoolTests(ConfigTests):
         """
         Two pools of one scheme would hide one another.
         """
-        why = self.wrong({"pools": {name: {"scheme": "sip", "addresses": [name]} for name in "ab"}})
+        why = self.wrong({"pools": {name: {"scheme": "sip", "addresses": [f"sip:{name}"]} for name in "ab"}})
 
         self.assertEqual("pools.b.scheme: expected a scheme of its own, found 'sip' as in pools.a", why)

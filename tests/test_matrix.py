@@ -10,7 +10,7 @@ from tests.websocket_case import WebSocketCase
 
 class MatrixTests(WebSocketCase):
     """
-    M2, and M1 of wire.md 1.3.
+    Both kinds of them: M2 has its name in the query, M1 in a frame.
     """
 
     def m1(self, name: str = "a") -> M1Runtime:

@@ -355,12 +355,43 @@ class SurrogateTests(SynchronousTestCase):
 
     def test_for_the_node(self) -> None:
         """
-        A request to the node with half a character in its body is refused in words.
+        In a request to the node a sign stands for half a character; whole ones stay.
         """
-        message = decode(rb'{"id":1,"type":"subscribe","from":"a","to":"b","body":{"resources":["\ud83d"]}}')
+        body = rb'{"resources":["\ud83d","\ud83d\ude00","x\ude00"]}'
+        message = decode(b'{"id":1,"type":"subscribe","from":"a","to":"b","body":' + body + b"}")
 
-        with self.assertRaisesRegex(Malformed, "holds what cannot be read"):
-            message.fields()
+        self.assertEqual(["\ufffd", "\U0001f600", "x\ufffd"], message.fields()["resources"])
+
+    def test_to_several(self) -> None:
+        """
+        Copies for several recipients hold it as it came.
+        """
+        message = decode(rb'{"id":1,"type":"x","from":"a","to":["b","c"],"body":{"t":"\ud83d"}}')
+
+        self.assertEqual(
+            {"id": 1, "type": "x", "from": "a", "to": "b", "body": {"t": "\ud83d"}},
+            json.loads(message.addressed("b").data),
+        )
+
+    def test_names_of_fields_as_values(self) -> None:
+        """
+        A key that stands twice is found, also where a value is the name of an optional field.
+        """
+        for data in (
+            b'{"id":1,"id":2,"type":"ttl","from":"a","to":"b","body":{}}',
+            b'{"id":"ttl","type":"receipt","from":"mn:/session","from":"a","to":"b","body":{}}',
+            b'{"id":1,"type":"x","from":"priority","to":"b","to":"c","body":{}}',
+        ):
+            with self.assertRaisesRegex(Malformed, "stands twice"):
+                decode(data)
+
+    def test_via(self) -> None:
+        """
+        `via` is seen beside it.
+        """
+        self.assertTrue(
+            decode(rb'{"id":1,"type":"x","from":"a","to":"b","body":{"via":"v","t":"\ud83d"}}').has_via
+        )
 
     def test_in_the_header(self) -> None:
         """

@@ -1,5 +1,5 @@
 """
-The reTHINK project's conformance cases for messaging nodes (wire.md 4.1), in our own words.
+The reTHINK project's conformance cases for messaging nodes, in our own words.
 
 Cases 20 to 27 and 30 register at the domain registry and come with it.  Case
 29 as published cannot be passed; ours is what it means to say: a change of an

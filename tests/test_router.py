@@ -290,3 +290,56 @@ class ListTests(RouterTests):
 
         self.assertEqual(401, stranger.take()[0]["body"]["code"])
         self.assertEqual(3, len(self.node.sessions))
+
+
+class ReceiptTests(SynchronousTestCase):
+    """
+    Receipts go to who asked, and to nobody else.
+    """
+
+    def setUp(self) -> None:
+        self.node = MemoryNode()
+        self.victim = self.node.client("runtime://example.org/victim")
+        self.stranger = self.node.client()
+
+    def test_without_a_session(self) -> None:
+        """
+        Who has no session cannot have receipts sent to others.
+        """
+        message = {"id": 1, "type": "event", "from": "runtime://example.org/victim", "to": "comm://x"}
+
+        self.stranger.tell({**message, "receipt": True})
+
+        self.assertEqual([], self.victim.take())
+
+    def test_in_the_name_of_another(self) -> None:
+        """
+        A receipt for a message in another's name comes back to its sender.
+        """
+        self.stranger.open("runtime://example.org/stranger")
+        message = {"id": 1, "type": "event", "from": "runtime://example.org/victim", "to": "comm://x"}
+
+        self.stranger.tell({**message, "receipt": True})
+
+        self.assertEqual([], self.victim.take())
+        self.assertEqual([404], [receipt["body"]["code"] for receipt in self.stranger.take()])
+
+    def test_timers(self) -> None:
+        """
+        However many messages wait for whom with a ttl and a receipt, there is one timer.
+        """
+        self.stranger.open("runtime://example.org/stranger")
+        self.victim.subscribe("comm://y")  # else it expires in a minute
+        self.victim.drop()
+        before = len(self.node.clock.getDelayedCalls())
+
+        for n in range(2000):
+            self.stranger.post("runtime://example.org/victim", receipt=True, ttl=1000 + n)
+
+        self.assertEqual(before + 1, len(self.node.clock.getDelayedCalls()))
+        self.node.clock.advance(2500)
+        self.assertEqual({503: 1000, 408: 1000}, self.codes())
+
+    def codes(self) -> dict[int, int]:
+        codes = [receipt["body"]["code"] for receipt in self.stranger.take()]
+        return {code: codes.count(code) for code in codes}

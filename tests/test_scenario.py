@@ -1,5 +1,5 @@
 """
-A whole conversation as two deployed runtimes have it (wire.md 2.10), between every two connectors.
+A whole conversation as two deployed runtimes have it, between every two connectors.
 
 Left out until the node answers for a registry: steps 3 and 4 register at
 `domain://registry.<d>`, which is answered 501 for now.

@@ -56,7 +56,7 @@ class SubscribeTests(SubscriptionTests):
 
     def test_spellings(self) -> None:
         """
-        Each body of wire.md 2.3 names the addresses it means.
+        Each body that runtimes send names the addresses it means.
         """
         runtime = "runtime://remote.net/p2prequester/1"
         everything = (OBJECT, f"{OBJECT}/changes", f"{OBJECT}/children/", f"{OBJECT}/children/n")
@@ -166,7 +166,7 @@ class UnsubscribeTests(SubscriptionTests):
 
     def test_spellings(self) -> None:
         """
-        Each body of wire.md 2.3 ends what it means, and nothing more.
+        Each body that runtimes send ends what it means, and nothing more.
         """
         observed = self.all[:3]
         for body, gone in (

@@ -1,5 +1,5 @@
 """
-VertxProtoStub as runtimes deploy it (V1 of wire.md 1.2), over the WebSocket in memory.
+VertxProtoStub as runtimes deploy it , over the WebSocket in memory.
 
 `bus` is what the runtime sees: the stub's own statuses, and the messages.
 """

@@ -55,6 +55,7 @@ def check(config: str | None, as_json: bool) -> None:
     for listen in loaded.listeners():
         click.echo(f"  {listen.kind:8} {listen.endpoint}{' with TLS' if listen.cert else ''}")
     click.echo(f"  traffic  {loaded.traffic}")
+    click.echo(f"  state    {loaded.state}")
 
 
 def _check_endpoints(config: Config, where: str) -> None:

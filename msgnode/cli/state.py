@@ -4,6 +4,7 @@
 
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,8 @@ def _stopped(directory: Path | None, as_json: bool) -> Iterator[Path]:
         _refuse(f"a node uses {directory}; stop it first", 1, as_json)
     except OSError as why:
         _refuse(f"{why.filename or directory}: {why.strerror}", 2, as_json)
+    except sqlite3.Error as why:
+        _refuse(f"{directory}: {why}", 2, as_json)
     finally:
         if held is not None:
             os.close(held)

@@ -3,7 +3,7 @@ WebSocket: what browsers and today's protostubs connect with.
 
 `/ws` speaks the handshake of mn:/session.  `/stub/connect` is the Matrix
 stubs' way: the runtimeURL in the query, or in a first frame
-`{"cmd": "connect"}`, and nothing is answered to the former (wire.md 1.3).
+`{"cmd": "connect"}`, and nothing is answered to the former.
 """
 
 from typing import Any
