@@ -337,7 +337,7 @@ class ReceiptTests(SynchronousTestCase):
             self.stranger.post("runtime://example.org/victim", receipt=True, ttl=1000 + n)
 
         self.assertEqual(before + 1, len(self.node.clock.getDelayedCalls()))
-        self.node.clock.advance(2500)
+        self.node.clock.advance(3000)
         self.assertEqual({503: 1000, 408: 1000}, self.codes())
 
     def codes(self) -> dict[int, int]:
