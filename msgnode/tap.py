@@ -260,7 +260,8 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     node = Node(config, reactor, journal, store, spool)
     lag = Lag(reactor)
     served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor)
-    listening = [_prepared(listen, served[listen.kind], reactor) for listen in config.listeners()]
+    where = options["config"] or "options"
+    listening = [_prepared(listen, served[listen.kind], where, reactor) for listen in config.listeners()]
     certificates = [listener.tls for listener in listening if listener.tls is not None]
     apply = [node.apply, *(factory.apply for factory in served.values())]
 
@@ -311,15 +312,16 @@ def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any)
     }
 
 
-def _prepared(listen: Listen, factory: Any, reactor: Any) -> Listener:
+def _prepared(listen: Listen, factory: Any, where: str, reactor: Any) -> Listener:
     """
-    The listener, over TLS if it has a certificate.
+    The listener, over TLS if it has a certificate; `where` it was configured, for the message if it cannot be.
     """
     try:
         endpoint: Any = serverFromString(reactor, listen.endpoint)
         tls = over_tls(listen, factory, reactor) if listen.cert else None
         return Listener(listen, endpoint, factory, tls)
     except ConfigError as why:
-        stop(str(why))
+        stop(f"{where}: {listen.kind}: {why}")
     except Exception as why:  # each kind of endpoint complains in its own way
-        stop(f"{listen.kind}: expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}")
+        found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
+        stop(f"{where}: {listen.kind}: {found}")

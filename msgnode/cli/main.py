@@ -69,7 +69,10 @@ def _check_endpoints(config: Config, where: str) -> None:
             found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
             raise ConfigError(f"{where}: {listen.kind}: {found}") from None
         if listen.cert:
-            options_for(listen)
+            try:
+                options_for(listen)
+            except ConfigError as why:
+                raise ConfigError(f"{where}: {listen.kind}: {why}") from None
 
 
 main.add_command(state)
