@@ -8,7 +8,7 @@ in it is needed (sweep.py).
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -49,7 +49,13 @@ class Spool:
     again with `start_over`.
     """
 
-    def __init__(self, directory: Path, full_sync: bool = False, segment_bytes: int = SEGMENT) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        full_sync: bool = False,
+        segment_bytes: int = SEGMENT,
+        write: Callable[[int, list[bytes]], None] | None = None,
+    ) -> None:
         self.live = 0
         self.size = 0
         self.failing: OSError | None = None
@@ -57,6 +63,7 @@ class Spool:
         self._directory = directory
         self._full_sync = full_sync
         self._segment_bytes = segment_bytes
+        self._write = write or write_all
         self._files: dict[int, int] = {}  # descriptors by segment, oldest first; the last is written
         self._sizes: dict[int, int] = {}
         self._number = 0
@@ -96,7 +103,7 @@ class Spool:
         path = self._directory / f"spool-{number:08}.seg"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            _write(file, [MAGIC])
+            self._write(file, [MAGIC])
         except OSError:
             os.close(file)
             path.unlink()
@@ -177,7 +184,7 @@ class Spool:
         batch = b"".join(self._parts)
         try:
             file = self._files[self._number]
-            _write(file, [BATCH.pack(len(batch), crc32(batch)), batch])
+            self._write(file, [BATCH.pack(len(batch), crc32(batch)), batch])
             if self._full_sync:
                 os.fdatasync(file)
         except OSError as why:
@@ -257,7 +264,7 @@ class Spool:
         return True
 
 
-def _write(file: int, parts: list[bytes]) -> None:
+def write_all(file: int, parts: list[bytes]) -> None:
     wanted = sum(map(len, parts))
     written = os.writev(file, parts)
     if written < wanted:

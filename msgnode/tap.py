@@ -314,7 +314,7 @@ def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any)
 
 def _prepared(listen: Listen, factory: Any, where: str, reactor: Any) -> Listener:
     """
-    The listener, over TLS if it has a certificate; `where` it was configured, for the message if it cannot be.
+    The listener, over TLS if it has a certificate; `where` names the file in what is said of mistakes.
     """
     try:
         endpoint: Any = serverFromString(reactor, listen.endpoint)
