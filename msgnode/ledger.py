@@ -87,6 +87,9 @@ class Air:
 
 class Ledger:
     """
+    `hold` is called with True when the disk takes nothing any more, and with
+    False when it does again.
+
     `held` is the memory that messages owed take, in bytes.  Above half of
     `most` new ones stay on disk only; above `most`, `make_room` is called.
     """
@@ -96,6 +99,7 @@ class Ledger:
         paper: Paper,
         most: int,
         make_room: Callable[[], None],
+        hold: Callable[[bool], None],
         clock: IReactorTime,
         wall: Callable[[], float],
     ) -> None:
@@ -104,6 +108,8 @@ class Ledger:
         self._keep = paper.keep
         self.most = most
         self._make_room = make_room
+        self._hold = hold
+        self._holding = False
         self._clock = clock
         self._wall = wall
         self.heard_from: set[Outbox] = set()  # whose clients sent something since the last settle
@@ -244,7 +250,13 @@ class Ledger:
         if not self.paper.settle():
             self._dirty = True  # it is tried again, and nobody is told meanwhile
             self._untold |= heard
+            if not self._holding:
+                self._holding = True
+                self._hold(True)
         else:
+            if self._holding:
+                self._holding = False
+                self._hold(False)
             for kept in self._to_disk:
                 self.page_out(kept)
             for outbox in heard:

@@ -106,8 +106,10 @@ class Outbox:
     @property
     def full(self) -> bool:
         """
-        So much is not acknowledged that no more is sent.
+        Nothing is sent: too much is not acknowledged, or it cannot be written down.
         """
+        if self._ledger.paper.failing is not None:
+            return True
         return len(self.sent) >= self._most_messages or self.sent_bytes >= self._most_bytes
 
     def send(self, data: bytes, asker: int = 0) -> None:

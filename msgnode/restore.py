@@ -67,17 +67,20 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             node.keeping.opened(found[sid])
         _owe(node, found[sid], state, owing)
     for session in found.values():
-        node.sessions.restore(session, left_at.get(session.sid))
+        node.sessions.restore(session)
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
         if sid in found:
             bind(address, found[sid], kinds)
+            found[sid].used = True
     for sid, key, address in rows.keys:
         if sid in found:
             keys = found[sid].keys
             if keys is None:
                 keys = found[sid].keys = Keys()
             keys.add(key, [address])
+    for session in found.values():
+        node.sessions.expect(session, left_at.get(session.sid))
 
 
 def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed) -> None:

@@ -63,7 +63,7 @@ class Sessions(Service):
         self.counts = counts
         self.connections: set[Connection] = set()
         self.draining = False
-        self.ledger = Ledger(paper, config.session.memory, self._make_room, clock, wall)
+        self.ledger = Ledger(paper, config.session.memory, self._make_room, self._hold, clock, wall)
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
@@ -159,6 +159,17 @@ class Sessions(Service):
         until = session.next_asked()
         if until is not None:
             self.expire_at(until, session)
+
+    def _hold(self, hold: bool) -> None:
+        """
+        While the disk takes nothing, nothing leaves that has to be on disk before.
+        """
+        for session in list(self):
+            if session.outbox is not None:
+                if hold:
+                    session.pause()
+                else:
+                    session.resume()
 
     def _make_room(self) -> None:
         """
@@ -300,15 +311,20 @@ class Sessions(Service):
         self._note("opened", session, None)
         return session
 
-    def restore(self, session: Session, left: float | None) -> None:
+    def restore(self, session: Session) -> None:
         """
-        A session of before a restart; `left`: when it lost its connection, by the wall clock.
+        A session of before a restart.
         """
         self._last_sid = max(self._last_sid, session.sid)
         self._by_runtime[session.runtime] = session
         if session.token_hash:
             self._by_token[session.token_hash] = session
         self._routes.join(session)
+
+    def expect(self, session: Session, left: float | None) -> None:
+        """
+        Wait for its client as long as is left; `left`: when it lost its connection, by the wall clock.
+        """
         session.since = self.now()
         away = 0.0 if left is None else max(0.0, self._wall() - left)
         grace = max(0.0, self._grace(session) - away)

@@ -1,0 +1,163 @@
+"""
+Acknowledged resume against a model: clients that count, and a node that is killed.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.durable import SM, Counting, DurableNode
+
+ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+NEWS = "comm://example.org/news"
+
+
+class ResumeMachine(RuleBasedStateMachine):
+    """
+    Ann publishes numbered messages and sends requests, bob has subscribed; both acknowledge.
+
+    Whatever breaks, bob gets every number once and in order, and ann one
+    answer to each request.
+    """
+
+    limits: dict[str, Any] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        self.directory = TemporaryDirectory()
+        self.node: Any = DurableNode(Path(self.directory.name), session=self.limits)
+        self.ann, self.bob = Counting(self.node, ANN), Counting(self.node, BOB)
+        self.ann.connect()
+        self.bob.connect()
+        self.bob.send(id=0, type="subscribe", to=SM, body={"resources": [NEWS]})
+        # A session that never bound anything would live for a minute only.
+        self.ann.send(id=0, type="subscribe", to=SM, body={"resources": [f"{NEWS}/answers"]})
+        self.node.clock.advance(1)
+        for client in (self.ann, self.bob):
+            client.arrive()
+            client.got.clear()
+        self.published = self.asked = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "node"):
+            self.finish()
+            self.node.spool.close()
+            self.node.store.shut()
+            self.directory.cleanup()
+
+    # -- what clients do -----------------------------------------------------
+
+    @rule(number=st.integers(1, 5))
+    def publish(self, number: int) -> None:
+        for _ in range(number):
+            self.published += 1
+            self.ann.send(id=self.published, type="update", to=NEWS)
+
+    @rule()
+    def ask(self) -> None:
+        """
+        The answer comes when it is on disk.
+        """
+        self.asked += 1
+        self.ann.send(
+            id=f"q{self.asked}", type="subscribe", to=SM, body={"resources": [f"{NEWS}/{self.asked}"]}
+        )
+
+    @rule()
+    def babble(self) -> None:
+        """
+        What cannot be read counts too.
+        """
+        self.ann.sent += 1
+        self.ann.kept.append(b"{nonsense")
+        if self.ann.wire is not None:
+            self.ann._put(b"{nonsense")
+
+    @rule(who=st.sampled_from(["ann", "bob"]), most=st.integers(0, 9))
+    def arrive(self, who: str, most: int) -> None:
+        client = getattr(self, who)
+        if client.wire is not None:
+            client.arrive(most)
+
+    @rule(who=st.sampled_from(["ann", "bob"]))
+    def acknowledge(self, who: str) -> None:
+        client = getattr(self, who)
+        if client.wire is not None:
+            client.acknowledge()
+
+    # -- what goes wrong -------------------------------------------------------
+
+    @rule(who=st.sampled_from(["ann", "bob"]), arrives=st.integers(0, 3))
+    def lose(self, who: str, arrives: int) -> None:
+        getattr(self, who).lose(arrives)
+
+    @rule(who=st.sampled_from(["ann", "bob"]))
+    def connect(self, who: str) -> None:
+        """
+        Also when the node has not noticed yet that the former connection is gone.
+        """
+        client = getattr(self, who)
+        client.connect()
+
+    @rule(seconds=st.sampled_from([0, 0.1, 0.5, 30]))
+    def wait(self, seconds: float) -> None:
+        self.node.clock.advance(seconds)
+
+    @rule()
+    def kill(self) -> None:
+        self.node = self.node.killed()
+        for client in (self.ann, self.bob):
+            client.node, client.wire = self.node, None
+
+    # -- what must hold --------------------------------------------------------
+
+    @invariant()
+    def in_order(self) -> None:
+        if hasattr(self, "bob"):
+            numbers = [message["id"] for message in self.bob.got]
+            assert numbers == sorted(set(numbers)), numbers
+
+    @precondition(lambda self: hasattr(self, "node"))
+    @rule()
+    def finish(self) -> None:
+        """
+        When nothing goes wrong any more, all has come.
+        """
+        for client in (self.ann, self.bob):
+            client.connect()
+        for _ in range(4):
+            self.node.clock.advance(1)
+            for client in (self.ann, self.bob):
+                client.arrive()
+                client.acknowledge()
+        self.check()
+
+    def check(self) -> None:
+        assert self.bob.missed == 0 and self.ann.missed == 0
+        assert [message["id"] for message in self.bob.got] == list(range(1, self.published + 1))
+        answers = [message["id"] for message in self.ann.got if message["type"] == "response"]
+        assert sorted(answers) == sorted(f"q{n}" for n in range(1, self.asked + 1)), answers
+        assert self.ann.kept == []
+
+
+class NarrowMachine(ResumeMachine):
+    """
+    The same where little may wait: what is lost is told, exactly that many.
+    """
+
+    limits = {"queue_messages": 6}
+
+    def check(self) -> None:
+        if self.bob.wire is not None and self.bob.wire.lost is not None:
+            return  # closed for not reading; another finish will do
+        assert len(self.bob.got) + self.bob.missed == self.published
+
+
+ResumeMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+NarrowMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ResumeTests = ResumeMachine.TestCase
+NarrowTests = NarrowMachine.TestCase

@@ -1,0 +1,69 @@
+"""
+The verdict of tools/soak: it must be able to find what it looks for.
+"""
+
+from soaking.verdict import Verdict, judge, judge_legacy, misdelivered, unlogged
+
+
+class TestVerdict:
+    """
+    What is made of the numbers a client wrote down.
+    """
+
+    def test_good(self):
+        """
+        Every number once, in order.
+        """
+        assert judge(3, [1, 2, 3]) == Verdict(0, 0, 0)
+
+    def test_lost(self):
+        """
+        A number that never came is lost, wherever it stood; unless the client was told.
+        """
+        assert judge(3, [1, 3]).lost == 1
+        assert judge(3, [1, 2]).lost == 1
+        assert judge(3, []).lost == 3
+        assert judge(3, [3], missed=2).lost == 0
+        assert judge(3, [3], missed=1).lost == 1
+
+    def test_doubled(self):
+        """
+        A number that came again is counted each time, and is not out of order beside.
+        """
+        assert judge(3, [1, 2, 2, 3, 1]) == Verdict(0, 2, 0)
+
+    def test_disordered(self):
+        """
+        A number that came after a later one.
+        """
+        assert judge(3, [1, 3, 2]) == Verdict(0, 0, 1)
+
+    def test_never_sent(self):
+        """
+        A number that nobody sent makes the record wrong.
+        """
+        assert judge(2, [1, 2, 7]).lost == 1
+
+    def test_legacy(self):
+        """
+        A client of today may lose, but get nothing twice and nothing out of order.
+        """
+        assert judge_legacy([2, 5, 9]) == Verdict()
+        assert judge_legacy([2, 5, 2, 4]) == Verdict(0, 1, 1)
+
+    def test_misdelivered(self):
+        """
+        What was addressed to somebody else.
+        """
+        mine = {"comm://a"}
+
+        assert misdelivered(["comm://a", "runtime://x/1", "runtime://x/1/echo"], mine, "runtime://x/1") == 0
+        assert misdelivered(["comm://b", "runtime://x/10", "runtime://x/2"], mine, "runtime://x/1") == 3
+
+    def test_unlogged(self):
+        """
+        Only the last moment before a kill may be missing in the log.
+        """
+        acknowledged = {"early": 1.0, "late": 99.5, "logged": 50.0, "between": 60.0}
+
+        assert unlogged(acknowledged, {"logged"}, kills=[100.0]) == ["early", "between"]

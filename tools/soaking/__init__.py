@@ -1,0 +1,3 @@
+"""
+Load with faults: many clients, a node that is killed, and a verdict from the clients' own records.
+"""

@@ -1,0 +1,157 @@
+"""
+A client that acknowledges, and loses nothing: the other side of docs/protocol.md, "Acknowledged resume".
+
+It speaks by any link of links.py, and may change it for another while its
+session goes on.  What it keeps: its token, the epoch, how many messages it has
+received, and those it sent that are not acknowledged.
+"""
+
+import asyncio
+import json
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from soaking.links import Broken, Link
+
+ACK_AFTER = 64  # messages
+ACK_EVERY = 0.4  # seconds; the protocol says half a second
+SESSION = "mn:/session"
+
+Message = dict[str, Any]
+
+
+class Resuming:
+    """
+    One session.  `heard` is called with each message once, in order.
+
+    `missed` is how many the node said are gone for good; `restarted` how often
+    it began a new epoch, which it never should while the session lives.
+    """
+
+    def __init__(self, runtime: str, link: Callable[[], Link], heard: Callable[[Message], None]) -> None:
+        self.runtime = runtime
+        self.link_of = link  # makes the next link
+        self.heard = heard
+        self.link: Link | None = None
+        self.token = self.epoch = ""
+        self.received = 0
+        self.missed = self.restarted = self.connected = 0
+        self.sent = 0  # number of the last message sent
+        self.kept: deque[bytes] = deque()  # what is not acknowledged; the last has number `sent`
+        self.stalled = asyncio.Event()  # cleared while the client does not read
+        self.stalled.set()
+        self._told = 0
+        self._running = True
+
+    @property
+    def acknowledged(self) -> int:
+        """
+        How many of its messages the node has for certain.
+        """
+        return self.sent - len(self.kept)
+
+    def send(self, message: Message) -> int:
+        """
+        Send, now or when there is a connection; the number of the message.
+        """
+        data = json.dumps(message).encode()
+        self.sent += 1
+        self.kept.append(data)
+        if self.link is not None:
+            self.link.put(data, self.sent)
+        return self.sent
+
+    def lose(self) -> None:
+        """
+        The connection is gone, without a word.
+        """
+        if self.link is not None:
+            self.link.abort()
+
+    def stop(self) -> None:
+        self._running = False
+        self.lose()
+
+    async def run(self) -> None:
+        """
+        Be connected, until `stop`.
+        """
+        while self._running:
+            link = self.link_of()
+            try:
+                await self._resume(link)
+                await self._live(link)
+            except (TimeoutError, Broken, OSError):
+                pass
+            finally:
+                self.link = None
+                link.abort()
+            await asyncio.sleep(random.uniform(0.05, 0.3))
+
+    async def _resume(self, link: Link) -> None:
+        """
+        Open the session, or come back to it, and send again what is not acknowledged.
+        """
+        resume: Any = {"epoch": self.epoch, "received": self.received} if self.token else True
+        from_ = f"{self.runtime}/{self.token}" if self.token else self.runtime
+        kind = "re-open" if self.token else "open"
+        request = {"id": 1, "type": kind, "from": from_, "to": SESSION, "body": {"resume": resume}}
+        body = json.loads(await link.open(json.dumps(request).encode()))["body"]
+        self.token = link.token = body.get("runtimeToken", self.token)
+        told = body["resume"]
+        if told["epoch"] == self.epoch:
+            self.missed += told["missed"]
+            self.received += told["missed"]
+            self._forget(told["received"])
+        else:
+            self.restarted += bool(self.epoch)
+            self.epoch, self.received, self.sent = told["epoch"], 0, len(self.kept)
+        self.connected += 1
+        self._told = self.received
+        first = self.sent - len(self.kept) + 1
+        for number, data in enumerate(self.kept, first):
+            link.put(data, number)
+        self.link = link
+
+    async def _live(self, link: Link) -> None:
+        ticking = asyncio.create_task(self._tick(link))
+        try:
+            async for data in link.messages(lambda: self.received):
+                if data is None:
+                    self._forget(link.acknowledged)
+                else:
+                    await self.stalled.wait()
+                    self._hear(data, link)
+        finally:
+            ticking.cancel()
+
+    def _hear(self, data: bytes, link: Link) -> None:
+        message = json.loads(data)
+        if message["from"] == SESSION:
+            if message["type"] == "ack":
+                self._forget(message["body"]["received"])
+            return
+        self.received += 1
+        self.heard(message)
+        if self.received - self._told >= ACK_AFTER:
+            self._acknowledge(link)
+
+    async def _tick(self, link: Link) -> None:
+        while True:
+            await asyncio.sleep(ACK_EVERY)
+            if self.received > self._told:
+                self._acknowledge(link)
+
+    def _acknowledge(self, link: Link) -> None:
+        self._told = self.received
+        ack = {"id": 0, "type": "ack", "from": self.runtime, "to": SESSION}
+        link.acknowledge(json.dumps({**ack, "body": {"received": self.received}}).encode())
+
+    def _forget(self, number: int) -> None:
+        """
+        The node has everything up to this number.
+        """
+        while self.acknowledged < number:
+            self.kept.popleft()

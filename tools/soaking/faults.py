@@ -1,0 +1,116 @@
+"""
+What goes wrong, and when: all of it from one seed.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from soaking.load import Load
+from soaking.node import Node
+
+GARBAGE = (
+    b"{nonsense\n",
+    b'{"id":1}\n' * 50,
+    b"\xff\xfe\n",
+    b"[" * 100_000 + b"\n",
+    b"x" * 2_000_000 + b"\n",
+    b'{"id":1,"type":"open","from":"runtime://soak/0","to":',
+    b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x82\x85\0\0\0\0hello",
+    b"GET /poll HTTP/1.1\r\nAuthorization: Bearer \xff\r\n\r\n",
+    b"POST /poll HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
+)
+
+
+class Faults:
+    """
+    One fault after the other; `done` counts them by name.
+    """
+
+    def __init__(self, node: Node, load: Load, queue: int) -> None:
+        self.done: Counter[str] = Counter()
+        self._node = node
+        self._load = load
+        self._queue = queue
+        self._possible: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
+            ("kill -9", 8, self._kill),
+            ("cut connection", 8, self._cut),
+            ("half-open connection", 4, self._freeze),
+            ("stalled reader", 4, self._stall),
+            ("overflow", 2, self._overflow),
+            ("garbage", 5, self._garbage),
+        ]
+        if node.can_change_clock:
+            self._possible.append(("clock jump", 2, self._jump))
+        if node.small:
+            self._possible.append(("full disk", 2, self._fill))
+
+    async def run(self, seconds: float) -> None:
+        names = {name: (weight, act) for name, weight, act in self._possible}
+        end = asyncio.get_running_loop().time() + seconds
+        # Each once, then as it comes.
+        first = random.sample(list(names), len(names))
+        while asyncio.get_running_loop().time() < end:
+            if first:
+                name = first.pop()
+            else:
+                name = random.choices(list(names), [weight for weight, _ in names.values()])[0]
+            await names[name][1]()
+            self.done[name] += 1
+            await asyncio.sleep(random.uniform(0.2, 1.5))
+
+    async def _kill(self) -> None:
+        self._node.kill()
+        await asyncio.sleep(random.uniform(0, 1))
+        await asyncio.to_thread(self._node.start)
+
+    async def _cut(self) -> None:
+        clients = [peer.client for peer in self._load.peers] + list(self._load.legacy)
+        for client in random.sample(clients, max(1, len(clients) // 4)):
+            client.lose()
+
+    async def _freeze(self) -> None:
+        pipes = self._load.web.pipes() + self._load.lines.pipes()
+        frozen = random.sample(pipes, min(len(pipes), 3))
+        for pipe in frozen:
+            pipe.freeze()
+        await asyncio.sleep(random.uniform(1, 3))
+        for pipe in frozen:
+            pipe.cut()
+
+    async def _stall(self) -> None:
+        clients = [peer.client for peer in random.sample(self._load.peers, 2)]
+        for client in clients:
+            client.stalled.clear()
+        await asyncio.sleep(random.uniform(1, 3))
+        for client in clients:
+            client.stalled.set()
+
+    async def _overflow(self) -> None:
+        await self._load.overflow(self._queue + random.randint(1, 300))
+
+    async def _garbage(self) -> None:
+        for garbage in random.sample(GARBAGE, 4):
+            port = random.choice((self._node.ports["web"], self._node.ports["line"]))
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(garbage)
+                with suppress(OSError, asyncio.TimeoutError):
+                    await asyncio.wait_for(writer.drain(), 1)
+                await asyncio.sleep(0.1)
+                writer.transport.abort()
+
+    async def _jump(self) -> None:
+        self._node.set_clock(random.choice(("+2d", "-1d", "+45m", "-10m")))
+        await asyncio.sleep(random.uniform(0.5, 2))
+        self._node.set_clock("+0")
+
+    async def _fill(self) -> None:
+        await asyncio.to_thread(self._node.fill)
+        await asyncio.sleep(random.uniform(1, 3))
+        # Killed now, it would have forgotten what it could not write: docs/reliability.md.
+        self._node.make_room()
+        await asyncio.sleep(2)

@@ -1,0 +1,275 @@
+"""
+The clients: publishers who observe each other and ask each other, some of today's kind, and a victim.
+"""
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from typing import Any
+
+from soaking.client import Message, Resuming
+from soaking.links import LineLink, Link, PollLink, WebSocketLink
+from soaking.node import Proxy
+from soaking.verdict import Verdict, judge, judge_legacy, misdelivered
+
+SM = "domain://msg-node.localhost/sm"
+NEIGHBOURS = 3  # whom each client observes
+TEXT = "x" * 100
+
+
+class Peer:
+    """
+    One client that acknowledges: it publishes, observes its neighbours, asks and answers.
+    """
+
+    def __init__(self, number: int, load: "Load") -> None:
+        self.number = number
+        self.load = load
+        self.runtime = f"runtime://soak/{number}"
+        self.client = Resuming(self.runtime, self._link, self._heard)
+        self.published = self.asked = 0
+        self.sent_at: dict[str, tuple[int, float]] = {}  # number of the message and time, by name
+        self.got: dict[int, list[int]] = defaultdict(list)  # numbers, by publisher
+        self.answers: list[int] = []
+        self.refusals: list[Message] = []
+        self.addresses: list[str] = []  # what messages to it were addressed to
+        self.ready = asyncio.Event()
+
+    def topic(self, number: int) -> str:
+        return f"comm://soak/{number}/changes"
+
+    def neighbours(self) -> list[int]:
+        return [(self.number + step) % self.load.count for step in range(1, NEIGHBOURS + 1)]
+
+    def subscribe(self) -> None:
+        resources = [self.topic(number) for number in self.neighbours()]
+        self.client.send(
+            {"id": "s", "type": "subscribe", "from": self.runtime, "to": SM, "body": {"resources": resources}}
+        )
+
+    def publish(self) -> None:
+        self.published += 1
+        message = {
+            "id": self.published,
+            "type": "update",
+            "from": self.runtime,
+            "to": self.topic(self.number),
+        }
+        number = self.client.send({**message, "body": {"value": TEXT}})
+        self.sent_at[f"{self.runtime} {self.published}"] = number, time.time()
+
+    def ask(self) -> None:
+        self.asked += 1
+        peer = random.choice([n for n in range(self.load.count) if n != self.number])
+        to = f"runtime://soak/{peer}/echo"
+        self.client.send({"id": f"q{self.asked}", "type": "read", "from": self.runtime, "to": to})
+
+    def _link(self) -> Link:
+        """
+        Each connection by another connector, perhaps.
+        """
+        kind = random.choice((WebSocketLink, LineLink, PollLink))
+        return kind(self.load.lines.port if kind is LineLink else self.load.web.port)
+
+    def _heard(self, message: Message) -> None:
+        kind, id = message["type"], message["id"]
+        self.addresses.append(message["to"])
+        if kind == "update":
+            self.got[int(message["from"].rpartition("/")[2])].append(id)
+        elif kind == "read":
+            self.client.send({"id": id, "type": "response", "from": message["to"], "to": message["from"]})
+        elif id == "s":
+            if message["body"]["code"] == 200:
+                self.ready.set()
+            else:
+                self.subscribe()
+        elif isinstance(id, str) and id.startswith("q") and "code" not in message.get("body", {}):
+            self.answers.append(int(id[1:]))
+        else:
+            self.refusals.append(message)
+
+    def verdict(self) -> Verdict:
+        found = judge(self.asked, sorted(self.answers))
+        for number in self.neighbours():
+            found += judge(self.load.peers[number].published, self.got[number])
+        return found
+
+    def mixed_up(self) -> int:
+        allowed = {self.topic(number) for number in self.neighbours()}
+        return misdelivered(self.addresses, allowed, self.runtime)
+
+
+class Legacy:
+    """
+    A client as there are today: it opens, re-opens, and acknowledges nothing.
+    """
+
+    def __init__(self, number: int, load: "Load") -> None:
+        self.runtime = f"runtime://soak/legacy-{number}"
+        self.load = load
+        self.got: list[int] = []
+        self.task: asyncio.Task[None] | None = None
+        self._link: Link | None = None
+        self._running = True
+
+    async def run(self) -> None:
+        while self._running:
+            link = self._link = random.choice(
+                (WebSocketLink(self.load.web.port), LineLink(self.load.lines.port))
+            )
+            try:
+                await self._live(link)
+            except Exception:
+                pass
+            finally:
+                link.abort()
+            await asyncio.sleep(random.uniform(0.1, 0.5))
+
+    async def _live(self, link: Link) -> None:
+        import json
+
+        def say(**fields: Any) -> bytes:
+            return json.dumps({"from": self.runtime, **fields}).encode()
+
+        await link.open(say(id=1, type="open", to="mn:/session"))
+        link.put(say(id="s", type="subscribe", to=SM, body={"resources": ["comm://soak/0/changes"]}), 0)
+        async for data in link.messages(lambda: 0):
+            message = json.loads(data or b"{}")
+            if message.get("type") == "update":
+                self.got.append(message["id"])
+
+    def lose(self) -> None:
+        if self._link is not None:
+            self._link.abort()
+
+    def stop(self) -> None:
+        self._running = False
+        self.lose()
+
+    def verdict(self) -> Verdict:
+        return judge_legacy(self.got)
+
+
+class Victim:
+    """
+    A client that is away while more is sent to it than may wait; it must be told exactly how many it missed.
+    """
+
+    def __init__(self, load: "Load") -> None:
+        self.load = load
+        self.runtime = "runtime://soak/victim"
+        self.got: list[int] = []
+        self.sent = 0
+        self.client = Resuming(self.runtime, lambda: LineLink(load.lines.port), self._heard)
+        self.task: asyncio.Task[None] | None = None
+
+    def _heard(self, message: Message) -> None:
+        if message["type"] == "update":
+            self.got.append(message["id"])
+
+    def flood(self, sender: Resuming, number: int) -> None:
+        for _ in range(number):
+            self.sent += 1
+            sender.send(
+                {"id": self.sent, "type": "update", "from": sender.runtime, "to": f"{self.runtime}/x"}
+            )
+
+    def verdict(self) -> Verdict:
+        return judge(self.sent, self.got, self.client.missed)
+
+
+class Load:
+    """
+    All of them, and the proxies they connect through.
+    """
+
+    def __init__(self, web: Proxy, lines: Proxy, count: int, rate: float) -> None:
+        self.web = web
+        self.lines = lines
+        self.count = count
+        self.peers = [Peer(number, self) for number in range(count)]
+        self.legacy = [Legacy(number, self) for number in range(max(2, count // 8))]
+        self.victim = Victim(self)
+        self._flooder = Resuming("runtime://soak/flooder", lambda: LineLink(lines.port), lambda message: None)
+        self._rate = rate
+        self._tasks: list[asyncio.Task[None]] = []
+        self._publishing: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        clients = [peer.client for peer in self.peers] + [self.victim.client, self._flooder]
+        self._tasks = [asyncio.create_task(client.run()) for client in clients]
+        # A session that never bound anything lives for a minute only.
+        self.victim.client.send(
+            {
+                "id": "v",
+                "type": "subscribe",
+                "from": self.victim.runtime,
+                "to": SM,
+                "body": {"resources": ["comm://v"]},
+            }
+        )
+        for peer in self.peers:
+            peer.subscribe()
+        await asyncio.wait_for(asyncio.gather(*(peer.ready.wait() for peer in self.peers)), 60)
+        self._tasks += [asyncio.create_task(legacy.run()) for legacy in self.legacy]
+        self._publishing = [asyncio.create_task(self._publish(peer)) for peer in self.peers]
+
+    async def _publish(self, peer: Peer) -> None:
+        while True:
+            await asyncio.sleep(random.expovariate(self._rate))
+            peer.publish()
+            if random.random() < 0.2:
+                peer.ask()
+
+    async def overflow(self, number: int) -> None:
+        """
+        The victim is away while so many messages are sent to it.
+        """
+        self.victim.client.stalled.clear()
+        self.victim.client.lose()
+        self.victim.flood(self._flooder, number)
+        await asyncio.sleep(1)
+        self.victim.client.stalled.set()
+
+    async def drain(self, seconds: float) -> bool:
+        """
+        Nobody sends any more; True when all has come in time.
+        """
+        for task in self._publishing:
+            task.cancel()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.5)
+            if self._is_done():
+                await asyncio.sleep(1)  # what comes too much comes now
+                return True
+        return False
+
+    def _is_done(self) -> bool:
+        clients = [peer.client for peer in self.peers] + [self.victim.client, self._flooder]
+        return (
+            not any(client.kept for client in clients)
+            and all(peer.verdict().lost == 0 for peer in self.peers)
+            and self.victim.verdict().lost == 0
+        )
+
+    async def stop(self) -> None:
+        for client in [peer.client for peer in self.peers] + [self.victim.client, self._flooder]:
+            client.stop()
+        for legacy in self.legacy:
+            legacy.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def acknowledged(self) -> dict[str, float]:
+        """
+        When each message was sent that the node said it has.
+        """
+        return {
+            name: when
+            for peer in self.peers
+            for name, (number, when) in peer.sent_at.items()
+            if number <= peer.client.acknowledged
+        }
