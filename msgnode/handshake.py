@@ -164,4 +164,4 @@ def _wish(message: Message) -> Wish:
         if isinstance(epoch, str) and type(received) is int and received >= 0:
             return epoch, int(received)
     # An open is answered by nothing but 200: whatever else it says begins anew.
-    return bool(wish)
+    return wish not in (None, False)

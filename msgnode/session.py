@@ -400,6 +400,7 @@ class Session:
 
         `counted`: its connector counts in any case.  `fresh`: it opens anew.
         """
+        self.drop_stale()
         outbox = self.outbox
         if not wish and not counted:
             if outbox is not None:

@@ -1,0 +1,460 @@
+"""
+Acknowledged resume, rule by rule; test_resume_machine.py has all of them at once.
+"""
+
+import json
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.durable import SM, Counting, DurableNode
+from tests.fakes import MemoryNode, directory
+from tests.network import Network
+from tests.poll_runtime import PollRuntime
+from tests.runtimes import TCPRuntime, WebSocketRuntime
+
+ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+
+
+class ResumeCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.start()
+
+    def start(self, **session: Any) -> None:
+        self.node = MemoryNode(session=session)
+        self.sender = self.node.client(ANN)
+        self.bob = Counting(self.node, BOB)
+        self.bob.connect()
+        self.bob.send(id="s", type="subscribe", to=SM, body={"resources": ["comm://x"]})
+        self.settle()
+
+    def settle(self) -> None:
+        """
+        All that is on its way arrives and is acknowledged.
+        """
+        self.node.clock.advance(1)
+        self.bob.arrive()
+        self.bob.acknowledge()
+        self.bob.got.clear()
+
+    def send(self, *numbers: int, **fields: Any) -> None:
+        for number in numbers:
+            message = {"id": number, "type": "update", "from": ANN, "to": f"{BOB}/x", **fields}
+            self.sender.tell(message)
+
+    def got(self) -> list[Any]:
+        return [message["id"] for message in self.bob.got]
+
+    def reopen(self, resume: Any) -> dict[str, Any]:
+        """
+        Come back and say this; what is told.
+        """
+        client = self.node.client()
+        reply = {"id": 2, "type": "re-open", "from": f"{BOB}/{self.bob.token}", "to": "mn:/session"}
+        client.tell({**reply, "body": {"resume": resume}})
+        self.after = [message["id"] for message in client.got[1:]]
+        return client.got[0]["body"]["resume"]
+
+
+class AckTests(ResumeCase):
+    """
+    What each side tells the other.
+    """
+
+    def acks(self) -> list[int]:
+        assert self.bob.wire is not None
+        found = [json.loads(data) for data in self.bob.wire.on_its_way]
+        return [message["body"]["received"] for message in found if message["type"] == "ack"]
+
+    def test_every_64(self) -> None:
+        """
+        64 messages are acknowledged at once, fewer within half a second.
+        """
+        for number in range(70):
+            self.bob.send(id=number, type="update", to="comm://nobody")
+        self.assertEqual([65], self.acks())  # the subscription was the first
+
+        self.node.clock.advance(0.5)
+
+        self.assertEqual([65, 71], self.acks())
+
+    def test_garbage_counts(self) -> None:
+        """
+        What cannot be read, and what is refused, counts like everything else.
+        """
+        assert self.bob.wire is not None
+        for data in (b"{", b"3", b'{"id":1}', b'{"id":1,"type":"x","from":"mn:/x","to":"comm://y"}'):
+            self.node.receive(data, self.bob.wire)
+        self.node.settle()
+        self.node.clock.advance(0.5)
+
+        self.assertEqual([5], self.acks())
+
+    def test_wrong_ack(self) -> None:
+        """
+        A count that cannot be is refused in words, and the refusal is not counted.
+        """
+        self.bob.received = 99
+
+        self.bob.acknowledge()
+
+        assert self.bob.wire is not None
+        (refusal,) = [json.loads(data) for data in self.bob.wire.on_its_way]
+        self.assertEqual(("mn:/session", 400), (refusal["from"], refusal["body"]["code"]))
+        self.assertIn("'received' must be 1 to 1, not 99", refusal["body"]["desc"])
+
+    def test_not_before_the_answer(self) -> None:
+        """
+        A request that is answered late is acknowledged when it is answered; sent again, it is done once.
+        """
+        late: Deferred[Any] = Deferred()
+        asked = []
+
+        class Late:
+            def respond(self, message: Any, session: Any) -> Deferred[Any]:
+                asked.append(message)
+                return late
+
+        self.node.responders["domain://late.example.org"] = Late()
+        self.bob.send(id="q", type="read", to="domain://late.example.org")
+        self.bob.send(id=2, type="update", to="comm://nobody")
+        self.node.clock.advance(0.5)
+        self.assertEqual([], self.acks())
+
+        self.bob.lose()
+        self.bob.connect()
+        late.callback(asked[0].reply({"code": 200}))
+        self.node.clock.advance(0.5)
+
+        self.assertEqual([3], self.acks())
+        self.bob.arrive()
+        self.assertEqual((["q"], 1), (self.got(), len(asked)))
+
+
+class ReopenTests(ResumeCase):
+    """
+    What a client is told that comes back.
+    """
+
+    def test_nothing_missing(self) -> None:
+        """
+        What it has not had comes again, in order, and then the rest.
+        """
+        self.send(1, 2, 3)
+        self.bob.lose(arrives=1)
+        self.send(4)
+
+        self.bob.connect()
+        self.bob.arrive()
+
+        self.assertEqual([1, 2, 3, 4], self.got())
+
+    def test_overflow(self) -> None:
+        """
+        When more came than may wait, it is told exactly how many are gone.
+        """
+        self.start(queue_messages=3)
+        self.bob.lose()
+        self.send(1, 2, 3, 4, 5)
+
+        told = self.reopen({"epoch": self.bob.epoch, "received": self.bob.received})
+
+        self.assertEqual((False, 2), (told["recovered"], told["missed"]))
+        self.assertEqual([3, 4, 5], self.after)
+
+    def test_ttl(self) -> None:
+        """
+        A message whose ttl ran out is missed; one that nobody gave a ttl does not go stale.
+        """
+        self.bob.lose()
+        self.send(1, ttl=5)
+        self.send(2, type="create")
+        self.node.clock.advance(100)
+
+        told = self.reopen({"epoch": self.bob.epoch, "received": self.bob.received})
+
+        self.assertEqual((1, [2]), (told["missed"], self.after))
+
+    def test_told_once(self) -> None:
+        """
+        What was told is not told again.
+        """
+        self.start(queue_messages=3)
+        self.bob.lose()
+        self.send(1, 2, 3, 4)
+        self.bob.connect()
+        self.bob.lose()
+
+        self.bob.connect()
+
+        self.bob.arrive()
+        self.assertEqual((1, [2, 3, 4]), (self.bob.missed, self.got()))
+
+    def test_had_forgotten(self) -> None:
+        """
+        A client that goes back behind what it acknowledged is told how many it cannot have again.
+        """
+        self.send(1, 2, 3)
+        self.bob.arrive()
+        self.bob.acknowledge()
+
+        told = self.reopen({"epoch": self.bob.epoch, "received": self.bob.received - 2})
+
+        self.assertEqual((False, 2, []), (told["recovered"], told["missed"], self.after))
+
+    def test_strange_epochs(self) -> None:
+        """
+        An epoch the node does not know, or a count it never reached: it begins anew, and what misses is unknown.
+        """
+        self.send(1)
+        for resume in (
+            {"epoch": "never", "received": 0},
+            {"epoch": self.bob.epoch, "received": 1000},
+        ):
+            told = self.reopen(resume)
+            self.assertEqual((0, False, None), (told["received"], told["recovered"], told["missed"]))
+            self.assertNotEqual(self.bob.epoch, told["epoch"])
+            self.assertEqual([1], self.after)
+
+    def test_odd_wishes(self) -> None:
+        """
+        Whatever else `resume` is, the answer is 200 and a new epoch.
+        """
+        for resume in (True, {}, {"epoch": 3}, {"epoch": "x", "received": True}, [1], "yes"):
+            self.assertNotEqual(self.bob.epoch, self.reopen(resume)["epoch"])
+
+    def test_opened_anew(self) -> None:
+        """
+        `open` begins a new epoch, and carries over what was not acknowledged.
+        """
+        self.send(1, 2)
+        client = self.node.client()
+        client.tell({"id": 1, "type": "open", "from": BOB, "to": "mn:/session", "body": {"resume": True}})
+
+        self.assertEqual(
+            (0, True), tuple(client.got[0]["body"]["resume"][k] for k in ("received", "recovered"))
+        )
+        self.assertEqual([1, 2], [message["id"] for message in client.got[1:]])
+
+    def test_without(self) -> None:
+        """
+        A client that does not ask is told nothing of all this, and gets what waits.
+        """
+        self.send(1)
+        client = self.node.client()
+
+        reply = client.reopen(f"{BOB}/{self.bob.token}")
+
+        self.assertEqual({"code": 200}, reply["body"])
+        self.assertEqual([1], [message["id"] for message in client.got])
+        self.node.clock.advance(5)
+        self.assertEqual(1, len(client.got))
+
+
+class OneAtATimeTests(ResumeCase):
+    """
+    Connections of one session.
+    """
+
+    def test_superseded(self) -> None:
+        """
+        The older connection is closed 4409 and told not to come back.
+        """
+        older = self.bob.wire
+        self.bob.connect()
+
+        assert older is not None and older.lost is not None
+        self.assertEqual((4409, "superseded", None), older.lost)
+
+    def test_window(self) -> None:
+        """
+        To a client that does not acknowledge no more is sent than may wait; once it does, it goes on.
+        """
+        self.start(queue_messages=3)
+        self.send(1, 2, 3, 4, 5)
+        self.bob.arrive()
+        self.assertEqual([1, 2, 3], self.got())
+
+        self.bob.acknowledge()
+        self.bob.arrive()
+
+        self.assertEqual([1, 2, 3, 4, 5], self.got())
+
+    def test_never_acknowledges(self) -> None:
+        """
+        When too much waits for it, it is closed 4413, and its session stays.
+        """
+        self.start(queue_messages=3)
+        self.send(*range(7))
+        self.node.clock.advance(0)
+
+        assert self.bob.wire is not None and self.bob.wire.lost is not None
+        self.assertEqual(4413, self.bob.wire.lost.code)
+        self.assertIsNotNone(self.node.sessions.get(BOB))
+
+
+class RestartTests(SynchronousTestCase):
+    """
+    Over the end of the process.
+    """
+
+    def setUp(self) -> None:
+        self.node: Any = DurableNode(directory(self))
+        self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
+
+    def kill(self) -> None:
+        self.node = self.node.killed()
+
+    def test_receipt(self) -> None:
+        """
+        A receipt is given for what waited over a restart.
+        """
+        ann, bob = self.node.client(ANN), self.node.client(BOB)
+        for client in (ann, bob):
+            client.tell(
+                {
+                    "id": 1,
+                    "type": "subscribe",
+                    "from": ANN,
+                    "to": SM,
+                    "body": {"resources": [f"comm://{id(client)}"]},
+                }
+            )
+        self.node.clock.advance(0)
+        bob.drop()
+        ann.tell({"id": 7, "type": "update", "from": ANN, "to": BOB, "receipt": True})
+        self.kill()
+
+        ann = self.node.client(ANN)
+        self.node.client(BOB)
+
+        self.assertEqual([202], [message["body"]["code"] for message in ann.take()])
+
+    def test_addresses(self) -> None:
+        """
+        Allocated addresses, their keys, subscriptions and tokens are there again; what was freed is not.
+        """
+        ann = self.node.client(ANN)
+        body = {"scheme": "comm", "value": {"number": 2, "allocationKey": "k"}}
+        to = "domain://msg-node.example.org/address-allocation"
+        ann.tell({"id": 1, "type": "create", "from": ANN, "to": to, "body": body})
+        self.node.clock.advance(0)
+        first, second = ann.take()[0]["body"]["value"]["allocated"]
+        ann.tell({"id": 2, "type": "delete", "from": ANN, "to": to, "body": {"resource": first}})
+        self.node.clock.advance(0)
+        self.kill()
+
+        session = self.node.sessions.get(ANN)
+        self.assertEqual({second: 1}, session.bindings)
+        self.assertTrue(session.has_token(ann.token))
+        again = self.node.client()
+        again.reopen(f"{ANN}/{ann.token}")
+        again.tell({"id": 3, "type": "delete", "from": ANN, "to": to, "body": {"resource": "k"}})
+        self.assertEqual({}, session.bindings)
+
+    def test_expiry_goes_on(self) -> None:
+        """
+        The time a session was away before the restart counts.
+        """
+        ann = self.node.client(ANN)
+        ann.tell({"id": 1, "type": "subscribe", "from": ANN, "to": SM, "body": {"resources": ["comm://x"]}})
+        self.node.clock.advance(0)
+        ann.drop()
+        self.node.clock.advance(80_000)
+        self.kill()
+
+        self.node.clock.advance(6000)
+        self.assertIsNotNone(self.node.sessions.get(ANN))
+        self.node.clock.advance(1000)
+        self.assertIsNone(self.node.sessions.get(ANN))
+
+    def test_staleness_goes_on(self) -> None:
+        """
+        So does the time a message waited.
+        """
+        ann, bob = self.node.client(ANN), self.node.client(BOB)
+        bob.drop()
+        ann.post(BOB, type="create")
+        ann.post(BOB, type="update")
+        self.node.clock.advance(10)
+        self.kill()
+        self.node.clock.advance(6)
+
+        back = self.node.client()
+        back.reopen(BOB)
+
+        self.assertEqual(["update"], [message["type"] for message in back.got])
+
+
+class ConnectorTests(SynchronousTestCase):
+    """
+    A session goes on by another connector, without a gap.
+    """
+
+    def setUp(self) -> None:
+        self.net = Network()
+        self.sender = TCPRuntime(self.net, ANN).open()
+
+    def send(self, *numbers: int) -> None:
+        for number in numbers:
+            self.sender.send({"id": number, "type": "update", "from": "x", "to": f"{BOB}/x"})
+
+    def opened(self, make: Any) -> Any:
+        client = make(self.net, BOB)
+        self.epoch = client.session("open", **{"from": BOB, "body": {"resume": True}})["body"]["resume"][
+            "epoch"
+        ]
+        return client
+
+    def resumed(self, make: Any, token: str, received: int) -> Any:
+        client = make(self.net, BOB)
+        client.token = token
+        resume = {"epoch": self.epoch, "received": received}
+        reply = client.session("re-open", **{"from": f"{BOB}/{token}", "body": {"resume": resume}})
+        self.assertEqual(self.epoch, reply["body"]["resume"]["epoch"])
+        return client
+
+    def ids(self, client: Any) -> list[int]:
+        return [message["id"] for message in client.take() if message["type"] == "update"]
+
+    def test_from_websocket_to_lines(self) -> None:
+        """
+        WebSocket breaks, lines go on.
+        """
+        first = self.opened(WebSocketRuntime)
+        self.send(1, 2, 3)
+        first.drop()
+        self.send(4)
+
+        second = self.resumed(TCPRuntime, first.token, received=2)
+
+        self.assertEqual([3, 4], self.ids(second))
+
+    def test_from_websocket_to_polling(self) -> None:
+        """
+        WebSocket breaks, and a GET names what had come.
+        """
+        first = self.opened(WebSocketRuntime)
+        self.send(1, 2, 3)
+        first.drop()
+        second = self.resumed(PollRuntime, first.token, received=1)
+
+        self.assertEqual([2, 3], self.ids(second))
+        self.send(4)
+        self.assertEqual([4], self.ids(second))
+        self.assertEqual(4, second.cursor)
+
+    def test_from_polling_to_websocket(self) -> None:
+        """
+        And back.
+        """
+        first = self.opened(PollRuntime)
+        self.send(1, 2)
+        self.assertEqual([1, 2], self.ids(first))
+        first.drop()
+        self.send(3)
+
+        second = self.resumed(WebSocketRuntime, first.token, received=2)
+
+        self.assertEqual([3], self.ids(second))
