@@ -229,6 +229,13 @@ class Spool:
 
     # -- old files -------------------------------------------------------------
 
+    @property
+    def files(self) -> int:
+        """
+        How many there are.
+        """
+        return len(self._files)
+
     def oldest(self) -> int | None:
         """
         The number of the oldest file, unless it is the only one.

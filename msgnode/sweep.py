@@ -15,17 +15,18 @@ from twisted.internet.task import Cooperator, LoopingCall
 from twisted.logger import Logger
 
 from msgnode.sessions import Sessions
-from msgnode.spool import Spool, segment_of
+from msgnode.spool import SEGMENT, Spool, segment_of
 
 log = Logger()
 
 EVERY = 2.0  # seconds
+MOST_FILES = 8  # that are not full: each start begins a new one
 SLACK = 128 * 1024 * 1024  # bytes of the spool that may be dead, beside as many as are alive
 
 
 class Sweep(Service):
     """
-    Sweeps when more than half of the spool, and `slack` bytes, are dead.
+    Sweeps when more than half of the spool, and `slack` bytes, are dead, or its files are many.
     """
 
     def __init__(self, spool: Spool, sessions: Sessions, clock: IReactorTime, slack: int = SLACK) -> None:
@@ -61,7 +62,10 @@ class Sweep(Service):
         if spool.overrun:
             spool.start_over()
             self._begin(lambda place: True)
-        elif spool.oldest() is not None and spool.size > 2 * spool.live + self._slack:
+        elif spool.oldest() is not None and (
+            spool.size > 2 * spool.live + self._slack
+            or spool.files > MOST_FILES + spool.size // SEGMENT
+        ):
             oldest = spool.oldest()
             self._begin(lambda place: bool(place) and segment_of(place) == oldest)
 

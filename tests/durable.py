@@ -58,7 +58,7 @@ class DurableNode(Node):
         """
         self.spool.close()
         self.store.shut()
-        for call in self.clock.getDelayedCalls():
+        for call in list(self.clock.getDelayedCalls()):
             call.cancel()
         return DurableNode(self.directory, self.clock, **self.sections)
 

@@ -205,7 +205,7 @@ class ReopenTests(ResumeCase):
 
     def test_strange_epochs(self) -> None:
         """
-        An epoch the node does not know, or a count it never reached: it begins anew, and what misses is unknown.
+        With an epoch or a count the node does not know it begins anew, and what is missing is unknown.
         """
         self.send(1)
         for resume in (

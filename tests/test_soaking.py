@@ -64,6 +64,12 @@ class TestVerdict:
         """
         Only the last moment before a kill may be missing in the log.
         """
-        acknowledged = {"early": 1.0, "late": 99.5, "logged": 50.0, "between": 60.0}
+        acknowledged = {
+            "early": (1.0, 2.0),
+            "late": (99.0, 99.5),
+            "logged": (50.0, 51.0),
+            "known after the kill": (98.0, 104.0),
+            "after": (101.0, 102.0),
+        }
 
-        assert unlogged(acknowledged, {"logged"}, kills=[100.0]) == ["early", "between"]
+        assert unlogged(acknowledged, {"logged"}, kills=[100.0]) == ["early", "after"]

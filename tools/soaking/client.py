@@ -9,6 +9,7 @@ received, and those it sent that are not acknowledged.
 import asyncio
 import json
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,7 @@ class Resuming:
         self.kept: deque[bytes] = deque()  # what is not acknowledged; the last has number `sent`
         self.stalled = asyncio.Event()  # cleared while the client does not read
         self.stalled.set()
+        self.progress: list[tuple[int, float]] = []  # what was acknowledged, and when
         self._told = 0
         self._running = True
 
@@ -153,5 +155,7 @@ class Resuming:
         """
         The node has everything up to this number.
         """
+        if self.acknowledged < number:
+            self.progress.append((number, time.time()))
         while self.acknowledged < number:
             self.kept.popleft()

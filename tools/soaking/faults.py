@@ -90,7 +90,7 @@ class Faults:
             client.stalled.set()
 
     async def _overflow(self) -> None:
-        await self._load.overflow(self._queue + random.randint(1, 300))
+        await self._load.overflow(2 * self._queue + random.randint(1, 500))
 
     async def _garbage(self) -> None:
         for garbage in random.sample(GARBAGE, 4):

@@ -5,6 +5,7 @@ The clients: publishers who observe each other and ask each other, some of today
 import asyncio
 import random
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from typing import Any
 
@@ -263,13 +264,15 @@ class Load:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def acknowledged(self) -> dict[str, float]:
+    def acknowledged(self) -> dict[str, tuple[float, float]]:
         """
-        When each message was sent that the node said it has.
+        When each message was sent that the node said it has, and when it said so.
         """
-        return {
-            name: when
-            for peer in self.peers
-            for name, (number, when) in peer.sent_at.items()
-            if number <= peer.client.acknowledged
-        }
+        found = {}
+        for peer in self.peers:
+            progress = peer.client.progress
+            for name, (number, when) in peer.sent_at.items():
+                step = bisect_left(progress, (number, 0.0))
+                if step < len(progress):
+                    found[name] = when, progress[step][1]
+        return found

@@ -52,15 +52,19 @@ def misdelivered(addresses: Iterable[str], allowed: set[str], runtime: str) -> i
 
 
 def unlogged(
-    acknowledged: dict[str, float], logged: set[str], kills: Sequence[float], slack: float = 1.5
+    acknowledged: dict[str, tuple[float, float]],
+    logged: set[str],
+    kills: Sequence[float],
+    slack: float = 1.0,
 ) -> list[str]:
     """
     Messages that were acknowledged and are not in the traffic log.
 
-    Those of the last second before a kill may be missing.  `acknowledged` has the time each was sent.
+    Those of the last second before a kill may be missing.  `acknowledged` has
+    the times each was sent and acknowledged; the node took it in between.
     """
     return [
         name
-        for name, when in acknowledged.items()
-        if name not in logged and not any(when - slack <= kill <= when + slack for kill in kills)
+        for name, (sent, known) in acknowledged.items()
+        if name not in logged and not any(sent <= kill <= known + slack for kill in kills)
     ]
