@@ -5,6 +5,7 @@ The command: how long, from which seed, and what came of it.
 import argparse
 import asyncio
 import json
+import logging
 import random
 import sys
 import tempfile
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rate", type=float, default=20.0, help="messages a second of each client")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args(arguments)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it tells of each write to what is gone
     print(f"seed {options.seed}", flush=True)
     random.seed(options.seed)
     figures = asyncio.run(_soak(options))
