@@ -63,8 +63,7 @@ class Sweep(Service):
             spool.start_over()
             self._begin(lambda place: True)
         elif spool.oldest() is not None and (
-            spool.size > 2 * spool.live + self._slack
-            or spool.files > MOST_FILES + spool.size // SEGMENT
+            spool.size > 2 * spool.live + self._slack or spool.files > MOST_FILES + spool.size // SEGMENT
         ):
             oldest = spool.oldest()
             self._begin(lambda place: bool(place) and segment_of(place) == oldest)

@@ -44,6 +44,8 @@ from msgnode.traffic import NoLog, TrafficLog
 
 log = Logger()
 
+BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by default
+
 
 def stop(why: str) -> NoReturn:
     """
@@ -312,12 +314,21 @@ def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any)
     }
 
 
+def _with_backlog(endpoint: str) -> str:
+    """
+    Room for many who knock at once, as all do after a restart; others would wait a second or more.
+    """
+    if endpoint.startswith(("tcp:", "ssl:")) and "backlog=" not in endpoint:
+        return f"{endpoint}:backlog={BACKLOG}"
+    return endpoint
+
+
 def _prepared(listen: Listen, factory: Any, where: str, reactor: Any) -> Listener:
     """
     The listener, over TLS if it has a certificate; `where` names the file in what is said of mistakes.
     """
     try:
-        endpoint: Any = serverFromString(reactor, listen.endpoint)
+        endpoint: Any = serverFromString(reactor, _with_backlog(listen.endpoint))
         tls = over_tls(listen, factory, reactor) if listen.cert else None
         return Listener(listen, endpoint, factory, tls)
     except ConfigError as why:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from benchmark.frames import compact, message, nats_publish, topic, wamp_publish
 from benchmark.wires import Inbox, Wire, stream, websocket
 
+ACK_AFTER = 64  # messages
 AT_ONCE = 50  # connections being opened together
 
 
@@ -31,6 +32,7 @@ class Client(Protocol):
     inbox: Inbox
 
     async def open(self) -> None: ...
+    def received(self, count: int) -> None: ...
     async def bind(self, addresses: Sequence[str]) -> None: ...
     def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes: ...
     def close(self) -> None: ...
@@ -41,14 +43,38 @@ class NodeClient:
     A runtime at the messaging node, by WebSocket or by lines.
     """
 
-    def __init__(self, wire: Wire, name: str, end: bytes) -> None:
+    def __init__(self, wire: Wire, name: str, end: bytes, token: str = "", resume: bool = False) -> None:
         self.wire = wire
         self.inbox = wire.inbox
         self.runtime = f"runtime://localhost/{name}"
+        self.token = token  # of a session that is there already
+        self._resume = resume
+        self._received = self._told = 0
         self._end = end
 
     async def open(self) -> None:
-        await self._ask({"id": 1, "type": "open", "from": self.runtime, "to": "mn:/session"})
+        """
+        Open the session, or come back to it.
+        """
+        opening: dict[str, Any] = {"id": 1, "type": "open", "from": self.runtime, "to": "mn:/session"}
+        if self.token:
+            opening |= {"type": "re-open", "from": f"{self.runtime}/{self.token}"}
+        if self._resume:
+            opening["body"] = {"resume": True}
+            self.inbox.ignored = b'"type":"ack"'
+        reply = await self._ask(opening)
+        self.token = reply["body"].get("runtimeToken", self.token)
+        self._received = 0
+
+    def received(self, count: int) -> None:
+        """
+        So many came; a client that resumes says so, 64 at a time.
+        """
+        self._received += count
+        if self._resume and self._received - self._told >= ACK_AFTER:
+            self._told = self._received
+            ack = {"id": 0, "type": "ack", "from": self.runtime, "to": "mn:/session"}
+            self.wire.write(self.wire.frame(compact({**ack, "body": {"received": self._received}})))
 
     async def bind(self, addresses: Sequence[str]) -> None:
         """
@@ -80,11 +106,13 @@ class NodeClient:
         )
         self.wire.lose()
 
-    async def _ask(self, request: dict[str, Any]) -> None:
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         self.wire.write(self.wire.frame(compact(request)))
-        reply = json.loads(await self.inbox.reply(self._end))
+        reply: dict[str, Any] = json.loads(await self.inbox.reply(self._end))
         if reply.get("body", {}).get("code") != 200:
             raise Refused(f"{request['type']}: {reply}")
+        self._received += 1
+        return reply
 
 
 class NatsClient:
@@ -105,6 +133,11 @@ class NatsClient:
         await self._ask(
             b"".join(b"SUB %s %d\r\n" % (topic(a).encode(), n) for n, a in enumerate(addresses, 1))
         )
+
+    def received(self, count: int) -> None:
+        """
+        Nothing is acknowledged.
+        """
 
     def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes:
         return self.wire.frame(nats_publish(receiver, message(number, sender, receiver, size)))
@@ -135,6 +168,11 @@ class WampClient:
         for number, address in enumerate(addresses, 1):
             await self._ask([32, number, {}, topic(address)], 33)
 
+    def received(self, count: int) -> None:
+        """
+        Nothing is acknowledged.
+        """
+
     def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes:
         return self.wire.frame(wamp_publish(receiver, message(number, sender, receiver, size)))
 
@@ -156,7 +194,8 @@ async def connect(job: dict[str, Any], index: int) -> Client:
     name = f"{job['run']}-{index}"
     client: Client
     if kind == ("msgnode", "websocket"):
-        client = NodeClient(await websocket(port, index, Inbox(whole=True)), name, b"")
+        how = {"token": job.get("token", ""), "resume": job.get("resume", False)}
+        client = NodeClient(await websocket(port, index, Inbox(whole=True)), name, b"", **how)
     elif kind == ("msgnode", "line"):
         client = NodeClient(await stream(port, index, Inbox(whole=False), b"\n"), name, b"\n")
     elif kind == ("nats", "websocket"):

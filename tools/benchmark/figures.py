@@ -29,7 +29,7 @@ def summary(runs: list[Run]) -> dict[str, Any]:
         values = [run[key] for run in measured if key in run]
         if values:
             result[key] = median(values)
-    extra = {"rss", "lives"}
+    extra = {"rss", "lives", "attempts", "attempt_us"}
     return result | {key: run[key] for run in runs for key in extra & run.keys()}
 
 

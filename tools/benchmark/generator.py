@@ -9,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-from benchmark import allocation, bindings, fanout, pairs, polling, sessions
+from benchmark import allocation, bindings, fanout, hardship, pairs, polling, restart, sessions
 
 LOADS = {
     "pairs": pairs.load,
@@ -20,6 +20,10 @@ LOADS = {
     "memory": sessions.memory,
     "churn": sessions.churn,
     "polling": polling.load,
+    "flood": hardship.flood,
+    "storm": hardship.storm,
+    "away": hardship.away,
+    "restart": restart.restart,
 }
 
 

@@ -27,6 +27,7 @@ class Pair:
         self._letter = letter
         self._letters = memoryview(letter * window) if burst else None
         self._write = sender.wire.write
+        self._receiver = receiver
         receiver.inbox.receipt = self._receipt
 
     def start(self) -> None:
@@ -43,6 +44,7 @@ class Pair:
 
     def _receipt(self, count: int) -> None:
         self.received += count
+        self._receiver.received(count)
         if self._running:
             self._send(count)
 

@@ -181,6 +181,64 @@ CONNECT = Scenario(
     entrants=PEERS,
 )
 
+
+def _resume(pairs: int, window: int, targets: tuple[Target, ...]) -> Scenario:
+    return Scenario(
+        name=f"resume-{pairs}-{window}",
+        title=f"acknowledged resume, 100 B, {pairs} pair{'s' * (pairs > 1)}, window {window}",
+        unit="messages/s",
+        load="pairs",
+        job={"size": 100, "pairs": pairs, "window": window},
+        entrants=(Entrant("resume", "msgnode", job={"resume": True}), Entrant("without", "msgnode")),
+        targets=targets,
+    )
+
+
+FLOOD = Scenario(
+    name="flood",
+    title="p99 of 100 messages/s beside one client that sends all it can",
+    unit="ms",
+    load="flood",
+    job={"flood": "node"},
+    entrants=(
+        Entrant("flooded", "msgnode"),
+        Entrant("a discard socket flooded", "msgnode", job={"flood": "discard"}),
+    ),
+    targets=(Target("a discard socket flooded", 3.0, at_most=True),),
+)
+
+STORM = Scenario(
+    name="storm",
+    title="10,000 lose the connection at once and come back without a pause",
+    unit="s",
+    load="storm",
+    job={"sessions": 10_000},
+    entrants=(NODE,),
+    fresh=True,
+)
+
+AWAY = Scenario(
+    name="away",
+    title="10,000 sessions away with 100 messages waiting each",
+    unit="MB RSS",
+    load="away",
+    job={"sessions": 10_000},
+    entrants=(NODE,),
+    targets=(Target(None, 268.4, at_most=True),),
+    fresh=True,
+)
+
+RESTART = Scenario(
+    name="restart",
+    title="start with 100,000 sessions and 1,000,000 bindings on disk",
+    unit="s",
+    load="restart",
+    job={"sessions": 100_000, "bindings": 1_000_000},
+    entrants=(NODE,),
+    targets=(Target(None, 10.0, at_most=True),),
+    fresh=True,
+)
+
 SCENARIOS = (
     *_point_to_point(),
     BURST,
@@ -192,6 +250,12 @@ SCENARIOS = (
     _memory("memory-websocket", "WebSocket", PEERS[:2], 12.0),
     _memory("memory-line", "line", (NODE_LINE, NATS_LINE), 4.0),
     BINDINGS,
+    _resume(8, 64, (Target("without", 0.7),)),
+    _resume(1, 1, ()),
+    FLOOD,
+    STORM,
+    AWAY,
+    RESTART,
 )
 
 

@@ -35,7 +35,7 @@ class Server:
     def __init__(self, kind: str, venvs: Venvs) -> None:
         self.kind = kind
         self._home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
-        self.ports: Ports = {wire: _free_port() for wire in ("websocket", "line", "admin")}
+        self.ports: Ports = {wire: free_port() for wire in ("websocket", "line", "admin")}
         self.ports["poll"] = self.ports["websocket"]
         command = COMMANDS[kind](venvs, self._home, self.ports)
         # The node's user data directory must not be the user's.
@@ -136,7 +136,7 @@ def _end_with_parent() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

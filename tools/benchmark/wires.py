@@ -23,8 +23,7 @@ class Inbox:
     What one connection hears: replies while it is set up, afterwards a count.
 
     With `whole`, a payload is a message, and one without the mark is kept in
-    `odd` for the report.  Once a message was seen, `size` is its length: later
-    payloads of exactly that length are counted unread.
+    `odd` for the report.
     """
 
     def __init__(self, whole: bool) -> None:
@@ -32,8 +31,8 @@ class Inbox:
         self.receipt: Callable[[int], None] | None = None
         self.mark = MARK
         self.odd: list[bytes] = []
+        self.ignored = b""  # what holds this is heard and forgotten
         self.answer_ping: Callable[[], None] | None = None
-        self.size = -1
         self.counted = 0
         self._whole = whole
 
@@ -43,14 +42,14 @@ class Inbox:
         """
         if self.answer_ping is not None and b"PING\r\n" in data:
             self.answer_ping()
+        ignored = self.ignored and self.ignored in data
         if self.receipt is None:
-            self.replies.put_nowait(data)
+            if not ignored:
+                self.replies.put_nowait(data)
             return
         count = data.count(self.mark)
-        if self._whole:
-            self.size = len(data) if count == 1 else self.size
-            if not count:
-                self.odd.append(data)
+        if not count and not ignored and (self._whole or b"-ERR" in data):
+            self.odd.append(data)
         self.counted += count
         if last and self.counted:
             count, self.counted = self.counted, 0
@@ -89,14 +88,8 @@ class WebSocketWire(WSListener):
         self.write = transport.underlying_transport.write
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        inbox = self.inbox
-        if frame.payload_size == inbox.size:
-            inbox.counted += 1
-            if frame.last_in_buffer and inbox.receipt is not None:
-                count, inbox.counted = inbox.counted, 0
-                inbox.receipt(count)
-        else:
-            inbox.take(frame.get_payload_as_bytes(), frame.last_in_buffer)
+        # Every peer's payloads are looked through alike, also where one frame is one message.
+        self.inbox.take(frame.get_payload_as_bytes(), frame.last_in_buffer)
 
     def frame(self, payload: bytes) -> bytes:
         """
