@@ -14,12 +14,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.outbox import ACK_AFTER, Outbox
-from msgnode.waiting import FOREVER, Kept
+from msgnode.waiting import FOREVER, OVERHEAD, Kept
 
 log = Logger()
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
-OVERHEAD = 200  # bytes of memory for a message beside its own
 
 
 class Paper(Protocol):
@@ -33,6 +32,7 @@ class Paper(Protocol):
     def keep(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int: ...
+    def keep_sent(self, sent: list[tuple[int, Kept, int]]) -> None: ...
     def left(self, sid: int, key: int, number: int) -> None: ...
     def gone(self, sid: int, key: int, missed: bool) -> None: ...
     def acknowledged(self, sid: int, number: int) -> None: ...
@@ -56,6 +56,9 @@ class Air:
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int:
         return 0
+
+    def keep_sent(self, sent: list[tuple[int, Kept, int]]) -> None:
+        pass
 
     def left(self, sid: int, key: int, number: int) -> None:
         pass
@@ -105,7 +108,7 @@ class Ledger:
     ) -> None:
         self.held = 0
         self.paper = paper
-        self._keep = paper.keep
+        self.sent: list[tuple[int, Kept, int]] = []  # sid, message and number of what leaves in this batch
         self.most = most
         self._make_room = make_room
         self._hold = hold
@@ -124,6 +127,8 @@ class Ledger:
         """
         Owe this message; `number` if it leaves at once.
         """
+        if self.sent:
+            self._write_sent()
         self._dirty = True
         data = kept.data
         assert data is not None
@@ -135,18 +140,14 @@ class Ledger:
         if self.held > self.most >> 1:
             self._to_disk.append(kept)
 
-    def keep_sent(self, sid: int, key: int, data: bytes, asker: int, number: int) -> Kept:
+    def _write_sent(self) -> None:
         """
-        Owe a message that leaves at once, with this number.
+        Note what left since; before any other record, which may void it.
         """
-        self._dirty = True
-        size = len(data)
-        place = self._keep(sid, key, data, FOREVER, 5, asker, number)
-        self.held = held = self.held + OVERHEAD + size
-        kept = Kept(key, data, size, FOREVER, 5, asker, place)
-        if held > self.most >> 1:
-            self._to_disk.append(kept)
-        return kept
+        sent, self.sent = self.sent, []
+        self.paper.keep_sent(sent)
+        if self.held > self.most >> 1:
+            self._to_disk += [kept for _, kept, _ in sent]
 
     def by_wall(self, until: float) -> float:
         """
@@ -175,6 +176,8 @@ class Ledger:
         """
         Write it down once more, because where it lies goes or has never been.
         """
+        if self.sent:
+            self._write_sent()
         self._dirty = True
         data = self.data(kept)
         if kept.place:
@@ -186,6 +189,8 @@ class Ledger:
         return kept.data if kept.data is not None else self.paper.read(kept.place, kept.size)
 
     def left(self, sid: int, kept: Kept, number: int) -> None:
+        if self.sent:
+            self._write_sent()
         self._dirty = True
         self.paper.left(sid, kept.key, number)
 
@@ -193,11 +198,15 @@ class Ledger:
         """
         It is owed no more: it was taken, or with `missed` it never will be.
         """
+        if self.sent:
+            self._write_sent()
         self._dirty = True
         self.paper.gone(sid, kept.key, missed)
         self.release(kept)
 
     def release(self, kept: Kept) -> None:
+        if self.sent:
+            self._write_sent()
         self.held -= OVERHEAD if kept.data is None else OVERHEAD + kept.size
         if kept.place:
             self.paper.release(kept.size)
@@ -206,6 +215,8 @@ class Ledger:
         """
         These are owed no more; how many bytes they have.
         """
+        if self.sent:
+            self._write_sent()
         size = in_memory = on_disk = 0
         for kept in done:
             size += kept.size
@@ -225,10 +236,14 @@ class Ledger:
         """
         What is to be known of a session after a restart.
         """
+        if self.sent:
+            self._write_sent()
         self._dirty = True
         self.paper.state(sid, msgspec.json.encode(state), fresh)
 
     def forget(self, sid: int) -> None:
+        if self.sent:
+            self._write_sent()
         self._dirty = True
         self.paper.forget(sid)
 
@@ -241,8 +256,10 @@ class Ledger:
         """
         Write down all that happened; connectors call it before a byte leaves.
         """
-        if not self._dirty and not self.heard_from:
+        if not self._dirty and not self.heard_from and not self.sent:
             return
+        if self.sent:
+            self._write_sent()
         heard, self.heard_from = self.heard_from, set()
         for outbox in heard:
             outbox.write_down()

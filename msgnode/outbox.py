@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgnode.address import SESSION
 from msgnode.errors import Rejected
 from msgnode.message import compose
-from msgnode.waiting import Kept
+from msgnode.waiting import FOREVER, OVERHEAD, Kept
 
 if TYPE_CHECKING:
     from msgnode.session import Session
@@ -116,11 +116,15 @@ class Outbox:
         """
         Send one message that need not wait; written down before it leaves.
         """
-        session, sent = self._session, self.sent
+        session, sent, ledger = self._session, self.sent, self._ledger
         session.last_key = key = session.last_key + 1
         self.last = number = self.last + 1
-        sent.append(self._ledger.keep_sent(session.sid, key, data, asker, number))
-        self.sent_bytes += len(data)
+        size = len(data)
+        kept = Kept(key, data, size, FOREVER, 5, asker)
+        sent.append(kept)
+        self.sent_bytes += size
+        ledger.sent.append((session.sid, kept, number))
+        ledger.held += OVERHEAD + size
         self._hand_over(data)
         if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes:
             session.pause()

@@ -28,6 +28,7 @@ from msgnode.segment import (
     recover,
     segments,
 )
+from msgnode.waiting import FOREVER, Kept
 
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
 MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
@@ -137,6 +138,32 @@ class Spool:
             self._last_offset = offset = self._held + KEEP_HERE.size
             self._held = offset + size
         return self._first + self._last_offset
+
+    def keep_sent(self, sent: list[tuple[int, Kept, int]]) -> None:
+        """
+        Messages that leave in this batch: the session's sid, the message, its number.
+        """
+        if self.overrun:
+            return
+        parts, held, first = self._parts, self._held, self._first
+        last, offset, live = self._last, self._last_offset, 0
+        pack, here = KEEP_HERE.pack, KEEP_HERE.size
+        for sid, kept, number in sent:
+            data, size = kept.data, kept.size
+            assert data is not None
+            live += size
+            if data is last:
+                parts.append(KEEP.pack(1, sid, kept.key, offset, size, FOREVER, 5, kept.asker, number))
+                held += KEEP.size
+            else:
+                parts.append(pack(8, sid, kept.key, size, FOREVER, 5, kept.asker, number))
+                parts.append(data)
+                last = data
+                offset = held + here
+                held = offset + size
+            kept.place = first + offset
+        self._held, self._last, self._last_offset = held, last, offset
+        self.live += live
 
     def left(self, sid: int, key: int, number: int) -> None:
         self._append(LEFT.pack(2, sid, key, number))

@@ -18,6 +18,7 @@ REQUESTS = frozenset({"create", "read", "subscribe", "unsubscribe", "execute"})
 REQUEST_WAITS = 15.0  # seconds; the shortest time-out of a runtime's bus
 RESPONSE_WAITS = 60.0  # seconds
 FOREVER = float("inf")
+OVERHEAD = 200  # bytes of memory for a message beside its own
 
 # So many leave past an older one that is less urgent; then the oldest of all leaves.
 PASSED_OVER = 9
