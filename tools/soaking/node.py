@@ -151,10 +151,9 @@ class Node:
         """
         Leave no room on the small disk.
         """
-        with open(self.state / "ballast", "wb") as ballast, suppress(OSError):
+        with suppress(OSError), open(self.state / "ballast", "wb", buffering=0) as ballast:
             while True:
                 ballast.write(b"\0" * 65536)
-                ballast.flush()
 
     def make_room(self) -> None:
         (self.state / "ballast").unlink(missing_ok=True)
