@@ -2,6 +2,7 @@
 Acknowledged resume against a model: clients that count, and a node that is killed.
 """
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.durable import SM, Counting, DurableNode
 
+TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 NEWS = "comm://example.org/news"
 
@@ -157,7 +159,7 @@ class NarrowMachine(ResumeMachine):
         assert len(self.bob.got) + self.bob.missed == self.published
 
 
-ResumeMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-NarrowMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ResumeMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
+NarrowMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
 ResumeTests = ResumeMachine.TestCase
 NarrowTests = NarrowMachine.TestCase

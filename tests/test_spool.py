@@ -17,6 +17,7 @@ from msgnode.spool import MOST_HELD_BACK, Spool
 from tests.fakes import directory
 
 FOREVER = float("inf")
+TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 
 
 class FullDisk:
@@ -392,7 +393,7 @@ class ModelTests(SynchronousTestCase):
     Against a model that is only dictionaries.
     """
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=100 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1))
     def test_cut_anywhere(self, events: list[tuple[Any, ...]], cut: float) -> None:
         """
