@@ -39,8 +39,8 @@ async def restart(job: dict[str, Any]) -> dict[str, Any]:
                     urllib.request.urlopen(f"http://127.0.0.1:{ports['admin']}/metrics") as answer,
                 ):
                     seconds = time.perf_counter() - begin
-                    bound = f"msgnode_addresses {float(job['bindings'])}" in answer.read().decode()
-                    return {"figure": seconds, "lost": 0 if bound else 1, "errors": []}
+                    bound = float(answer.read().decode().partition("\nmsgnode_addresses ")[2].split()[0])
+                    return {"figure": seconds, "lost": job["bindings"] - int(bound), "errors": []}
                 time.sleep(0.05)
             return {"figure": None, "errors": [(home / "log").read_text()[-500:]]}
         finally:
