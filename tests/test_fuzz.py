@@ -161,7 +161,9 @@ class PollTests(PollCase):
                     st.binary(max_size=60), _requests.map(dumps), st.lists(_requests, max_size=3).map(dumps)
                 ),
                 st.one_of(
-                    st.just(""), st.integers(-2, 6).map("?seq={}".format), st.text("=&%seq1", max_size=8).map("?{}".format)
+                    st.just(""),
+                    st.integers(-2, 6).map("?seq={}".format),
+                    st.text("=&%seq1", max_size=8).map("?{}".format),
                 ),
             ),
             max_size=6,

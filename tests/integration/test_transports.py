@@ -145,7 +145,9 @@ class TLSTests(TrialTestCase):
         node = NodeProcess("--config", str(config))
 
         self.assertNotEqual(0, node.wait())
-        self.assertIn(f"msgnode: {cert}: expected a certificate for the key in {key}", node.said)
+        self.assertIn(
+            f"msgnode: {config}: web: {cert}: expected a certificate for the key in {key}", node.said
+        )
 
     def test_identity_and_renewal(self):
         """
