@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +42,24 @@ class NodeProcess:
         twistd = Path(sys.executable).with_name("twistd")
         inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         written = ["--traffic", str(self.traffic), "--state", str(self.state)]
-        self.process = subprocess.Popen(
-            [twistd, "-n", "--pidfile=", "msgnode", *written, *listen, *options],
-            cwd=self.directory,
-            env={**inherited, **(environment or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        # A file, not a pipe: nobody reads while a test does something else.
+        said = self.directory / "said"
+        with said.open("w") as output:
+            self.process = subprocess.Popen(
+                [twistd, "-n", "--pidfile=", "msgnode", *written, *listen, *options],
+                cwd=self.directory,
+                env={**inherited, **(environment or {})},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._output = said.open()
         self.said = ""
         self.ports: dict[str, int] = {}
         self._read_until_it_listens(listeners)
 
     def _read_until_it_listens(self, listeners: int) -> None:
-        assert self.process.stdout is not None
         seen = 0
-        for line in self.process.stdout:
-            self.said += line
+        for line in self._lines():
             found = _LISTENING.search(line)
             if found:
                 seen += 1
@@ -64,13 +67,30 @@ class NodeProcess:
             if seen == listeners:
                 return
 
+    def _lines(self) -> Iterator[str]:
+        """
+        What it prints from now on, until it ends.
+        """
+        deadline = time.monotonic() + PATIENCE
+        part = ""
+        while time.monotonic() < deadline:
+            ended = self.process.poll() is not None
+            part += self._output.readline()
+            if part.endswith("\n"):
+                self.said += part
+                yield part
+                part = ""
+            elif ended:
+                self.said += part
+                return
+            else:
+                time.sleep(0.02)
+
     def read_until(self, text: str) -> None:
         """
         Wait until it has printed this, from now on.
         """
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said += line
+        for line in self._lines():
             if text in line:
                 return
         raise AssertionError(f"it never said {text!r}")
@@ -81,16 +101,16 @@ class NodeProcess:
         """
         if self.process.poll() is None:
             self.process.send_signal(how)
-        rest, _ = self.process.communicate(timeout=PATIENCE)
-        self.said += rest
+        self.process.wait(PATIENCE)
+        self.said += self._output.read()
         return self.process.returncode
 
     def wait(self) -> int:
         """
         It was expected to stop by itself; the exit code.
         """
-        rest, _ = self.process.communicate(timeout=PATIENCE)
-        self.said += rest
+        self.process.wait(PATIENCE)
+        self.said += self._output.read()
         return self.process.returncode
 
     def log(self) -> list[dict[str, Any]]:
