@@ -72,7 +72,7 @@ class Handshake:
             body["resume"] = resume
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
         self._sessions.say(connection, reply.data)
-        self._go_on(session)
+        session.go_on()
         return session
 
     def enter(self, runtime: str, connection: Connection, greeting: bytes = b"") -> Session | Closing:
@@ -86,7 +86,7 @@ class Handshake:
             session.agree(False, connection.counted, fresh=True)
             if greeting:
                 self._sessions.say(connection, greeting)
-            self._go_on(session)
+            session.go_on()
         return session
 
     def come_back(self, session: Session, connection: Connection) -> None:
@@ -95,11 +95,6 @@ class Handshake:
         """
         self._sessions.attach(session, connection)
         session.agree(False, connection.counted, fresh=False)
-
-    def _go_on(self, session: Session) -> None:
-        if session.outbox is not None:
-            session.outbox.resend()
-        session.resume()
 
     def _enter(self, runtime: str, connection: Connection, token: str) -> Session | Closing:
         """

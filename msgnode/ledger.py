@@ -90,8 +90,8 @@ class Air:
 
 class Ledger:
     """
-    `hold` is called with True when the disk takes nothing any more, and with
-    False when it does again.
+    When the disk takes nothing any more, `hold` is called with the sids of the
+    sessions for which something was about to leave; when it does again, `go_on`.
 
     `held` is the memory that messages owed take, in bytes.  Above half of
     `most` new ones stay on disk only; above `most`, `make_room` is called.
@@ -102,7 +102,8 @@ class Ledger:
         paper: Paper,
         most: int,
         make_room: Callable[[], None],
-        hold: Callable[[bool], None],
+        hold: Callable[[set[int]], None],
+        go_on: Callable[[], None],
         clock: IReactorTime,
         wall: Callable[[], float],
     ) -> None:
@@ -112,6 +113,8 @@ class Ledger:
         self.most = most
         self._make_room = make_room
         self._hold = hold
+        self._go_on = go_on
+        self._leaving: list[int] = []  # sids of sessions that something leaves for in this batch
         self._holding = False
         self._clock = clock
         self._wall = wall
@@ -146,6 +149,7 @@ class Ledger:
         """
         sent, self.sent = self.sent, []
         self.paper.keep_sent(sent)
+        self._leaving += [sid for sid, _, _ in sent]
         if self.held > self.most >> 1:
             self._to_disk += [kept for _, kept, _ in sent]
 
@@ -192,6 +196,7 @@ class Ledger:
         if self.sent:
             self._write_sent()
         self._dirty = True
+        self._leaving.append(sid)
         self.paper.left(sid, kept.key, number)
 
     def gone(self, sid: int, kept: Kept, missed: bool) -> None:
@@ -269,11 +274,11 @@ class Ledger:
             self._untold |= heard
             if not self._holding:
                 self._holding = True
-                self._hold(True)
+                self._hold(set(self._leaving))
         else:
             if self._holding:
                 self._holding = False
-                self._hold(False)
+                self._go_on()
             for kept in self._to_disk:
                 self.page_out(kept)
             for outbox in heard:
@@ -281,6 +286,7 @@ class Ledger:
                     outbox.tell()
                 else:
                     self._untold.add(outbox)
+        self._leaving.clear()
         if self._to_disk:
             self._to_disk = []
             if self.held > self.most:

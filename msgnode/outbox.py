@@ -68,6 +68,7 @@ class Outbox:
         "acknowledged",
         "asked",
         "at",
+        "behind",
         "epoch",
         "holes",
         "last",
@@ -84,6 +85,7 @@ class Outbox:
         self.epoch = token_hex(8)
         self.stands = "none"
         self.asked = asked
+        self.behind = False  # its connection came while nothing could be sent again
         self.acknowledged = self.holes = self.last = 0
         self.sent: deque[Kept] = deque()
         self.sent_bytes = 0
@@ -104,11 +106,18 @@ class Outbox:
     # -- to the client -------------------------------------------------------
 
     @property
+    def held(self) -> bool:
+        """
+        Nothing is sent, because it cannot be written down.
+        """
+        return self._ledger.paper.failing is not None
+
+    @property
     def full(self) -> bool:
         """
-        Nothing is sent: too much is not acknowledged, or it cannot be written down.
+        Nothing new is sent: too much is not acknowledged, or it cannot be written down.
         """
-        if self._ledger.paper.failing is not None:
+        if self.held:
             return True
         return len(self.sent) >= self._most_messages or self.sent_bytes >= self._most_bytes
 

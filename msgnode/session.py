@@ -61,6 +61,11 @@ class Connection(Protocol):
         Say why, and end it.
         """
 
+    def drop(self) -> None:
+        """
+        End it at once, with all that was given to it and has not left.
+        """
+
     def unreadable(self, text: str, code: int) -> None:
         """
         What came is no message and names nobody to answer; say so where the transport has a way.
@@ -219,6 +224,17 @@ class Session:
         The transport takes no more; what comes now waits.
         """
         self.ready = None
+
+    def go_on(self) -> None:
+        """
+        A new connection, or a disk that writes again: what is not acknowledged once more, then the rest.
+        """
+        outbox = self.outbox
+        if outbox is not None:
+            outbox.behind = outbox.held
+            if not outbox.held:
+                outbox.resend()
+        self.resume()
 
     def resume(self) -> None:
         """

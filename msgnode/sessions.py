@@ -63,7 +63,9 @@ class Sessions(Service):
         self.counts = counts
         self.connections: set[Connection] = set()
         self.draining = False
-        self.ledger = Ledger(paper, config.session.memory, self._make_room, self._hold, clock, wall)
+        self.ledger = Ledger(
+            paper, config.session.memory, self._make_room, self._hold, self._go_on, clock, wall
+        )
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
@@ -160,16 +162,31 @@ class Sessions(Service):
         if until is not None:
             self.expire_at(until, session)
 
-    def _hold(self, hold: bool) -> None:
+    def _hold(self, leaving: set[int]) -> None:
         """
-        While the disk takes nothing, nothing leaves that has to be on disk before.
+        The disk takes nothing: what has to be on disk before does not leave; what was about to is stopped.
         """
         for session in list(self):
             if session.outbox is not None:
-                if hold:
-                    session.pause()
-                else:
-                    session.resume()
+                session.pause()
+                connection = session.connection
+                if session.sid in leaving and connection is not None:
+                    self.leave(connection)
+                    connection.drop()
+
+    def _go_on(self) -> None:
+        """
+        The disk takes something again.
+        """
+        for session in list(self):
+            if session.outbox is None:
+                continue
+            if session.outbox.behind:
+                session.go_on()
+            else:
+                session.resume()
+            if session.connection is not None and session.connection.counted:
+                session.connection.fetch()
 
     def _make_room(self) -> None:
         """

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from msgnode.closing import Closing
+from msgnode.closing import FULL, Closing
 from msgnode.configfile import check
 from msgnode.node import Node
 from msgnode.restore import restore
@@ -83,13 +83,17 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         self.node.settle()
-        self.on_its_way.append(data)
+        if self.lost is None:
+            self.on_its_way.append(data)
 
     def fetch(self) -> None:
         raise AssertionError("not counted by itself")
 
     def lose(self, why: Closing) -> None:
         self.lost = why
+
+    def drop(self) -> None:
+        self.lose(FULL)
 
     def unreadable(self, text: str, code: int) -> None:
         pass

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.spool import write_all
 from tests.durable import SM, Counting, DurableNode
 from tests.fakes import MemoryNode, directory
 from tests.network import Network
@@ -458,3 +459,87 @@ class ConnectorTests(SynchronousTestCase):
         second = self.resumed(WebSocketRuntime, first.token, received=2)
 
         self.assertEqual([3], self.ids(second))
+
+
+class Refusing:
+    """
+    The `write` of a spool whose disk can be full.
+    """
+
+    full = False
+
+    def __call__(self, file: int, parts: list[bytes]) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        write_all(file, parts)
+
+
+class FullDiskTests(SynchronousTestCase):
+    """
+    While the disk is full nothing leaves that could be forgotten, also if the node is killed then.
+    """
+
+    def setUp(self) -> None:
+        self.node: Any = DurableNode(directory(self))
+        self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
+        self.disk = self.node.spool._write = Refusing()
+        self.ann, self.bob = Counting(self.node, ANN), Counting(self.node, BOB)
+        for client in (self.ann, self.bob):
+            client.connect()
+            client.send(id="s", type="subscribe", to=SM, body={"resources": [f"comm://{client.runtime}"]})
+        self.settle()
+
+    def settle(self) -> None:
+        self.node.clock.advance(1)
+        for client in (self.ann, self.bob):
+            if client.wire is not None and client.wire.lost is not None:
+                client.lose(arrives=0)
+                client.connect()
+            client.arrive()
+            client.acknowledge()
+            client.got = [message for message in client.got if message["id"] != "s"]
+
+    def publish(self, *numbers: int) -> None:
+        for number in numbers:
+            self.ann.send(id=number, type="update", to=BOB)
+
+    def got(self) -> list[int]:
+        return [message["id"] for message in self.bob.got]
+
+    def test_recovers(self) -> None:
+        """
+        What came meanwhile is delivered once, in order, and acknowledged, when the disk has room again.
+        """
+        self.publish(1)
+        self.settle()
+        self.disk.full = True
+        self.publish(2, 3)
+        self.settle()
+        self.assertEqual(([1], 2), (self.got(), len(self.ann.kept)))
+
+        self.disk.full = False
+        self.publish(4)
+        for _ in range(3):
+            self.settle()
+
+        self.assertEqual(([1, 2, 3, 4], []), (self.got(), self.ann.kept))
+
+    def test_killed_meanwhile(self) -> None:
+        """
+        Killed while the disk was full, the node has promised nothing that it forgot.
+        """
+        self.publish(1)
+        self.settle()
+        self.disk.full = True
+        self.publish(2, 3)
+        self.settle()
+
+        self.node = self.node.killed()
+        for client in (self.ann, self.bob):
+            client.node, client.wire = self.node, None
+            client.connect()
+        for _ in range(3):
+            self.settle()
+
+        self.assertEqual(([1, 2, 3], []), (self.got(), self.ann.kept))
+        self.assertEqual(0, self.bob.missed)

@@ -114,6 +114,12 @@ class Outlet:
             held, self._held = self._held, None
             self._send(held[0] if len(held) == 1 else b"".join(held))
 
+    def forget(self) -> None:
+        """
+        What is held will not be sent.
+        """
+        self._held = None
+
     def drop(self) -> None:
         """
         The connection is gone.  What was not sent is let go now, not when Python next looks for cycles.

@@ -15,7 +15,7 @@ from msgspec import Raw
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
-from msgnode.closing import CLOSED, SUPERSEDED, Closing
+from msgnode.closing import CLOSED, FULL, SUPERSEDED, Closing
 from msgnode.connectors.cork import Cork
 from msgnode.outbox import Outbox
 from msgnode.session import Session
@@ -144,6 +144,9 @@ class PollConnection:
         self._stop_timer()
         self._sessions.lost(self)
 
+    def drop(self) -> None:
+        self.lose(FULL)
+
     def unreadable(self, text: str, code: int) -> None:
         """
         Never called: a POST is looked through before it is taken.
@@ -164,7 +167,8 @@ class PollConnection:
         with self._cork:
             if self.outbox is None or self.outbox.sent_bytes < MOST_HANDED_OUT:
                 self._sessions.ready(self)
-            if self._beside or (self.outbox is not None and self.outbox.sent):
+            outbox = self.outbox
+            if self._beside or (outbox is not None and outbox.sent and not outbox.held):
                 self._cork.add(self)
         if self._waiting is request:
             self._timer = self._clock.callLater(hold, self._nothing_came)
@@ -177,7 +181,7 @@ class PollConnection:
             return
         found, self._beside = self._beside, []
         outbox, cursor = self.outbox, self.cursor
-        if outbox is not None:
+        if outbox is not None and not outbox.held:
             cursor, size = outbox.acknowledged + outbox.holes, 0
             for kept in outbox.sent:
                 if size >= MOST_HANDED_OUT:

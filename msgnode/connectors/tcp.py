@@ -154,6 +154,11 @@ class LineConnection(Protocol):
         # Who does not read would keep the connection, and what it did not read, for ever.
         self._abort = self.factory.clock.callLater(LAST_WORD, self.transport.abortConnection)
 
+    def drop(self) -> None:
+        self._losing = True
+        self._outlet.forget()
+        self.transport.abortConnection()
+
     def unreadable(self, text: str, code: int) -> None:
         runtime = self.session.runtime if self.session is not None else None
         body = {"code": code, "desc": text, "description": text}

@@ -145,6 +145,10 @@ class WebSocketConnection(LaneProtocol):
             # sendClose allows none of 1001, 1003 and 1013.
             self.sendCloseFrame(why.code, why.reason.encode(), isReply=False)
 
+    def drop(self) -> None:
+        self.outlet.forget()
+        self.transport.abortConnection()
+
     def unreadable(self, text: str, code: int) -> None:
         """
         A stub would hand such an answer to its application; it is counted instead.
