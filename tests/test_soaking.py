@@ -26,6 +26,13 @@ class TestVerdict:
         assert judge(3, [3], missed=2).lost == 0
         assert judge(3, [3], missed=1).lost == 1
 
+    def test_told_too_much(self):
+        """
+        A client that is told of more than it missed was told wrong.
+        """
+        assert judge(3, [1, 2, 3], missed=2).lost == 2
+        assert judge(3, [1, 3], missed=2).lost == 1
+
     def test_doubled(self):
         """
         A number that came again is counted each time, and is not out of order beside.

@@ -101,6 +101,8 @@ class Resuming:
         kind = "re-open" if self.token else "open"
         request = {"id": 1, "type": kind, "from": from_, "to": SESSION, "body": {"resume": resume}}
         body = json.loads(await link.open(json.dumps(request).encode()))["body"]
+        if body["code"] != 200:
+            raise Broken(body.get("desc", ""))
         self.token = link.token = body.get("runtimeToken", self.token)
         told = body["resume"]
         if told["epoch"] == self.epoch:

@@ -10,6 +10,7 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,17 @@ async def _soak(options: argparse.Namespace) -> dict[str, Any]:
         await load.start()
         await asyncio.sleep(2)
         before = node.memory()
-        faults = Faults(node, load, QUEUE)
-        began = time.monotonic()
+        faults = Faults(node, load, QUEUE, options.seed)
+        began, peak = time.monotonic(), Peak(node)
+        watching = asyncio.create_task(peak.watch())
         await faults.run(options.minutes * 60)
         lasted = time.monotonic() - began
         drained = await load.drain(DRAIN)
+        watching.cancel()
         figures = _judged(load, faults, node, before, drained)
         figures = {"seed": options.seed, "seconds": round(lasted, 1), **figures}
+        figures["memory at most, MB"] = round(peak.bytes / 1e6, 1)
+        figures["memory grown too much"] = max(peak.bytes, node.memory()) > before + MEMORY
         await load.stop()
         web.stop()
         lines.stop()
@@ -89,6 +94,9 @@ def _judged(load: Load, faults: Faults, node: Node, before: int, drained: bool) 
         "faults": dict(faults.done),
         "clock can be changed": node.can_change_clock,
         "disk can be filled": node.small,
+        "disk was said to be full": faults.degraded,
+        "clients fallen over": load.fallen(),
+        "faults without effect": _idle(faults, load),
         "published": sum(peer.published for peer in load.peers),
         "delivered": sum(len(numbers) for peer in load.peers for numbers in peer.got.values()),
         "requests": sum(peer.asked for peer in load.peers),
@@ -97,7 +105,7 @@ def _judged(load: Load, faults: Faults, node: Node, before: int, drained: bool) 
         "lost": peers.lost,
         "doubled": peers.doubled,
         "out of order": peers.disordered,
-        "sessions mixed up": sum(peer.mixed_up() for peer in load.peers),
+        "sessions mixed up": sum(one.mixed_up() for one in (*load.peers, *load.legacy, load.victim)),
         "epochs lost": sum(peer.client.restarted for peer in load.peers),
         "told as missed": sum(peer.client.missed for peer in load.peers),
         "refused": sum(len(peer.refusals) for peer in load.peers),
@@ -108,9 +116,32 @@ def _judged(load: Load, faults: Faults, node: Node, before: int, drained: bool) 
         "today's clients: doubled": legacy.doubled + legacy.disordered,
         "memory before, MB": round(before / 1e6, 1),
         "memory after, MB": round(node.memory() / 1e6, 1),
-        "memory grown too much": node.memory() > before + MEMORY,
         "descriptors too many": node.descriptors() > connections + DESCRIPTORS,
     }
+
+
+class Peak:
+    """
+    The most memory the node had, in any of its lives.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.bytes = 0
+        self._node = node
+
+    async def watch(self) -> None:
+        while True:
+            with suppress(OSError, ValueError):  # it is not alive
+                self.bytes = max(self.bytes, self._node.memory())
+            await asyncio.sleep(0.5)
+
+
+def _idle(faults: Faults, load: Load) -> list[str]:
+    """
+    Faults that were done and that the node did not notice: nothing was tried then.
+    """
+    noticed = {"overflow": load.victim.client.missed, "full disk": faults.degraded}
+    return [name for name, times in noticed.items() if faults.done[name] and not times]
 
 
 def _read_log(load: Load, node: Node) -> dict[str, Any]:
@@ -133,6 +164,8 @@ def _read_log(load: Load, node: Node) -> dict[str, Any]:
 
 def _broken(figures: dict[str, Any]) -> list[str]:
     wanted_zero = (
+        "clients fallen over",
+        "faults without effect",
         "lost",
         "doubled",
         "out of order",

@@ -30,8 +30,11 @@ class Faults:
     One fault after the other; `done` counts them by name.
     """
 
-    def __init__(self, node: Node, load: Load, queue: int) -> None:
+    def __init__(self, node: Node, load: Load, queue: int, seed: int) -> None:
         self.done: Counter[str] = Counter()
+        self.degraded = 0  # how often the node said that its disk takes nothing
+        # Its own, so that the same seed gives the same faults however the clients interleave.
+        self._chance = random.Random(seed)
         self._node = node
         self._load = load
         self._queue = queue
@@ -52,49 +55,53 @@ class Faults:
         names = {name: (weight, act) for name, weight, act in self._possible}
         end = asyncio.get_running_loop().time() + seconds
         # Each once, then as it comes.
-        first = random.sample(list(names), len(names))
+        first = self._chance.sample(list(names), len(names))
         while asyncio.get_running_loop().time() < end:
             if first:
                 name = first.pop()
             else:
-                name = random.choices(list(names), [weight for weight, _ in names.values()])[0]
+                name = self._chance.choices(list(names), [weight for weight, _ in names.values()])[0]
             await names[name][1]()
             self.done[name] += 1
-            await asyncio.sleep(random.uniform(0.2, 1.5))
+            await asyncio.sleep(self._chance.uniform(0.2, 1.5))
 
     async def _kill(self) -> None:
         self._node.kill()
-        await asyncio.sleep(random.uniform(0, 1))
+        await asyncio.sleep(self._chance.uniform(0, 1))
         await asyncio.to_thread(self._node.start)
 
     async def _cut(self) -> None:
         clients = [peer.client for peer in self._load.peers] + list(self._load.legacy)
-        for client in random.sample(clients, max(1, len(clients) // 4)):
+        for client in self._chance.sample(clients, max(1, len(clients) // 4)):
             client.lose()
 
     async def _freeze(self) -> None:
         pipes = self._load.web.pipes() + self._load.lines.pipes()
-        frozen = random.sample(pipes, min(len(pipes), 3))
+        frozen = self._chance.sample(pipes, min(len(pipes), 3))
         for pipe in frozen:
             pipe.freeze()
-        await asyncio.sleep(random.uniform(1, 3))
+        await asyncio.sleep(self._chance.uniform(1, 3))
+        for pipe in frozen:
+            pipe.leave_node()
+        # The clients come back while the node still believes in the old connections.
+        await asyncio.sleep(self._chance.uniform(1, 3))
         for pipe in frozen:
             pipe.cut()
 
     async def _stall(self) -> None:
-        clients = [peer.client for peer in random.sample(self._load.peers, 2)]
+        clients = [peer.client for peer in self._chance.sample(self._load.peers, 2)]
         for client in clients:
             client.stalled.clear()
-        await asyncio.sleep(random.uniform(1, 3))
+        await asyncio.sleep(self._chance.uniform(1, 3))
         for client in clients:
             client.stalled.set()
 
     async def _overflow(self) -> None:
-        await self._load.overflow(2 * self._queue + random.randint(1, 500))
+        await self._load.overflow(3 * self._queue + self._chance.randint(1, 500))
 
     async def _garbage(self) -> None:
-        for garbage in random.sample(GARBAGE, 4):
-            port = random.choice((self._node.ports["web"], self._node.ports["line"]))
+        for garbage in self._chance.sample(GARBAGE, 4):
+            port = self._chance.choice((self._node.ports["web"], self._node.ports["line"]))
             with suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(garbage)
@@ -104,13 +111,15 @@ class Faults:
                 writer.transport.abort()
 
     async def _jump(self) -> None:
-        self._node.set_clock(random.choice(("+2d", "-1d", "+45m", "-10m")))
-        await asyncio.sleep(random.uniform(0.5, 2))
+        self._node.set_clock(self._chance.choice(("+2d", "-1d", "+45m", "-10m")))
+        await asyncio.sleep(self._chance.uniform(0.5, 2))
         self._node.set_clock("+0")
 
     async def _fill(self) -> None:
         await asyncio.to_thread(self._node.fill)
-        await asyncio.sleep(random.uniform(1, 3))
+        await asyncio.sleep(self._chance.uniform(1, 3))
+        status = await asyncio.to_thread(self._node.live)
+        self.degraded += status["status"] == "degraded"
         # Killed now, it would have forgotten what it could not write: docs/reliability.md.
         self._node.make_room()
         await asyncio.sleep(2)

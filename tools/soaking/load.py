@@ -15,6 +15,7 @@ from soaking.node import Proxy
 from soaking.verdict import Verdict, judge, judge_legacy, misdelivered
 
 SM = "domain://msg-node.localhost/sm"
+TAKEN = 15.0  # seconds the node has to take a flood
 NEIGHBOURS = 3  # whom each client observes
 TEXT = "x" * 100
 
@@ -110,7 +111,7 @@ class Legacy:
         self.runtime = f"runtime://soak/legacy-{number}"
         self.load = load
         self.got: list[int] = []
-        self.task: asyncio.Task[None] | None = None
+        self.addresses: list[str] = []  # what messages to it were addressed to
         self._link: Link | None = None
         self._running = True
 
@@ -137,6 +138,7 @@ class Legacy:
         link.put(say(id="s", type="subscribe", to=SM, body={"resources": ["comm://soak/0/changes"]}), 0)
         async for data in link.messages(lambda: 0):
             message = json.loads(data or b"{}")
+            self.addresses.append(message.get("to", ""))
             if message.get("type") == "update":
                 self.got.append(message["id"])
 
@@ -151,6 +153,9 @@ class Legacy:
     def verdict(self) -> Verdict:
         return judge_legacy(self.got)
 
+    def mixed_up(self) -> int:
+        return misdelivered(self.addresses, {"comm://soak/0/changes"}, self.runtime)
+
 
 class Victim:
     """
@@ -161,11 +166,12 @@ class Victim:
         self.load = load
         self.runtime = "runtime://soak/victim"
         self.got: list[int] = []
+        self.addresses: list[str] = []
         self.sent = 0
         self.client = Resuming(self.runtime, lambda: LineLink(load.lines.port), self._heard)
-        self.task: asyncio.Task[None] | None = None
 
     def _heard(self, message: Message) -> None:
+        self.addresses.append(message["to"])
         if message["type"] == "update":
             self.got.append(message["id"])
 
@@ -178,6 +184,9 @@ class Victim:
 
     def verdict(self) -> Verdict:
         return judge(self.sent, self.got, self.client.missed)
+
+    def mixed_up(self) -> int:
+        return misdelivered(self.addresses, set(), self.runtime)
 
 
 class Load:
@@ -230,8 +239,17 @@ class Load:
         self.victim.client.stalled.clear()
         self.victim.client.lose()
         self.victim.flood(self._flooder, number)
-        await asyncio.sleep(1)
+        # Only when the node has all of it, more waits than may.
+        deadline = time.monotonic() + TAKEN
+        while self._flooder.kept and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
         self.victim.client.stalled.set()
+
+    def fallen(self) -> int:
+        """
+        How many clients stopped by a mistake: of the node, or of their own.
+        """
+        return sum(task.done() for task in self._tasks)
 
     async def drain(self, seconds: float) -> bool:
         """

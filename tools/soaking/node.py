@@ -235,8 +235,9 @@ class Pipe:
                 await self._flowing.wait()
                 writer.write(data)
                 await writer.drain()
+            await self._flowing.wait()
         except OSError:
-            pass
+            await self._flowing.wait()
         finally:
             self.cut()
 
@@ -245,6 +246,12 @@ class Pipe:
         Neither side hears of the other any more, and neither is told.
         """
         self._flowing.clear()
+
+    def leave_node(self) -> None:
+        """
+        The client is told that the connection is gone, the node is not.
+        """
+        self._writers[0].transport.abort()
 
     def cut(self) -> None:
         if not self.over:

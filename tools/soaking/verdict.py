@@ -24,11 +24,14 @@ class Verdict(NamedTuple):
 def judge(sent: int, received: Sequence[int], missed: int = 0) -> Verdict:
     """
     The sender sent the numbers 1 to `sent`; the receiver was told that `missed` are gone.
+
+    Lost is also what it was told is gone and came: it must be told exactly.
     """
     times = Counter(received)
     first = list(dict.fromkeys(received))
+    known = [number for number in times if 1 <= number <= sent]
     return Verdict(
-        lost=max(0, sent - len(times) - missed) + sum(number > sent for number in times),
+        lost=abs(sent - len(known) - missed) + len(times) - len(known),
         doubled=sum(count - 1 for count in times.values()),
         disordered=sum(after < before for before, after in pairwise(first)),
     )
