@@ -236,6 +236,12 @@ class Restart(Service):
             where = f"state: cannot write in {directory}"
             raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
         restore(self._node, rows, owed)
+        log.info(
+            "state in {directory}: {sessions} sessions, {addresses} addresses",
+            directory=directory,
+            sessions=len(self._node.sessions),
+            addresses=len(self._node.routes),
+        )
 
     def stopService(self) -> None:
         super().stopService()
