@@ -3,6 +3,7 @@ What in tools/bench is pure: frames, figures, tables.  The rest needs sockets an
 """
 
 import json
+from typing import Any
 
 import pytest
 from benchmark import figures, frames, tables
@@ -104,6 +105,20 @@ def test_median_ignores_what_failed() -> None:
     assert summary["median"] == 11.0
     assert summary["errors"] == ["gone"]
     assert summary["lost"] == 2
+
+
+def test_besides_are_medians_and_stand_below_the_table() -> None:
+    """
+    What a run tells besides its figure is kept by name, without the runs that had none.
+    """
+    values = (1.0, None, 9.0, 3.0)
+    runs: list[dict[str, Any]] = [{"figure": 1.0, "besides": {"p50 in ms": value}} for value in values]
+    summary = figures.summary(runs)
+    shown = results(9.0, 10.0, target=Target("nats", 1.0))
+    shown["scenarios"][0]["entrants"]["msgnode"] |= {"besides": summary["besides"]}  # type: ignore[index]
+
+    assert summary["besides"] == {"p50 in ms": 3.0}
+    assert "some, msgnode: p50 in ms 3" in tables.text(shown)
 
 
 def test_nothing_measured_is_no_figure() -> None:

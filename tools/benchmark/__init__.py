@@ -8,5 +8,6 @@ the figures to `figures` and `tables`.  All of that needs no more than Python.
 
 The generator process is `generator`.  It opens `clients` over `wires`, with
 bytes from `frames`, and drives them as `pairs`, `bindings`, `fanout`,
-`allocation`, `sessions` or `polling` say, timed by `stopwatch`.
+`allocation`, `sessions`, `polling`, `hardship` or `restart` say, timed by
+`stopwatch`.  A `victim` and a `flooder` belong to `hardship`.
 """

@@ -74,7 +74,7 @@ class Bench:
         self._count += 1
         try:
             if entrant.server not in self._running:
-                self._running[entrant.server] = Server(entrant.server, self._venvs)
+                self._running[entrant.server] = Server(entrant.server, self._venvs, scenario.config)
         except RuntimeError as why:
             return {"figure": None, "errors": [str(why)]}
         server = self._running[entrant.server]

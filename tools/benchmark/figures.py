@@ -29,8 +29,12 @@ def summary(runs: list[Run]) -> dict[str, Any]:
         values = [run[key] for run in measured if key in run]
         if values:
             result[key] = median(values)
-    extra = {"rss", "lives", "attempts", "attempt_us"}
-    return result | {key: run[key] for run in runs for key in extra & run.keys()}
+    besides: dict[str, list[float]] = {}
+    for run in measured:
+        for name, value in run.get("besides", {}).items():
+            besides.setdefault(name, []).extend([] if value is None else [value])
+    result["besides"] = {name: median(values) for name, values in besides.items() if values}
+    return result | {key: run[key] for run in runs for key in {"rss", "lives"} & run.keys()}
 
 
 def spread(figures: list[float]) -> float | None:

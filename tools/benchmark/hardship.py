@@ -7,71 +7,64 @@ import json
 import subprocess
 import sys
 import time
-from collections import deque
 from typing import Any
 
-from benchmark.clients import NodeClient, connect, connect_all
+from benchmark.clients import Client, NodeClient, connect, connect_all
+from benchmark.frames import MARK
 from benchmark.pairs import address, ended
 from benchmark.processes import cpu_seconds, rss
+from benchmark.stopwatch import drained, started
+from benchmark.victim import Victim
 
-RATE = 100  # messages a second of the victim
+MOST = 120.0  # seconds a storm may last
 LETTERS = 100  # that wait for each session that is away
 SAMPLE = 100  # sessions that come back to look
 
 
 async def flood(job: dict[str, Any]) -> dict[str, Any]:
     """
-    The p99 latency of a victim at 100 messages/s, in milliseconds, beside one client that sends all it can.
+    The p99 latency of a victim, in milliseconds, beside one client that sends all it can.
 
     `flood` says to whom: the node, or a socket whose other end only throws away.
     """
-    receiver, sender = await connect_all(job, 2, [address(job, 0)])
-    letter = sender.letter(100, address(job, 1), address(job, 0), 100)
-    times: deque[float] = deque()
-    latencies: list[float] = []
-
-    def arrived(count: int) -> None:
-        now = time.perf_counter()
-        for _ in range(count):
-            latencies.append(now - times.popleft())
-
-    receiver.inbox.receipt = arrived
+    victim = Victim(job)
+    await victim.open()
     told = json.dumps({"kind": job["flood"], "port": job["port"], "run": job["run"]})
     flooder = subprocess.Popen([sys.executable, "-m", "benchmark.flooder", told], stdout=subprocess.PIPE)
     try:
         assert flooder.stdout is not None
-        await asyncio.to_thread(flooder.stdout.readline)  # it floods
-        await asyncio.sleep(1)
-        begin, number = time.perf_counter(), 0
-        while (now := time.perf_counter()) < begin + job["seconds"]:
-            times.append(now)
-            sender.wire.write(letter)
-            number += 1
-            await asyncio.sleep(max(0.0, begin + number / RATE - time.perf_counter()))
-        await asyncio.sleep(1)
+        if not await asyncio.to_thread(flooder.stdout.readline):
+            return {"figure": None, "errors": ["the flooder did not start"]}
+        await asyncio.sleep(job["warmup"])
+        stop = started(job["pids"])
+        await victim.send(job["seconds"])
+        cores = stop()
+        lost = await victim.missing()
+        over = flooder.poll() is not None
     finally:
         flooder.kill()
         flooder.wait()
-    latencies.sort()
-    figure = latencies[int(len(latencies) * 0.99)] * 1000 if latencies else None
-    return {"figure": figure, "lost": len(times), **ended([receiver, sender])}
+    cores.pop("seconds")
+    result = {"figure": victim.percentile(0.99), "lost": lost, **cores, **ended(victim.clients)}
+    if over:
+        result["errors"] = ["the flooder ended early", *result["errors"]]
+    return result | {"besides": {"p50 in ms": victim.percentile(0.5)}}
 
 
 async def storm(job: dict[str, Any]) -> dict[str, Any]:
     """
     Seconds until all are back after everybody lost the connection at once, and comes again without a pause.
 
-    `attempt_us` is the node's CPU time for each attempt, in microseconds.
+    Cutting is a reset, and the first attempts leave in the same turn.
     """
     count = job["sessions"]
     clients = await connect_all(job, count)
     tokens = [client.token for client in clients if isinstance(client, NodeClient)]
-    for client in clients:
-        client.wire.lose()
-    await asyncio.sleep(1)
+    victim = Victim(job)
+    await victim.open()
     attempts = 0
 
-    async def again(index: int) -> Any:
+    async def again(index: int) -> Client:
         nonlocal attempts
         while True:
             attempts += 1
@@ -80,12 +73,26 @@ async def storm(job: dict[str, Any]) -> dict[str, Any]:
             except Exception:
                 await asyncio.sleep(0)  # a stub of today does not wait
 
+    sending = asyncio.create_task(victim.send(MOST))
     before, begin = cpu_seconds(job["pids"]), time.perf_counter()
-    back = await asyncio.gather(*(again(index) for index in range(count)))
-    seconds = time.perf_counter() - begin
+    for client in clients:
+        client.wire.cut()
+    try:
+        coming = asyncio.gather(*(again(index) for index in range(count)))
+        back = await asyncio.wait_for(coming, MOST)
+        seconds = time.perf_counter() - begin
+    finally:
+        sending.cancel()
     used = cpu_seconds(job["pids"]) - before
-    extra = {"attempts": attempts, "attempt_us": round(used / attempts * 1e6)}
-    return {"figure": seconds, "lost": 0, **extra, **ended(list(back))}
+    lost = await victim.missing()
+    besides = {
+        "attempts": attempts,
+        "us of the node for each accepted attempt": used / count * 1e6,
+        "p50 in ms of the victim": victim.percentile(0.5),
+        "p99 in ms of the victim": victim.percentile(0.99),
+    }
+    errors = ended([*back, *victim.clients])
+    return {"figure": seconds, "lost": lost, "besides": besides, **errors}
 
 
 async def away(job: dict[str, Any]) -> dict[str, Any]:
@@ -110,15 +117,25 @@ async def away(job: dict[str, Any]) -> dict[str, Any]:
     await asyncio.wait_for(sender.inbox.replies.get(), 120)
     after = rss(job["pids"])
     lost = 0
-    for index in range(0, count, count // SAMPLE):
+    for index in range(0, count, max(1, count // SAMPLE)):
         back = await connect(job | {"token": tokens[index]}, index)
-        for _ in range(LETTERS):
-            try:
-                await asyncio.wait_for(back.inbox.replies.get(), 5)
-            except TimeoutError:
-                lost += 1
+        lost += await _missing(back)
         back.wire.lose()
     return {"figure": (after - before) / 1e6, "lost": lost, "errors": []}
+
+
+async def _missing(back: Client) -> int:
+    """
+    How many of its letters a client that came back does not get; too many is as wrong as too few.
+    """
+    got = sum(data.count(MARK) for data in back.inbox.taken())
+
+    def more(count: int) -> None:
+        nonlocal got
+        got += count
+
+    back.inbox.receipt = more
+    return abs(await drained(lambda: LETTERS - got))
 
 
 def sender_of(job: dict[str, Any]) -> str:

@@ -137,6 +137,22 @@ class PollingPair:
         return json.loads(body)["cursor"], body
 
 
+async def polled_again(job: dict[str, Any], index: int, runtime: str, token: str) -> list[str]:
+    """
+    Come back to a session by polling and close it there; what the node refused.
+    """
+    exchange = Exchange()
+    await exchange.connect(job["port"], index)
+    request = {"id": 1, "type": "re-open", "from": f"{runtime}/{token}", "to": "mn:/session"}
+    status, body = await exchange.ask(http_post("/poll", "", compact(request)))
+    good = status == 200 and json.loads(body)["messages"][0]["body"]["code"] == 200
+    errors = [] if good else [f"re-open: {status} {body[:200]!r}"]
+    request = {"id": 2, "type": "close", "from": runtime, "to": "mn:/session"}
+    status, body = await exchange.ask(http_post("/poll", token, compact(request)))
+    exchange.lose()
+    return errors if status == 202 else [*errors, f"close: {status} {body[:200]!r}"]
+
+
 async def load(job: dict[str, Any]) -> dict[str, Any]:
     """
     Messages per second over `pairs` polling pairs.

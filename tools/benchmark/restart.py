@@ -27,7 +27,7 @@ async def restart(job: dict[str, Any]) -> dict[str, Any]:
         listen = [
             part for kind, port in ports.items() for part in (f"--{kind}", f"tcp:{port}:interface=127.0.0.1")
         ]
-        twistd = Path(sys.executable).with_name("twistd")
+        twistd = str(Path(sys.executable).with_name("twistd"))
         command = [twistd, "-n", "--pidfile=", "msgnode", "--state", "state", "--traffic", "none", *listen]
         begin = time.perf_counter()
         with open(home / "log", "wb") as log:

@@ -40,7 +40,8 @@ class Scenario:
     """
     One pattern of load, the same for each entrant.
 
-    `fresh` starts the server anew for each run; `quick` is in the short run.
+    `fresh` starts the server anew for each run; `quick` is in the short run;
+    `config` is added to the node's file.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Scenario:
     targets: tuple[Target, ...] = ()
     quick: bool = False
     fresh: bool = False
+    config: str = ""
 
 
 NODE = Entrant("msgnode", "msgnode")
@@ -261,7 +263,7 @@ SCENARIOS = (
 
 def churn(minutes: int) -> Scenario:
     """
-    Connect, bind and close for so many minutes; three or fewer have nothing to compare with.
+    Connect, bind and end for so many minutes; three or fewer have nothing to compare with.
     """
     return Scenario(
         name="churn",
@@ -272,4 +274,5 @@ def churn(minutes: int) -> Scenario:
         entrants=(NODE,),
         targets=(Target(None, 1.05, at_most=True),) if minutes > 3 else (),
         fresh=True,
+        config="[session]\nexpiry = 30\n",
     )

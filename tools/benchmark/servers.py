@@ -23,6 +23,7 @@ STARTING = 30.0  # seconds a server has to listen
 STOPPING = 8.0  # seconds it has to end before it is killed
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1
+CONFIG = "bench.toml"  # the node's
 
 Ports = dict[str, int]
 
@@ -32,12 +33,15 @@ class Server:
     A running peer: its ports by wire, and the processes it consists of.
     """
 
-    def __init__(self, kind: str, venvs: Venvs) -> None:
+    def __init__(self, kind: str, venvs: Venvs, config: str = "") -> None:
         self.kind = kind
         self._home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
         self.ports: Ports = {wire: free_port() for wire in ("websocket", "line", "admin")}
         self.ports["poll"] = self.ports["websocket"]
         command = COMMANDS[kind](venvs, self._home, self.ports)
+        if config and kind == "msgnode":
+            with open(self._home / CONFIG, "a") as file:
+                file.write(config)
         # The node's user data directory must not be the user's.
         environment = os.environ | {"HOME": str(self._home), "XDG_DATA_HOME": str(self._home)}
         with open(self._home / "log", "wb") as log:
@@ -91,7 +95,7 @@ class Server:
 
 
 def _msgnode(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
-    config = home / "bench.toml"
+    config = home / CONFIG
     # Allocation would reach the default within seconds.
     config.write_text("[limits]\nbindings_per_session = 100000000\n")
     command = [str(venvs.node / "bin" / "twistd"), "-n", "--pidfile=", "msgnode", "--config", str(config)]

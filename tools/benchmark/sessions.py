@@ -7,8 +7,9 @@ import gc
 import time
 from typing import Any
 
-from benchmark.clients import AT_ONCE, connect_all
+from benchmark.clients import AT_ONCE, NodeClient, connect_all
 from benchmark.pairs import address, ended
+from benchmark.polling import polled_again
 from benchmark.processes import rss
 from benchmark.stopwatch import started
 
@@ -42,20 +43,31 @@ async def memory(job: dict[str, Any]) -> dict[str, Any]:
 
 async def churn(job: dict[str, Any]) -> dict[str, Any]:
     """
-    RSS in the last minute over RSS in the third, while sessions connect, bind and close.
+    RSS in the last minute over RSS in the third, while sessions connect, bind and end.
+
+    A third of them lose the connection without a word and expire; of the others
+    every fourth loses it too, comes back by polling, and closes there.
     """
     gc.enable()
     start = time.monotonic()
     weights: list[int] = []
     lives = 0
+    errors: list[str] = []
     while len(weights) < job["minutes"]:
         tick = time.monotonic()
         batch = [address(job, lives + index) for index in range(LIVES)]
         clients = await connect_all(job | {"run": f"{job['run']}-{lives}"}, LIVES, batch)
-        ended(list(clients))
+        quiet, polite = clients[::3], [client for at, client in enumerate(clients) if at % 3]
+        movers, stayers = polite[::4], [client for at, client in enumerate(polite) if at % 4]
+        for client in [*quiet, *movers]:
+            client.wire.cut()
+        errors += ended(stayers)["errors"]
+        for at, client in enumerate(movers):
+            assert isinstance(client, NodeClient)
+            errors += await polled_again(job, at, client.runtime, client.token)
         lives += LIVES
         await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - tick)))
         if time.monotonic() - start > (len(weights) + 1) * MINUTE:
             weights.append(rss(job["pids"]))
     third = weights[min(2, len(weights) - 1)]
-    return {"figure": weights[-1] / third, "lost": 0, "errors": [], "rss": weights, "lives": lives}
+    return {"figure": weights[-1] / third, "lost": 0, "errors": errors[:5], "rss": weights, "lives": lives}

@@ -113,7 +113,13 @@ def _cores(entrant: dict[str, Any]) -> str:
 
 
 def _complaints(results: dict[str, Any]) -> list[str]:
-    return [
+    besides = [
+        f"{scenario['name']}, {label}: {name} {number(value)}"
+        for scenario in results["scenarios"]
+        for label, entrant in scenario["entrants"].items()
+        for name, value in entrant.get("besides", {}).items()
+    ]
+    return besides + [
         f"{scenario['name']}, {label}: {doubt}"
         for scenario in results["scenarios"]
         for label, entrant in scenario["entrants"].items()

@@ -34,6 +34,7 @@ class Inbox:
         self.ignored = b""  # what holds this is heard and forgotten
         self.answer_ping: Callable[[], None] | None = None
         self.counted = 0
+        self._heard = b""
         self._whole = whole
 
     def take(self, data: bytes, last: bool) -> None:
@@ -47,6 +48,7 @@ class Inbox:
             if not ignored:
                 self.replies.put_nowait(data)
             return
+        self._heard = data
         count = data.count(self.mark)
         if not count and not ignored and (self._whole or b"-ERR" in data):
             self.odd.append(data)
@@ -64,11 +66,20 @@ class Inbox:
             data += await asyncio.wait_for(self.replies.get(), PATIENCE)
         return data
 
+    def taken(self) -> list[bytes]:
+        """
+        The replies nobody asked for so far.
+        """
+        return [self.replies.get_nowait() for _ in range(self.replies.qsize())]
+
     def complaints(self) -> list[str]:
         """
         Payloads that nobody expected, as text.
         """
-        waiting = [self.replies.get_nowait() for _ in range(self.replies.qsize())]
+        waiting = self.taken()
+        # NATS says why it closes, and that may share a read with messages that were counted.
+        if not self._whole and self._heard not in self.odd and b"-ERR" in self._heard:
+            waiting.append(self._heard[self._heard.index(b"-ERR") :])
         return [
             data[:300].decode(errors="replace") for data in (self.odd + waiting)[:3] if data != b"PING\r\n"
         ]
@@ -103,6 +114,12 @@ class WebSocketWire(WSListener):
         """
         self._transport.underlying_transport.close()
 
+    def cut(self) -> None:
+        """
+        Reset the connection, whatever is under way.
+        """
+        self._transport.underlying_transport.abort()
+
 
 class StreamWire(asyncio.Protocol):
     """
@@ -131,6 +148,12 @@ class StreamWire(asyncio.Protocol):
         Close at once, after what was written.
         """
         self._transport.close()
+
+    def cut(self) -> None:
+        """
+        Reset the connection, whatever is under way.
+        """
+        self._transport.abort()
 
 
 Wire = WebSocketWire | StreamWire
