@@ -184,6 +184,11 @@ class Ledger:
             self._write_sent()
         self._dirty = True
         data = self.data(kept)
+        if kept.data is None:
+            # Where it lies goes, and the disk may not take it again: in memory until it has.
+            kept.data = data
+            self.held += kept.size
+            self._to_disk.append(kept)
         if kept.place:
             self.paper.release(kept.size)
         until = self.by_wall(kept.until)

@@ -7,6 +7,7 @@ the node does not start on it: `msgnode state repair` moves it aside.
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8
 STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
 FORGET = Struct("<BQ")  # 7, sid
 KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
+
+# How a batch begins: a length below 256 MiB, the check, a record of a known kind.
+# No text of a message looks so: JSON has no NUL, and no length is made of letters.
+_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x08])", re.DOTALL)
 
 
 class Damaged(Exception):
@@ -94,26 +99,36 @@ def recover(directory: Path) -> dict[int, Recovered]:
     found: dict[int, Recovered] = {}
     paths = segments(directory)
     for path in paths:
-        data = path.read_bytes()
-        if path is paths[-1] and len(data) < len(MAGIC) and MAGIC.startswith(data):
+        end = _replay(path, path is paths[-1], found)
+        if end == 0:
             path.unlink()  # it was just begun
-            continue
-        end = 0
-        for start, end in _batches(path, data):
-            try:
-                _apply(data, number_of(path) << 40, start, end, found)
-            except (StructError, ValueError) as why:
-                raise Damaged(path, f"holds a batch at byte {start} that cannot be read") from why
-        end = max(end, len(MAGIC))
-        if end < len(data):
-            if path is not paths[-1]:
-                raise Damaged(path, f"is damaged at byte {end}")
-            if _goes_on(path, data, end):
-                raise Damaged(path, f"is damaged at byte {end}, and goes on after it")
+        elif end is not None:
             os.truncate(path, end)
     for owed in found.values():
         owed.finish()
     return found
+
+
+def _replay(path: Path, is_last: bool, found: dict[int, Recovered]) -> int | None:
+    """
+    Add what a file says; where its torn end begins, if it has one.
+    """
+    data = path.read_bytes()
+    if is_last and len(data) < len(MAGIC) and MAGIC.startswith(data):
+        return 0
+    end = len(MAGIC)
+    for start, end in _batches(path, data):
+        try:
+            _apply(data, number_of(path) << 40, start, end, found)
+        except (StructError, ValueError, IndexError) as why:
+            raise Damaged(path, f"holds a batch at byte {start} that cannot be read") from why
+    if end == len(data):
+        return None
+    if not is_last:
+        raise Damaged(path, f"is damaged at byte {end}")
+    if _next_valid(data, end) is not None:
+        raise Damaged(path, f"is damaged at byte {end}, and goes on after it")
+    return end
 
 
 def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
@@ -144,14 +159,23 @@ def _valid(data: bytes, at: int) -> int | None:
     return end
 
 
-def _goes_on(path: Path, data: bytes, at: int) -> bool:
+def _next_valid(data: bytes, at: int) -> int | None:
     """
-    Does a valid batch follow the one that is not?
+    Where the next valid batch begins, wherever that may be; rare, and not in a hurry.
     """
-    if at + BATCH.size > len(data):
+    for perhaps in _PERHAPS.finditer(data, at):
+        end = _valid(data, perhaps.start())
+        if end is not None and _readable(data, perhaps.start() + BATCH.size, end):
+            return perhaps.start()
+    return None
+
+
+def _readable(data: bytes, start: int, end: int) -> bool:
+    try:
+        _apply(data, 0, start, end, {})
+    except (StructError, ValueError, IndexError):
         return False
-    length, _ = BATCH.unpack_from(data, at)
-    return _valid(data, at + BATCH.size + length) is not None
+    return True
 
 
 def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Recovered]) -> None:
@@ -215,24 +239,26 @@ def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Rec
             at += size
         else:
             raise ValueError(f"no record of kind {kind}")
+    if at != end:
+        raise ValueError("the last record is cut")
 
 
 def examine(directory: Path) -> list[str]:
     """
     What is wrong with the files, in words; nothing is changed.
     """
-    wrong = []
+    return [str(why) for why in _damages(directory)]
+
+
+def _damages(directory: Path) -> Iterator[Damaged]:
     paths = segments(directory)
     for path in paths:
         try:
-            data = path.read_bytes()
-            end = max((end for _, end in _batches(path, data)), default=len(MAGIC))
-        except (Damaged, OSError) as why:
-            wrong.append(str(why))
-            continue
-        if end < len(data) and (path is not paths[-1] or _goes_on(path, data, end)):
-            wrong.append(f"{path}: is damaged at byte {end}")
-    return wrong
+            _replay(path, path is paths[-1], {})
+        except Damaged as why:
+            yield why
+        except OSError as why:
+            yield Damaged(path, why.strerror or str(why))
 
 
 def repair(directory: Path) -> list[str]:
@@ -240,21 +266,25 @@ def repair(directory: Path) -> list[str]:
     Move damaged files aside and keep what can be read of them; what was done, in words.
     """
     done = []
-    for text in examine(directory):
-        path = Path(text.partition(": ")[0])
+    for damage in list(_damages(directory)):
+        path = damage.path
         data = path.read_bytes()
         whole = bytearray(MAGIC)
-        at = len(MAGIC)
-        while at < len(data):
+        at = _next_valid(data, len(MAGIC))
+        while at is not None:
             end = _valid(data, at)
-            if end is None:
-                # Batches are looked for byte by byte: rare, and not in a hurry.
-                at += 1
-                continue
+            assert end is not None
             whole += data[at:end]
-            at = end
-        aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-        path.rename(aside)
-        path.write_bytes(whole)
+            at = _next_valid(data, end)
+        fresh, aside = path.with_name(f"{path.name}.new"), _aside(path)
+        fresh.touch(0o600)
+        fresh.write_bytes(whole)
+        # At no moment is there no file of that name: a start would not miss it.
+        os.link(path, aside)
+        fresh.replace(path)
         done.append(f"{path}: moved to {aside.name}; {len(whole)} of {len(data)} bytes could be kept")
     return done
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")

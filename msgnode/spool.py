@@ -9,6 +9,7 @@ in it is needed (sweep.py).
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -105,6 +106,8 @@ class Spool:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             self._write(file, [MAGIC])
+            if self._full_sync:
+                self._sync_names()
         except OSError:
             os.close(file)
             path.unlink()
@@ -114,6 +117,16 @@ class Spool:
         self._files[number] = file
         self._sizes[number] = self._end
         self.size += self._end
+
+    def _sync_names(self) -> None:
+        """
+        A file whose name is not on disk is not there after a power cut, whatever was written to it.
+        """
+        directory = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
     # -- what happens --------------------------------------------------------
 
@@ -211,13 +224,15 @@ class Spool:
         batch = b"".join(self._parts)
         try:
             file = self._files[self._number]
+            if self.failing is not None:
+                self._cut()
             self._write(file, [BATCH.pack(len(batch), crc32(batch)), batch])
             if self._full_sync:
                 os.fdatasync(file)
         except OSError as why:
-            os.ftruncate(self._files[self._number], self._end)
-            os.lseek(self._files[self._number], self._end, os.SEEK_SET)
             self.failing = why
+            with suppress(OSError):  # before the next attempt, then
+                self._cut()
             if self._held > MOST_HELD_BACK:
                 self.overrun = True
                 self._clear()
@@ -233,16 +248,23 @@ class Spool:
             self._rotate()
         return True
 
+    def _cut(self) -> None:
+        """
+        Take away what was written of a batch in half.
+        """
+        file = self._files[self._number]
+        os.ftruncate(file, self._end)
+        os.lseek(file, self._end, os.SEEK_SET)
+
     def _clear(self) -> None:
         self._parts = []
         self._held = 0
         self._last = None
 
     def _rotate(self) -> None:
-        try:
+        # If none can be begun it goes on in the file it has: nothing is lost, and nobody need wait.
+        with suppress(OSError):
             self._begin_segment()
-        except OSError as why:
-            self.failing = why  # it goes on in the file it has
 
     def read(self, place: int, size: int) -> bytes:
         """
@@ -288,6 +310,7 @@ class Spool:
         The disk may take something again: everything owed is about to be kept anew.  False: it does not.
         """
         try:
+            self._cut()
             self._begin_segment()
         except OSError as why:
             self.failing = why

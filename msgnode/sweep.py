@@ -60,8 +60,8 @@ class Sweep(Service):
         if self._sweeping:
             return
         if spool.overrun:
-            spool.start_over()
-            self._begin(lambda place: True)
+            if spool.start_over():
+                self._begin(lambda place: True)
         elif spool.oldest() is not None and (
             spool.size > 2 * spool.live + self._slack or spool.files > MOST_FILES + spool.size // SEGMENT
         ):

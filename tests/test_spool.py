@@ -7,12 +7,13 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.segment import Damaged, Recovered, examine, recover, repair, segments
+from msgnode.segment import BATCH, Damaged, Recovered, examine, recover, repair, segments
 from msgnode.spool import MOST_HELD_BACK, Spool
 from tests.fakes import directory
 
@@ -282,6 +283,50 @@ class FullDiskTests(SpoolCase):
         self.spool.drop_oldest()
         self.assertEqual([2], [note.key for note in self.again()[7].kept])
 
+    def test_torn_and_given_up(self) -> None:
+        """
+        Half a batch that the disk took before it was given up is no damage, though another file follows.
+        """
+        self.keep(7, 1)
+        self.spool.settle()
+        self.disk.room = 20
+        self.keep(7, 2, b"x" * (MOST_HELD_BACK + 1))
+        self.spool.settle()
+        self.disk.room = 10**9
+        self.assertTrue(self.spool.start_over())
+
+        self.assertEqual([1], [note.key for note in self.again()[7].kept])
+
+    def test_no_other_file(self) -> None:
+        """
+        Where no file can be begun, but the one there is takes more, nothing fails.
+        """
+        self.spool.close()
+        self.spool = self.opened(write=self.disk, segment_bytes=100)
+        self.keep(7, 1, b"x" * 200)
+        self.disk.room = 258  # not for the first bytes of another
+
+        self.assertTrue(self.spool.settle())
+        self.assertIsNone(self.spool.failing)
+        self.disk.room = 10**9
+        self.keep(7, 2)
+        self.spool.settle()
+        self.assertEqual([1, 2], [note.key for note in self.again()[7].kept])
+
+    def test_cannot_be_cut(self) -> None:
+        """
+        A disk that does not even take away what was written in half is tried again like a full one.
+        """
+        self.keep(7, 1)
+        file = self.spool._files[self.spool._number]
+        self.spool._files[self.spool._number] = -1
+
+        self.assertFalse(self.spool.settle())
+        self.assertEqual(errno.EBADF, self.spool.failing.errno)
+        self.spool._files[self.spool._number] = file
+        self.assertTrue(self.spool.settle())
+        self.assertEqual([1], [note.key for note in self.again()[7].kept])
+
 
 class DamageTests(SpoolCase):
     """
@@ -366,12 +411,55 @@ class DamageTests(SpoolCase):
         self.assertEqual([b"message 1", b"message 3"], texts)
         self.assertEqual([], repair(self.directory))
 
+    def test_goes_on(self) -> None:
+        """
+        Whatever is damaged, if a whole batch follows it the file is not cut: that was no torn end.
+        """
+        second = self.whole.index(b"message 2") - 60
+        third = self.whole.index(b"message 3") - 60
+        for first, last in ((second, second + 1), (second, third), (9, third)):
+            wrong = bytearray(self.whole)
+            wrong[first:last] = b"\xff" * (last - first)
+            self.path.write_bytes(wrong)
+
+            with self.assertRaisesRegex(Damaged, "goes on after it"):
+                recover(self.directory)
+            self.assertEqual(len(self.whole), self.path.stat().st_size)
+
+    def test_unreadable_batch(self) -> None:
+        """
+        A batch of records that mean nothing is damage to the check as to the start, and repair leaves it out.
+        """
+        batch = b"\x63" * 20
+        self.path.write_bytes(self.whole + BATCH.pack(len(batch), crc32(batch)) + batch)
+
+        with self.assertRaisesRegex(Damaged, "cannot be read"):
+            recover(self.directory)
+        self.assertEqual(1, len(examine(self.directory)))
+        self.assertEqual(1, len(repair(self.directory)))
+        self.assertEqual(3, len(recover(self.directory)[7].kept))
+
+    def test_repaired_is_private(self) -> None:
+        """
+        What was kept of a damaged file is nobody else's to read either, nor is a path with a colon a riddle.
+        """
+        where = self.directory.with_name("a: b")
+        self.directory.rename(where)
+        (path,) = segments(where)
+        path.write_bytes(b"\xff" + self.whole[1:])
+
+        self.assertEqual(1, len(repair(where)))
+
+        self.assertEqual(0o600, path.stat().st_mode & 0o777)
+        self.assertEqual(3, len(recover(where)[7].kept))
+
     def test_just_begun(self) -> None:
         """
         A file whose first bytes did not come is no damage.
         """
         self.path.with_name("spool-00000009.seg").write_bytes(self.whole[:3])
 
+        self.assertEqual([], examine(self.directory))
         self.assertEqual(3, len(recover(self.directory)[7].kept))
 
 
