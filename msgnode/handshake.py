@@ -106,7 +106,8 @@ class Handshake:
             obstacle = self._ownership.refuses(runtime, session, connection, token)
         if obstacle is not None:
             self._sessions.counts.refuse(_REFUSALS[obstacle.code])
-            self._sessions.part(connection, obstacle, TAKEN_WAITS if obstacle.code == TAKEN.code else 0)
+            held = obstacle.code == TAKEN.code and not connection.counted
+            self._sessions.part(connection, obstacle, TAKEN_WAITS if held else 0)
             return obstacle
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"

@@ -62,7 +62,8 @@ class Reception:
         counts.received += 1
         counts.received_bytes += len(data)
         session = connection.session
-        outbox = None if session is None else session.outbox
+        # What comes by a connection that was superseded is not in the newer one's counts.
+        outbox = None if session is None or session.connection is not connection else session.outbox
         message = None
         try:
             message = decode(data, connection)
@@ -113,8 +114,9 @@ class Reception:
         """
         self._counts.received += 1
         self._counts.received_bytes += len(data)
-        if connection.session is not None and connection.session.outbox is not None:
-            connection.session.outbox.hear()
+        session = connection.session
+        if session is not None and session.connection is connection and session.outbox is not None:
+            session.outbox.hear()
         refusal = Malformed(why)
         refusal.code = code
         self._reject(refusal, None, data, connection)

@@ -423,23 +423,26 @@ class Session:
                 self._begin_anew(None)
             self.note()
             return None
-        missed: int | None = self.missed
-        if outbox is None or fresh or not self._is_known(wish, outbox):
-            if isinstance(wish, tuple) and not fresh:
-                missed = None  # of an agreement the node knows nothing of
+        missed: int | None
+        known = outbox is not None and self._is_known(wish, outbox)
+        if outbox is None or fresh or not known:
             outbox = self._home.make_outbox(self, bool(wish))
             self._begin_anew(outbox)
+            # Nothing can be said of an agreement the node knows nothing of.
+            missed = None if isinstance(wish, tuple) and not known else self.missed
         else:
+            missed = 0
             if isinstance(wish, tuple):
                 outbox.asked = True
                 missed = outbox.reconcile(wish[1]) + self.missed
                 outbox.skip(self.missed)
             outbox.expect_again()
             outbox.step("reopened")
+        if not wish:
+            self.note()
+            return None  # nor was it told what it misses
         self.missed = 0
         self.note()
-        if not wish:
-            return None
         return {
             "epoch": outbox.epoch,
             "received": outbox.finished,
@@ -502,6 +505,8 @@ class Session:
         if waiting:
             self._waiting = self._home.make_queue()
             for kept in waiting:
+                if kept.asker and kept.until != FOREVER:
+                    self._home.expire_at(kept.until, self)
                 for other in self._waiting.put(kept):
                     self._drop(other, 503)
 

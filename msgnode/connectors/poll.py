@@ -11,6 +11,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.address import SESSION
+from msgnode.closing import TAKEN
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.web import answer_error, answer_json
@@ -126,7 +127,8 @@ class Poll(Resource):
             why = client.refusal
             if why is None:
                 raise Wrong(400, "not an open of a session")
-            status, retry = (403, None) if why.retry_after is None else (503, round(why.retry_after))
+            retry = None if why.retry_after is None else round(why.retry_after)
+            status = 401 if why.code == TAKEN.code else 403 if retry is None else 503
             return answer_error(request, status, why.reason, retry)
         messages = [msgspec.json.decode(data) for data in greeting]
         self._remember(client, client.session)
