@@ -136,10 +136,21 @@ class Counting:
             self.received += told["missed"]
             self._acknowledged(told["received"])
         else:
-            self.epoch, self.received, self.sent = told["epoch"], 0, 0
-            self.sent = len(self.kept)
+            self.epoch, self.received, self.sent = told["epoch"], 0, len(self.kept)
+            self.missed += told["missed"] or 0
         for data in self.kept:
             self._put(data)
+
+    def open_anew(self) -> None:
+        """
+        Acknowledge what has come, and begin a new epoch on a new connection.
+        """
+        if self.wire is None or self.wire.lost is not None:
+            self.connect()
+        self.acknowledge()
+        self.lose()
+        self.token = ""
+        self.connect()
 
     def lose(self, arrives: int = 0) -> None:
         """

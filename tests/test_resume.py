@@ -3,6 +3,7 @@ Acknowledged resume, rule by rule; test_resume_machine.py has all of them at onc
 """
 
 import json
+from itertools import product
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -10,12 +11,20 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.spool import write_all
 from tests.durable import SM, Counting, DurableNode
-from tests.fakes import MemoryNode, directory
+from tests.fakes import Client, MemoryNode, directory
 from tests.network import Network
 from tests.poll_runtime import PollRuntime
 from tests.runtimes import TCPRuntime, WebSocketRuntime
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+
+
+class Counted(Client):
+    """
+    A connection that counts by itself, as a poller's.
+    """
+
+    counted = True
 
 
 class ResumeCase(SynchronousTestCase):
@@ -105,6 +114,65 @@ class AckTests(ResumeCase):
         self.assertEqual(("mn:/session", 400), (refusal["from"], refusal["body"]["code"]))
         self.assertIn("'received' must be 1 to 1, not 99", refusal["body"]["desc"])
 
+    def test_odd_acks(self) -> None:
+        """
+        What is no number of messages, or goes back, is refused in words, and changes nothing.
+        """
+        self.send(1, 2)
+        self.bob.arrive()
+        self.bob.acknowledge()
+        assert self.bob.wire is not None
+        for received in (None, True, "3", 1.5, -1, [], 2):
+            body = {"received": received}
+            message = {"id": 0, "type": "ack", "from": BOB, "to": "mn:/session", "body": body}
+            self.node.receive(json.dumps(message).encode(), self.bob.wire)
+            refusal = json.loads(self.bob.wire.on_its_way.pop())
+            self.assertEqual(400, refusal["body"]["code"], received)
+
+        self.assertEqual([], self.bob.wire.on_its_way)
+        self.assertEqual(3, self.node.sessions.get(BOB).outbox.acknowledged)
+
+    def test_silence(self) -> None:
+        """
+        An acknowledgement is not answered, and one that acknowledges nothing new is none.
+        """
+        assert self.bob.wire is not None
+        self.bob.acknowledge()
+        self.bob.acknowledge()
+        self.node.clock.advance(5)
+
+        self.assertEqual([], self.bob.wire.on_its_way)
+
+    def test_nothing_to_count(self) -> None:
+        """
+        From a client that did not ask, or before `open`, an acknowledgement means nothing.
+        """
+        ack = {"id": 0, "type": "ack", "from": ANN, "to": "mn:/session", "body": {"received": 5}}
+        stranger = self.node.client()
+
+        for client in (self.sender, stranger):
+            client.tell(ack)
+            self.assertEqual(([], None), (client.take(), client.lost))
+
+    def test_another_connection(self) -> None:
+        """
+        What a client without resume says, on a connection that was superseded, is carried and not counted.
+        """
+        older = self.node.client("runtime://example.org/cleo")
+        cleo = Counting(self.node, "runtime://example.org/cleo")
+        cleo.connect()
+
+        for data in (b'{"id":1,"type":"x","from":"y","to":"%s"}' % ANN.encode(), b"{"):
+            older.tell(data)
+        self.node.garbled(b"\xff", "not UTF-8", older)
+        cleo.send(id=2, type="x", to=ANN)
+        self.node.clock.advance(0.5)
+
+        self.assertEqual([1, 2], [message["id"] for message in self.sender.take()])
+        assert cleo.wire is not None
+        (ack,) = [json.loads(data) for data in cleo.wire.on_its_way]
+        self.assertEqual({"received": 1}, ack["body"])
+
     def test_not_before_the_answer(self) -> None:
         """
         A request that is answered late is acknowledged when it is answered; sent again, it is done once.
@@ -177,6 +245,63 @@ class ReopenTests(ResumeCase):
 
         self.assertEqual((1, [2]), (told["missed"], self.after))
 
+    def test_received_and_lost(self) -> None:
+        """
+        What was missed stands between what had come and what comes: both counts go on from there.
+        """
+        self.start(queue_messages=3)
+        self.send(1)
+        self.bob.lose(arrives=0)
+        self.send(2, 3, 4, 5)
+
+        self.bob.connect()
+        self.bob.arrive()
+        self.bob.acknowledge()
+        self.send(6)
+        self.bob.lose(arrives=0)
+        self.bob.connect()
+        self.bob.arrive()
+
+        self.assertEqual((1, [1, 3, 4, 5, 6]), (self.bob.missed, self.got()))
+
+    def test_session_is_gone(self) -> None:
+        """
+        When the session expired the node cannot know what is missing, and does not say that nothing is.
+        """
+        self.bob.lose()
+        self.node.clock.advance(86_401)
+
+        told = self.reopen({"epoch": self.bob.epoch, "received": self.bob.received})
+
+        self.assertEqual((0, False, None), (told["received"], told["recovered"], told["missed"]))
+
+    def test_strange_token(self) -> None:
+        """
+        With a token that is not the session's a new epoch begins, and what was not acknowledged comes again.
+        """
+        self.send(1, 2)
+        self.bob.token = "mns_" + "x" * 43
+
+        told = self.reopen({"epoch": self.bob.epoch, "received": self.bob.received})
+
+        self.assertNotEqual(self.bob.epoch, told["epoch"])
+        self.assertEqual((True, 0, [1, 2]), (told["recovered"], told["missed"], self.after))
+
+    def test_missed_meanwhile(self) -> None:
+        """
+        Who comes back without counting is not told what is missing; who counts again is.
+        """
+        self.start(queue_messages=3)
+        self.bob.lose()
+        self.send(1, 2, 3, 4)
+        poller = Counted(self.node)
+        poller.reopen(f"{BOB}/{self.bob.token}")
+        poller.drop()
+
+        told = self.reopen({"epoch": self.bob.epoch, "received": self.bob.received})
+
+        self.assertEqual((1, [2, 3, 4]), (told["missed"], self.after))
+
     def test_told_once(self) -> None:
         """
         What was told is not told again.
@@ -238,6 +363,19 @@ class ReopenTests(ResumeCase):
         )
         self.assertEqual([1, 2], [message["id"] for message in client.got[1:]])
 
+    def test_too_much_carried_over(self) -> None:
+        """
+        What was sent and what waits may be too much together; of that, too, it is told how many are gone.
+        """
+        self.start(queue_messages=3)
+        self.send(1, 2, 3, 4, 5)
+        client = self.node.client()
+        client.tell({"id": 1, "type": "open", "from": BOB, "to": "mn:/session", "body": {"resume": True}})
+
+        told = client.got[0]["body"]["resume"]
+        self.assertEqual((False, 2), (told["recovered"], told["missed"]))
+        self.assertEqual([3, 4, 5], [message["id"] for message in client.got[1:]])
+
     def test_without(self) -> None:
         """
         A client that does not ask is told nothing of all this, and gets what waits.
@@ -281,6 +419,57 @@ class OneAtATimeTests(ResumeCase):
         self.bob.arrive()
 
         self.assertEqual([1, 2, 3, 4, 5], self.got())
+
+    def test_window_of_bytes(self) -> None:
+        """
+        The same in bytes; one message always goes.
+        """
+        self.node = MemoryNode(limits={"message": 2000}, session={"queue_bytes": 2000})
+        self.sender = self.node.client(ANN)
+        self.bob = Counting(self.node, BOB)
+        self.bob.connect()
+
+        self.send(1, 2, 3, body={"v": "x" * 1200})
+        self.bob.arrive()
+        self.assertEqual([1, 2], self.got())
+        self.bob.acknowledge()
+        self.bob.arrive()
+
+        self.assertEqual([1, 2, 3], self.got())
+
+    def test_acknowledges_while_full(self) -> None:
+        """
+        An acknowledgement makes room, but nothing leaves while the transport takes no more.
+        """
+        self.start(queue_messages=3)
+        self.send(1, 2, 3, 4)
+        self.bob.arrive()
+        assert self.bob.wire is not None
+        self.node.sessions.paused(self.bob.wire)
+
+        self.bob.acknowledge()
+        self.assertEqual([], self.bob.wire.on_its_way)
+        self.node.sessions.ready(self.bob.wire)
+        self.bob.arrive()
+
+        self.assertEqual([1, 2, 3, 4], self.got())
+
+    def test_legacy_takes_over(self) -> None:
+        """
+        A client that does not count takes over as ever: what was not acknowledged is its own, uncounted.
+        """
+        self.send(1, 2)
+        older = self.bob.wire
+
+        client = self.node.client()
+        client.tell({"id": 1, "type": "open", "from": BOB, "to": "mn:/session"})
+        self.send(3)
+        self.node.clock.advance(5)
+
+        assert older is not None and older.lost is not None
+        self.assertEqual(4409, older.lost.code)
+        self.assertEqual([1, 1, 2, 3], [message["id"] for message in client.got])
+        self.assertIsNone(self.node.sessions.get(BOB).outbox)
 
     def test_never_acknowledges(self) -> None:
         """
@@ -413,7 +602,8 @@ class ConnectorTests(SynchronousTestCase):
         client.token = token
         resume = {"epoch": self.epoch, "received": received}
         reply = client.session("re-open", **{"from": f"{BOB}/{token}", "body": {"resume": resume}})
-        self.assertEqual(self.epoch, reply["body"]["resume"]["epoch"])
+        self.told = reply["body"]["resume"]
+        self.assertEqual(self.epoch, self.told["epoch"])
         return client
 
     def ids(self, client: Any) -> list[int]:
@@ -459,6 +649,43 @@ class ConnectorTests(SynchronousTestCase):
         second = self.resumed(WebSocketRuntime, first.token, received=2)
 
         self.assertEqual([3], self.ids(second))
+
+    def test_every_pair(self) -> None:
+        """
+        From each connector to each: both directions go on where they were.
+        """
+        for first, second in product((WebSocketRuntime, TCPRuntime, PollRuntime), repeat=2):
+            self.setUp()
+            client = self.opened(first)
+            self.send(1, 2, 3)
+            self.assertEqual([1, 2, 3], self.ids(client))
+            client.send(*({"id": n, "type": "x", "from": BOB, "to": ANN} for n in (1, 2)))
+            client.drop()
+            self.send(4, 5)
+
+            later = self.resumed(second, client.token, received=3)
+
+            with self.subTest(first=first.__name__, second=second.__name__):
+                self.assertEqual(2, self.told["received"])
+                self.assertEqual([4, 5], self.ids(later))
+                later.send({"id": 3, "type": "x", "from": BOB, "to": ANN})
+                self.net.advance(1)
+                self.assertEqual([1, 2, 3], [message["id"] for message in self.sender.take()])
+                self.assertEqual(3, self.net.node.sessions.get(BOB).outbox.received)
+
+    def test_poller_is_superseded(self) -> None:
+        """
+        What a poller still posts when a WebSocket has resumed its session is not counted as the WebSocket's.
+        """
+        first = self.opened(PollRuntime)
+        second = self.resumed(WebSocketRuntime, first.token, received=0)
+
+        first.send({"id": 1, "type": "x", "from": BOB, "to": ANN})
+        second.send({"id": 2, "type": "x", "from": BOB, "to": ANN})
+        self.net.advance(1)
+
+        acks = [message["body"]["received"] for message in second.take() if message["type"] == "ack"]
+        self.assertEqual([1], acks)
 
 
 class Refusing:

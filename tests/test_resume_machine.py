@@ -134,6 +134,10 @@ class ResumeMachine(RuleBasedStateMachine):
         for _ in range(4):
             self.node.clock.advance(1)
             for client in (self.ann, self.bob):
+                assert client.wire is not None
+                if client.wire.lost is not None:  # it did not read while too much came
+                    client.lose()
+                    client.connect()
                 client.arrive()
                 client.acknowledge()
         self.check()
@@ -153,13 +157,56 @@ class NarrowMachine(ResumeMachine):
 
     limits = {"queue_messages": 6}
 
+    @rule()
+    def publish_fleeting(self) -> None:
+        """
+        It ends when it has waited for too long.
+        """
+        self.published += 1
+        self.ann.send(id=self.published, type="update", to=NEWS, ttl=20)
+
+    @rule()
+    def open_anew(self) -> None:
+        self.bob.open_anew()
+
     def check(self) -> None:
-        if self.bob.wire is not None and self.bob.wire.lost is not None:
-            return  # closed for not reading; another finish will do
+        untold = self.node.sessions.get(BOB).missed
+        assert len(self.bob.got) + self.bob.missed + untold == self.published
+
+
+class UrgentMachine(ResumeMachine):
+    """
+    With priorities the order is kept within each of them, and still nothing is lost unless it is told.
+    """
+
+    limits = {"queue_messages": 6}
+
+    @initialize()
+    def begin(self) -> None:
+        self.priorities: dict[int, int] = {}
+        super().begin()
+
+    @rule(number=st.integers(1, 5), priority=st.sampled_from([0, 5, 9]))
+    def publish(self, number: int, priority: int = 5) -> None:
+        for _ in range(number):
+            self.published += 1
+            self.priorities[self.published] = priority
+            self.ann.send(id=self.published, type="update", to=NEWS, priority=priority)
+
+    @invariant()
+    def in_order(self) -> None:
+        if hasattr(self, "bob"):
+            for priority in (0, 5, 9):
+                numbers = [m["id"] for m in self.bob.got if self.priorities[m["id"]] == priority]
+                assert numbers == sorted(set(numbers)), (priority, numbers)
+
+    def check(self) -> None:
         assert len(self.bob.got) + self.bob.missed == self.published
 
 
 ResumeMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
 NarrowMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
+UrgentMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
 ResumeTests = ResumeMachine.TestCase
 NarrowTests = NarrowMachine.TestCase
+UrgentTests = UrgentMachine.TestCase
