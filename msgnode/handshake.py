@@ -58,6 +58,8 @@ class Handshake:
         token = ""
         if from_ and self._sessions.get(from_) is None:
             from_, token = split_token(from_)
+        before = connection.session
+        stands = before is not None and before.connection is connection
         session = self._enter(from_, connection, token)
         if isinstance(session, Closing):
             message.outcome, message.code = "refused", _REFUSALS[session.code]
@@ -72,7 +74,10 @@ class Handshake:
             body["resume"] = resume
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
         self._sessions.say(connection, reply.data)
-        session.go_on()
+        if known and stands and session is before:
+            session.resume()  # what was sent is on its way
+        else:
+            session.go_on()
         return session
 
     def enter(self, runtime: str, connection: Connection, greeting: bytes = b"") -> Session | Closing:

@@ -117,7 +117,7 @@ class Outbox:
         """
         Nothing new is sent: too much is not acknowledged, or it cannot be written down.
         """
-        if self.held:
+        if self.held or self.behind:
             return True
         return len(self.sent) >= self._most_messages or self.sent_bytes >= self._most_bytes
 
@@ -179,10 +179,10 @@ class Outbox:
         self.acknowledged = number
         self._ledger.acknowledged(session.sid, number)
         done = [self.sent.popleft() for _ in range(count - found)]
-        self.sent_bytes -= self._ledger.release_all(done)
         for kept in done:
             if kept.asker:
                 session.settle_receipt(kept, 200)
+        self.sent_bytes -= self._ledger.release_all(done)
 
     def drop_oldest(self) -> Kept | None:
         """

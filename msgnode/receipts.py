@@ -6,6 +6,8 @@ waited for (200); handing it to one that does not is all that can be said of it
 (202).
 """
 
+from collections import deque
+
 from msgnode.message import Message, compose, decode
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
@@ -32,6 +34,7 @@ class Receipts:
 
     def __init__(self, routes: RoutingTable) -> None:
         self._routes = routes
+        self._late: deque[tuple[bytes, int, int]] = deque()
 
     def give(self, message: Message, code: int, session: Session, recipients: int = 1) -> None:
         """
@@ -50,7 +53,20 @@ class Receipts:
     def give_late(self, data: bytes, code: int, asker: int) -> None:
         """
         The same for what was kept, as bytes; `asker` is the sid of the session that sent it.
+
+        A receipt may push out another message, whose receipt may push out one
+        more: they are given one after the other, not one within the other.
         """
+        self._late.append((data, code, asker))
+        if len(self._late) > 1:
+            return
+        while self._late:
+            try:
+                self._give_late(*self._late[0])
+            finally:
+                self._late.popleft()
+
+    def _give_late(self, data: bytes, code: int, asker: int) -> None:
         message = decode(data)
         for session in self._routes.resolve(message.from_):
             if session.sid == asker:

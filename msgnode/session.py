@@ -18,7 +18,7 @@ from msgnode.address import SESSION
 from msgnode.closing import Closing
 from msgnode.keys import Keys
 from msgnode.ledger import Ledger
-from msgnode.message import Message
+from msgnode.message import Message, decode
 from msgnode.outbox import Outbox
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
@@ -211,12 +211,12 @@ class Session:
         """
         Nobody will come for what is kept; who asked for a receipt hears that.
         """
-        self.connection = self.ready = None
-        for kept in self.owed():
-            if kept.asker:
+        owed = self.owed()
+        self.connection = self.ready = self._waiting = self.outbox = None
+        for kept in owed:
+            if kept.asker != self.sid:  # nor does it hear of its own
                 self.settle_receipt(kept, 410)
             self.ledger.release(kept)
-        self._waiting = self.outbox = None
         self.token_hash = b""
 
     def pause(self) -> None:
@@ -268,11 +268,10 @@ class Session:
             self.outbox.send_kept(kept)
             return
         data = self.ledger.data(kept)
+        self.settle_receipt(kept, 202)
         # Before it leaves: who does not acknowledge gets nothing twice.
         self.ledger.gone(self.sid, kept, missed=False)
         connection.send(data)
-        if kept.asker:
-            self.settle_receipt(kept, 202)
 
     # -- messages ------------------------------------------------------------
 
@@ -353,8 +352,7 @@ class Session:
             assert self.outbox is not None
             self.missed += 1
             self.outbox.step("dropped")
-        if kept.asker:
-            self.settle_receipt(kept, code)
+        self.settle_receipt(kept, code)
         self.ledger.gone(self.sid, kept, missed=counted)
 
     def shed(self, enough: Callable[[], bool]) -> None:
@@ -372,8 +370,7 @@ class Session:
             if oldest is None:
                 break
             self._home.counts.shed += 1
-            if oldest.asker:
-                self.settle_receipt(oldest, 503)
+            self.settle_receipt(oldest, 503)
             self.ledger.release(oldest)
             outbox.step("dropped")
 
@@ -385,7 +382,11 @@ class Session:
         return sent + (list(self._waiting) if self._waiting else [])
 
     def settle_receipt(self, kept: Kept, code: int) -> None:
-        self._home.receipt(self.ledger.data(kept), code, kept.asker)
+        """
+        Tell who asked what became of it.
+        """
+        if kept.asker:
+            self._home.receipt(self.ledger.data(kept), code, kept.asker)
 
     def answer(self, reply: Message, connection: Connection) -> None:
         """
@@ -468,8 +469,11 @@ class Session:
         self._waiting = None
         self.note(fresh=True)
         for kept in owed:
-            kept.data = self.ledger.data(kept)
+            data = self.ledger.data(kept)
             self.ledger.release(kept)
+            kept.data = data
+            if kept.until == FOREVER:
+                self._judge_again(kept, data)
         for kept in owed:
             if self._waiting is None:
                 self._waiting = self._home.make_queue()
@@ -478,6 +482,15 @@ class Session:
             for other in gone:
                 self._home.counts.overflowed += 1
                 self._drop(other, 503)
+
+    def _judge_again(self, kept: Kept, data: bytes) -> None:
+        """
+        What was sent never waited; now it has its place among what does, by what it says of itself.
+        """
+        message = decode(data)
+        kept.priority, kept.until = message.urgency, self._until(message)
+        if kept.asker and kept.until != FOREVER:
+            self._home.expire_at(kept.until, self)
 
     def note(self, fresh: bool = False) -> None:
         """

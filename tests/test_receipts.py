@@ -198,3 +198,37 @@ class OnceTests(ReceiptCase):
         back.reopen(ANN)
 
         self.assertEqual([408], self.codes(back))
+
+    def test_own_messages(self) -> None:
+        """
+        A session that ends hears nothing of what it had sent to itself, and leaves nothing behind.
+        """
+        self.ann.drop()
+        older = self.node.client()
+        older.reopen(ANN)
+        older.drop()
+        self.ann = self.node.client(f"{ANN}/late")
+        self.node.sessions.paused(self.ann)
+        before = self.node.sessions.ledger.held
+        self.ann.tell({"id": 7, "type": "event", "from": f"{ANN}/late", "to": f"{ANN}/late", "receipt": True})
+        self.assertGreater(self.node.sessions.ledger.held, before)
+
+        self.node.sessions.end(self.ann.session, "closed")
+
+        self.assertEqual(before, self.node.sessions.ledger.held)
+
+    def test_one_pushes_out_another(self) -> None:
+        """
+        Two whose queues are full of each other's messages: each receipt pushes out one that has a receipt.
+        """
+        self.start(queue_messages=600)
+        for client in (self.ann, self.bob):
+            self.node.sessions.paused(client)
+        for _ in range(600):
+            self.send(BOB)
+            self.bob.tell({"id": 8, "type": "event", "from": BOB, "to": ANN, "receipt": True})
+
+        self.send(BOB)
+
+        waiting = [client.session.waiting for client in (self.ann, self.bob)]
+        self.assertEqual([600, 600], waiting)
