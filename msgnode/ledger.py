@@ -19,6 +19,7 @@ from msgnode.waiting import FOREVER, OVERHEAD, Kept
 log = Logger()
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
+TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing
 
 
 class Paper(Protocol):
@@ -26,7 +27,7 @@ class Paper(Protocol):
     Where it is written: a Spool, or Air.
     """
 
-    failing: OSError | None
+    failing: OSError | MemoryError | None
     overrun: bool
 
     def keep(
@@ -40,6 +41,7 @@ class Paper(Protocol):
     def state(self, sid: int, state: bytes, fresh: bool = False) -> None: ...
     def forget(self, sid: int) -> None: ...
     def settle(self) -> bool: ...
+    def holds(self, place: int, size: int) -> bool: ...
     def read(self, place: int, size: int) -> bytes: ...
     def release(self, size: int) -> None: ...
 
@@ -49,7 +51,7 @@ class Air:
     A node that keeps nothing on disk.
     """
 
-    failing: OSError | None = None
+    failing: OSError | MemoryError | None = None
     overrun = False
 
     def keep(
@@ -80,6 +82,9 @@ class Air:
 
     def settle(self) -> bool:
         return True
+
+    def holds(self, place: int, size: int) -> bool:
+        return False
 
     def read(self, place: int, size: int) -> bytes:
         raise LookupError("nothing is kept on disk")
@@ -116,6 +121,7 @@ class Ledger:
         self._go_on = go_on
         self._leaving: list[int] = []  # sids of sessions that something leaves for in this batch
         self._holding = False
+        self._try_again = 0.0  # when a disk that took nothing is asked again
         self._clock = clock
         self._wall = wall
         self.heard_from: set[Outbox] = set()  # whose clients sent something since the last settle
@@ -172,7 +178,7 @@ class Ledger:
         """
         Keep this message on disk only, if it is there.
         """
-        if kept.place and kept.data is not None and self.paper.failing is None:
+        if kept.place and kept.data is not None and self.paper.holds(kept.place, kept.size):
             kept.data = None
             self.held -= kept.size
 
@@ -220,6 +226,7 @@ class Ledger:
         self.held -= OVERHEAD if kept.data is None else OVERHEAD + kept.size
         if kept.place:
             self.paper.release(kept.size)
+            kept.place = 0
 
     def release_all(self, done: list[Kept]) -> int:
         """
@@ -234,6 +241,7 @@ class Ledger:
                 in_memory += kept.size
             if kept.place:
                 on_disk += kept.size
+                kept.place = 0
         self.held -= OVERHEAD * len(done) + in_memory
         self.paper.release(on_disk)
         return size
@@ -274,7 +282,7 @@ class Ledger:
         for outbox in heard:
             outbox.write_down()
         self._dirty = False
-        if not self.paper.settle():
+        if not self._write():
             self._dirty = True  # it is tried again, and nobody is told meanwhile
             self._untold |= heard
             if not self._holding:
@@ -299,6 +307,16 @@ class Ledger:
         if self._untold and not self._telling:
             self._telling = True
             self._clock.callLater(TELL_EVERY, self._tell)
+
+    def _write(self) -> bool:
+        """
+        False if the disk takes nothing; it is not asked with every message.
+        """
+        now = self._clock.seconds()
+        if self.paper.failing is not None and now < self._try_again:
+            return False
+        self._try_again = now + TRY_AGAIN
+        return self.paper.settle()
 
     def _tell(self) -> None:
         self._telling = False

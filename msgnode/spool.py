@@ -7,6 +7,7 @@ nothing of it out.  A file is never changed; the oldest is deleted once nothing
 in it is needed (sweep.py).
 """
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -60,7 +61,7 @@ class Spool:
     ) -> None:
         self.live = 0
         self.size = 0
-        self.failing: OSError | None = None
+        self.failing: OSError | MemoryError | None = None
         self.overrun = False
         self._directory = directory
         self._full_sync = full_sync
@@ -221,15 +222,15 @@ class Spool:
         """
         if not self._parts:
             return self.failing is None
-        batch = b"".join(self._parts)
         try:
+            batch = b"".join(self._parts)
             file = self._files[self._number]
             if self.failing is not None:
                 self._cut()
             self._write(file, [BATCH.pack(len(batch), crc32(batch)), batch])
             if self._full_sync:
                 os.fdatasync(file)
-        except OSError as why:
+        except (OSError, MemoryError) as why:
             self.failing = why
             with suppress(OSError):  # before the next attempt, then
                 self._cut()
@@ -266,15 +267,25 @@ class Spool:
         with suppress(OSError):
             self._begin_segment()
 
+    def holds(self, place: int, size: int) -> bool:
+        """
+        Is it on disk, rather than in a batch that is not written yet, or never was?
+        """
+        return (place & (1 << 40) - 1) + size <= self._sizes.get(place >> 40, 0)
+
     def read(self, place: int, size: int) -> bytes:
         """
-        The message at that place.
+        The message at that place.  Raises OSError if it cannot be read.
         """
         segment, at = place >> 40, place & (1 << 40) - 1
         if segment == self._number and at >= self._end:
             at -= self._end + BATCH.size
-            return b"".join(self._parts)[at : at + size]
-        return os.pread(self._files[segment], size, at)
+            data = b"".join(self._parts)[at : at + size]
+        else:
+            data = os.pread(self._files[segment], size, at)
+        if len(data) != size:
+            raise OSError(errno.EIO, f"{size} bytes at {at} of segment {segment} cannot be read")
+        return data
 
     # -- old files -------------------------------------------------------------
 

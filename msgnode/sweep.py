@@ -35,6 +35,7 @@ class Sweep(Service):
         self._slack = slack
         self._sweeping = False
         self._failing = False
+        self._anew = False  # is everything to be written again?
         self._cooperator = Cooperator(scheduler=lambda call: clock.callLater(0, call), started=False)
         self._looking = LoopingCall(self.look)
         self._looking.clock = clock
@@ -60,8 +61,9 @@ class Sweep(Service):
         if self._sweeping:
             return
         if spool.overrun:
-            if spool.start_over():
-                self._begin(lambda place: True)
+            self._anew = spool.start_over()
+        if self._anew:
+            self._begin(lambda place: True)
         elif spool.oldest() is not None and (
             spool.size > 2 * spool.live + self._slack or spool.files > MOST_FILES + spool.size // SEGMENT
         ):
@@ -79,9 +81,11 @@ class Sweep(Service):
         for session in list(self._sessions):
             session.rewrite(is_old)
             ledger.settle()
+            if self._spool.failing is not None:
+                return  # all of it is looked at again once the disk takes something
             yield
-        if self._spool.failing is None and not self._spool.overrun:
-            self._spool.drop_oldest()
+        self._anew = False
+        self._spool.drop_oldest()
 
     def _swept(self, done: object) -> None:
         self._sweeping = False

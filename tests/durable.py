@@ -13,7 +13,7 @@ from msgnode.configfile import check
 from msgnode.node import Node
 from msgnode.restore import restore
 from msgnode.session import Session
-from msgnode.spool import Spool
+from msgnode.spool import Spool, write_all
 from msgnode.store import Store
 from tests.fakes import Client, MemoryJournal
 
@@ -61,6 +61,24 @@ class DurableNode(Node):
         for call in list(self.clock.getDelayedCalls()):
             call.cancel()
         return DurableNode(self.directory, self.clock, **self.sections)
+
+
+class Refusing:
+    """
+    The `write` of a spool whose disk can be full, or have room for so many batches.
+    """
+
+    full = False
+    room: int | None = None
+    tried = 0
+
+    def __call__(self, file: int, parts: list[bytes]) -> None:
+        self.tried += 1
+        if self.room is not None:
+            self.room -= 1
+        if self.full or (self.room is not None and self.room < 0):
+            raise OSError(28, "No space left on device")
+        write_all(file, parts)
 
 
 class Wire:

@@ -9,12 +9,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.spool import write_all
-from tests.durable import SM, Counting, DurableNode
+from tests.durable import SM, Counting, DurableNode, Refusing
 from tests.fakes import Client, MemoryNode, directory
 from tests.network import Network
 from tests.poll_runtime import PollRuntime
-from tests.runtimes import TCPRuntime, WebSocketRuntime
+from tests.runtimes import TCPRuntime, WebSocketRuntime, dumps
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 
@@ -349,6 +348,36 @@ class ReopenTests(ResumeCase):
         """
         for resume in (True, {}, {"epoch": 3}, {"epoch": "x", "received": True}, [1], "yes"):
             self.assertNotEqual(self.bob.epoch, self.reopen(resume)["epoch"])
+
+    def test_on_the_same_connection(self) -> None:
+        """
+        Who re-opens where it is open already is not sent again what is on its way to it.
+        """
+        self.send(1, 2)
+        resume = {"epoch": self.bob.epoch, "received": 0}
+        self.bob._tell("re-open", f"{BOB}/{self.bob.token}", {"resume": resume})
+        self.send(3)
+
+        assert self.bob.wire is not None
+        came = [json.loads(data) for data in self.bob.wire.on_its_way]
+        self.assertEqual([1, 2, 3], [message["id"] for message in came if message["from"] != "mn:/session"])
+
+    def test_carried_over_as_it_was(self) -> None:
+        """
+        What was sent and is carried over keeps its priority, and ends with its `ttl`.
+        """
+        self.send(1, ttl=5)
+        self.send(2, priority=1)
+        self.send(3, priority=9)
+        self.bob.lose()
+        slow = self.node.client()
+        slow.full = True
+        slow.open(BOB)
+        self.node.clock.advance(6)
+
+        self.node.sessions.ready(slow)
+
+        self.assertEqual([3, 2], [message["id"] for message in slow.got if message["from"] != "mn:/session"])
 
     def test_opened_anew(self) -> None:
         """
@@ -688,19 +717,6 @@ class ConnectorTests(SynchronousTestCase):
         self.assertEqual([1], acks)
 
 
-class Refusing:
-    """
-    The `write` of a spool whose disk can be full.
-    """
-
-    full = False
-
-    def __call__(self, file: int, parts: list[bytes]) -> None:
-        if self.full:
-            raise OSError(28, "No space left on device")
-        write_all(file, parts)
-
-
 class FullDiskTests(SynchronousTestCase):
     """
     While the disk is full nothing leaves that could be forgotten, also if the node is killed then.
@@ -770,3 +786,39 @@ class FullDiskTests(SynchronousTestCase):
 
         self.assertEqual(([1, 2, 3], []), (self.got(), self.ann.kept))
         self.assertEqual(0, self.bob.missed)
+
+    def test_poller_is_told(self) -> None:
+        """
+        A POST is not taken while it cannot be written down: 503, and all of it again afterwards.
+        """
+        net = Network()
+        net.node.paper = net.node.sessions.ledger.paper = self.node.spool
+        poller = PollRuntime(net, "runtime://example.org/poller").open()
+        bob = TCPRuntime(net, "runtime://example.org/dev").open()
+        messages = [{"id": n, "type": "update", "from": poller.url, "to": bob.url} for n in (1, 2)]
+
+        self.disk.full = True
+        first = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
+        second = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
+        self.disk.full = False
+        net.clock.advance(2)
+        third = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
+
+        self.assertEqual([503, 503, 202], [first.status, second.status, third.status])
+        self.assertIn("No space left on device; post it again", first.json()["desc"])
+        self.assertEqual({"accepted": 2, "received": 2}, third.json())
+        self.assertEqual([1, 2], [message["id"] for message in bob.take()])
+
+    def test_not_asked_each_time(self) -> None:
+        """
+        A full disk is tried once a second, however much comes.
+        """
+        self.disk.full = True
+        self.disk.tried = 0
+        for number in range(50):
+            self.publish(number)
+        self.assertEqual(1, self.disk.tried)
+
+        for _ in range(3):
+            self.node.clock.advance(1)
+        self.assertLess(self.disk.tried, 8)

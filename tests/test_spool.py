@@ -100,6 +100,21 @@ class SpoolTests(SpoolCase):
         place = self.keep(7, 1, b"one")
 
         self.assertEqual(b"one", self.spool.read(place, 3))
+
+    def test_cut_while_running(self) -> None:
+        """
+        A message that is not there whole is an error, not another message.
+        """
+        place = self.spool.keep(7, 1, b"one", FOREVER, 5, 0, 0)
+        self.assertFalse(self.spool.holds(place, 3))
+        self.spool.settle()
+        self.assertTrue(self.spool.holds(place, 3))
+        (path,) = segments(self.directory)
+        os.truncate(path, path.stat().st_size - 1)
+
+        why = self.assertRaises(OSError, self.spool.read, place, 3)
+
+        self.assertIn("cannot be read", str(why))
         self.assertEqual({}, self.again())
 
     def test_gone(self) -> None:

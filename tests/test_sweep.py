@@ -6,9 +6,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode import spool
 from msgnode.segment import segments
 from msgnode.sweep import Sweep
-from tests.durable import Counting, DurableNode
+from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -20,7 +21,7 @@ class SweepTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self))
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.ann = self.node.client(ANN)
         self.bob = Counting(self.node, BOB)
@@ -98,3 +99,66 @@ class SweepTests(SynchronousTestCase):
             self.node.clock.advance(2)
 
         self.assertLess(self.files(), 10)
+
+    def test_disk_fills_up(self) -> None:
+        """
+        A sweep that the disk interrupts loses nothing, and is made up for when there is room again.
+        """
+        disk = self.node.spool._write = Refusing()
+        self.send(*range(1, 31))
+        for number in range(100):
+            self.ann.post("runtime://example.org/ann", n=number, body={"v": "x" * 300})
+        first = segments(self.node.directory / "spool")[0]
+        sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock)
+        sweep._cooperator.start()
+        sweep._begin(lambda place: True)
+        disk.full = True
+        for _ in range(5):
+            self.node.clock.advance(1)
+        self.assertTrue(first.exists())
+        for kept in self.bob_session().owed():
+            self.node.sessions.ledger.page_out(kept)
+
+        disk.full = False
+        for _ in range(60):
+            self.node.clock.advance(1)
+        self.node = self.node.killed()
+        self.bob.node, self.bob.wire = self.node, None
+        self.bob.connect()
+        self.bob.arrive()
+
+        self.assertEqual(list(range(1, 31)), [message["id"] for message in self.bob.got])
+
+    def test_spool_begins_again(self) -> None:
+        """
+        When too much was held back everything is written anew, also if the disk fails once more meanwhile.
+        """
+        disk = self.node.spool._write = Refusing()
+        self.patch(spool, "MOST_HELD_BACK", 10_000)
+        self.send(*range(1, 21))
+        disk.full = True
+        for number in range(21, 101):
+            self.send(number)
+            self.node.clock.advance(1)
+        self.assertTrue(self.node.spool.overrun)
+        disk.full = False
+        self.assertTrue(self.node.spool.start_over())
+        for kept in self.bob_session().owed():
+            self.node.sessions.ledger.page_out(kept)  # most of it is nowhere on disk
+        self.node.spool.overrun = True
+        disk.room = 3  # then it is full again
+        for _ in range(10):
+            self.node.clock.advance(1)
+        disk.full, disk.room = False, None
+        for _ in range(60):
+            self.node.clock.advance(1)
+
+        self.node = self.node.killed()
+        self.bob.node, self.bob.wire = self.node, None
+        self.bob.connect()
+        self.bob.arrive()
+
+        self.assertEqual(list(range(1, 101)), [message["id"] for message in self.bob.got])
+
+    def bob_session(self) -> Any:
+        return self.node.sessions.get(BOB)
