@@ -128,6 +128,22 @@ class PostTests(PollCase):
             self.assertError(400, self.post(self.update(2, self.other.url), f"?seq={seq}"))
         self.assertEqual([], self.other.take())
 
+    def test_node_stops(self) -> None:
+        """
+        A node that is about to stop takes nothing more, also on a connection that is kept alive.
+        """
+        client = HTTPClient(self.net)
+        body, token = dumps(self.update(1, self.other.url)), {"Authorization": f"Bearer {self.token}"}
+        self.assertEqual(202, client.request("POST", "/poll", body, **token).status)
+        self.other.take()
+        self.net.node.sessions.draining = True
+
+        response = client.request("POST", "/poll", body, **token)
+
+        self.assertError(503, response)
+        self.assertEqual("1", response.headers["Retry-After"])
+        self.assertEqual([], self.other.take())
+
     def test_unknown_token(self) -> None:
         """
         Without a token there is nothing but `open`; with one that is not known, nothing: 401.

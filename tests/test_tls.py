@@ -22,8 +22,9 @@ from msgnode.connectors.tls import TLSFactory, over_tls
 from msgnode.connectors.wire import READ, name_of
 from tests.authority import Authority
 from tests.fakes import directory
+from tests.http_client import HTTPClient
 from tests.network import Network
-from tests.runtimes import TCPRuntime, WebSocketRuntime
+from tests.runtimes import TCPRuntime, WebSocketRuntime, dumps
 
 URI, DNS = x509.UniformResourceIdentifier, x509.DNSName
 SERVER = "example.org"
@@ -151,6 +152,24 @@ class IdentityTests(TLSCase):
 
         self.assertTrue(client.token)
         self.assertEqual(["browser.example.org"], self.identities())
+
+    def test_polling(self) -> None:
+        """
+        A poller's is that of the connection its first request came by.
+        """
+        case = self
+
+        class Client(HTTPClient):
+            def _connect(self) -> None:
+                self.is_connected = True
+                wrapped = case.wrapped(self, case.context("poller.example.org"))
+                self.link = self.network.link("web", wrapped)
+
+        body = dumps({"id": 1, "type": "open", "from": "runtime://example.org/p", "to": "mn:/session"})
+        answer = Client(self.net).request("POST", "/poll", body)
+
+        self.assertEqual(200, answer.status)
+        self.assertEqual(["poller.example.org"], self.identities())
 
     def test_no_certificate(self) -> None:
         """

@@ -39,11 +39,11 @@ class PollConnection:
     """
 
     connector = "poll"
-    identity = ""
     counted = True
 
     def __init__(self, peer: str, sessions: Sessions, cork: Cork, clock: IReactorTime) -> None:
         self.peer = peer
+        self.identity = ""  # by the certificate of the connection its first request came by
         self.session: Session | None = None
         self.full = True
         self.greeting: list[bytes] | None = []  # collects the answer to `open`
@@ -72,6 +72,13 @@ class PollConnection:
         if self.outbox is not None:
             self._accepted = self.outbox.received
         return self._accepted
+
+    @property
+    def finished(self) -> int:
+        """
+        How many of them the client may forget.
+        """
+        return self.outbox.finished if self.outbox is not None else self._accepted
 
     @property
     def acknowledged(self) -> int:

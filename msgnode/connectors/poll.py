@@ -11,10 +11,11 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.address import SESSION
-from msgnode.closing import TAKEN
+from msgnode.closing import STOPPING, TAKEN
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.web import answer_error, answer_json
+from msgnode.connectors.wire import verified_name
 from msgnode.errors import Malformed
 from msgnode.message import Message, decode
 from msgnode.node import Node
@@ -52,6 +53,9 @@ class Poll(Resource):
         self._purge_at = 100
 
     def render(self, request: Request) -> bytes | int:
+        if self._node.draining:
+            request.setHeader(b"Connection", b"close")
+            return answer_error(request, 503, STOPPING.word, 1)
         if not _allow_origin(request, self._node.config.allowed_origins):
             return answer_error(request, 403, "this origin is not allowed")
         if request.postpath:
@@ -81,6 +85,7 @@ class Poll(Resource):
         if token is None:
             return self._open(request, self._checked(body))
         client = self._client(token, request)
+        self._check_disk()
         parts = _parts(body)
         for part in parts:
             if self._checked(part).to == SESSION and decode(part).type.lower() in OPENS:
@@ -97,10 +102,20 @@ class Poll(Resource):
         fresh = client.take_from(first, parts)
         while fresh:
             fresh = self._take_some(fresh, client)
+            self._check_disk()
         answer = {"accepted": len(parts)}
         if _asked(request, b"seq"):
-            answer["received"] = client.accepted
+            answer["received"] = client.finished
         return answer_json(request, 202, answer)
+
+    def _check_disk(self) -> None:
+        """
+        Who is told that a message was taken may forget it; so it must be written down by then.
+        """
+        failing = self._node.paper.failing
+        if failing is not None:
+            again = "post it again, with the same 'seq' if you count"
+            raise Wrong(503, f"the node cannot write this down now: {failing}; {again}")
 
     def _take_some(self, parts: list[bytes], client: PollConnection) -> list[bytes]:
         """
@@ -118,7 +133,7 @@ class Poll(Resource):
     def _open(self, request: Request, message: Message) -> bytes:
         if message.to != SESSION or message.type.lower() not in OPENS:
             raise Wrong(401, "open a session first, or name its token: Authorization: Bearer mns_...")
-        client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
+        client = self._make_client(request)
         self._node.sessions.arrived(client)
         if client.refusal is None:
             self._node.receive(message.data, client)
@@ -157,9 +172,12 @@ class Poll(Resource):
             self._clients = {s: c for s, c in self._clients.items() if known.get(s.runtime) is s}
             self._purge_at = 2 * len(self._clients) + 100
 
-    def _peer(self, request: Request) -> str:
+    def _make_client(self, request: Request) -> PollConnection:
         forwarded = ",".join(_headers(request, b"X-Forwarded-For"))
-        return peer_name(request.client, forwarded, self._node.config.trusted_proxies)
+        peer = peer_name(request.client, forwarded, self._node.config.trusted_proxies)
+        client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
+        client.identity = verified_name(request.channel.transport)
+        return client
 
     # -- GET -----------------------------------------------------------------
 
@@ -185,7 +203,7 @@ class Poll(Resource):
             raise Wrong(401, "no session has this token; open one")
         client = self._clients.get(session)
         if client is None:
-            client = PollConnection(self._peer(request), self._node.sessions, self._cork, self._clock)
+            client = self._make_client(request)
             client.greeting = None
             self._remember(client, session)
         if client.session is None or session.connection is None:
