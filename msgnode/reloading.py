@@ -7,6 +7,7 @@ All of it takes effect, or nothing does.
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, Protocol
 
 from twisted.application.service import Service
@@ -61,6 +62,10 @@ class Reloading(Service):
             signal.signal(signal.SIGHUP, self._before)
             self._before = None
 
+    def _apply_all(self) -> None:
+        for apply in self._apply:
+            apply()
+
     def reload(self) -> None:
         try:
             fresh = self._read()
@@ -68,11 +73,17 @@ class Reloading(Service):
         except ConfigError as why:
             log.error("not reloaded, everything stays as it was: {why}", why=str(why))
             return
+        before = deepcopy(self._config)
         changed, waiting = self._config.adopt(fresh)
+        try:
+            self._apply_all()
+        except Exception:
+            log.failure("not reloaded, everything stays as it was")
+            self._config.adopt(before)
+            self._apply_all()
+            return
         for renewable, options in renewed:
             renewable.use(options)
-        for apply in self._apply:
-            apply()
         log.info(
             "reloaded {certificates} certificates and the configuration; changed: {keys}",
             certificates=len(renewed),

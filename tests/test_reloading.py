@@ -165,6 +165,23 @@ class ReloadTests(SynchronousTestCase):
         why = f"{self.path}: limits.sessions: expected a whole number >= 1, found 0"
         self.assertEqual([f"error: not reloaded, everything stays as it was: {why}"], self.logged)
 
+    def test_cannot_be_applied(self) -> None:
+        """
+        What cannot be applied is taken back, everywhere.
+        """
+        before = self.config.limits.message
+
+        def fragile() -> None:
+            if self.config.limits.message == 1000:
+                raise RuntimeError("not with me")
+
+        self.reloading._apply = [*self.reloading._apply, fragile]
+        self.reload("limits.message = 1000\n")
+
+        self.assertEqual((before, [1000, before]), (self.config.limits.message, self.applied))
+        self.assertEqual(0, self.certificate.used)
+        self.assertEqual(1, len(self.flushLoggedErrors(RuntimeError)))
+
     def test_bad_certificate(self) -> None:
         """
         So is a certificate that cannot be used.
