@@ -45,6 +45,7 @@ class Faults:
             ("stalled reader", 4, self._stall),
             ("overflow", 2, self._overflow),
             ("garbage", 5, self._garbage),
+            ("two at once", 3, self._two),
         ]
         if node.can_change_clock:
             self._possible.append(("clock jump", 2, self._jump))
@@ -95,6 +96,10 @@ class Faults:
         await asyncio.sleep(self._chance.uniform(1, 3))
         for client in clients:
             client.stalled.set()
+
+    async def _two(self) -> None:
+        acts = self._chance.sample((self._kill, self._cut, self._freeze, self._stall), 2)
+        await asyncio.gather(*(act() for act in acts))
 
     async def _overflow(self) -> None:
         await self._load.overflow(3 * self._queue + self._chance.randint(1, 500))
