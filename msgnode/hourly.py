@@ -31,7 +31,6 @@ class HourlyFiles:
         self._prefix = prefix
         self._file: int | None = None
         self._hour = ""
-        self._torn = False  # does the file end in half a line
 
     def prepare(self) -> None:
         """
@@ -42,10 +41,7 @@ class HourlyFiles:
             raise PermissionError(EACCES, "Permission denied")
         newest = max(self._directory.glob(self._prefix + "*.jsonl"), default=None)
         if newest is not None:
-            with newest.open("rb+") as file:
-                size = file.seek(0, os.SEEK_END)
-                if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
-                    file.write(b"\n")
+            os.close(_opened(newest))
 
     def append(self, batches: list[tuple[int, bytes]]) -> None:
         """
@@ -56,15 +52,11 @@ class HourlyFiles:
             left = len(data)
             try:
                 file = self._open(hour)
-                if self._torn:
-                    os.write(file, b"\n")
-                    self._torn = False
                 while left:
                     left -= os.write(file, memoryview(data)[-left:])
             except OSError as why:
                 whole = data[: len(data) - left]
-                self._torn = self._torn or (not whole.endswith(b"\n") and bool(whole))
-                self.close()
+                self.close()  # half a line is ended when it is opened again
                 raise Unwritten(why, saved + whole.count(b"\n")) from why
             saved += data.count(b"\n")
 
@@ -72,9 +64,7 @@ class HourlyFiles:
         name = time.strftime("%Y%m%dT%H", time.gmtime(hour * 3600))
         if self._file is None or name != self._hour:
             self.close()
-            path = self._directory / f"{self._prefix}{name}.jsonl"
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
-            self._torn = self._torn and name == self._hour
+            self._file = _opened(self._directory / f"{self._prefix}{name}.jsonl")
             self._hour = name
         return self._file
 
@@ -82,3 +72,18 @@ class HourlyFiles:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _opened(path: Path) -> int:
+    """
+    The file, to append whole lines to.
+    """
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            os.write(file, b"\n")
+    except OSError:
+        os.close(file)
+        raise
+    return file

@@ -113,6 +113,21 @@ class FileTests(TrafficTests):
 
             self.assertEqual(after, path.read_bytes())
 
+    def test_torn_before_the_clock_was_set_back(self) -> None:
+        """
+        Also in a file that is not the newest: a line begins on a line of its own.
+        """
+        self.stop()
+        (self.directory / NAME).write_bytes(b'{"id":')
+        (self.directory / "traffic-test-20260103T09.jsonl").write_bytes(b"")
+        self.start()
+
+        self.write(1)
+        self.flush()
+
+        self.assertEqual(b'{"id":', (self.directory / NAME).read_bytes().split(b"\n")[0])
+        self.assertEqual(2, len((self.directory / NAME).read_bytes().splitlines()))
+
     def test_torn_of_another(self) -> None:
         """
         Another node's files in the same directory are its own, and the newest of ours is closed.
@@ -209,7 +224,9 @@ class FullTests(TrafficTests):
         """
         path = self.directory / NAME
         path.touch()
-        os.truncate(path, HOLE)
+        os.truncate(path, HOLE - 1)
+        with path.open("ab") as file:
+            file.write(b"\n")
         self.write(*range(10))
         self.flush()
         size = (path.stat().st_size - HOLE) // 10
@@ -222,9 +239,9 @@ class FullTests(TrafficTests):
         self.write(20)
         self.flush()
 
-        with path.open("rb") as file:
-            file.seek(HOLE)
-            lines = file.read().splitlines()
+        with path.open("rb") as written:
+            written.seek(HOLE)
+            lines = written.read().splitlines()
         whole = [line for line in lines if line.endswith(b"}")]
         self.assertEqual(
             ([*range(13), 20], 1), ([json.loads(line)["id"] for line in whole], len(lines) - len(whole))
