@@ -9,33 +9,18 @@ wait for their log.
 
 import time
 from collections.abc import Callable
-from itertools import groupby
-from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST
-from msgnode.config import ConfigError
-from msgnode.hourly import HourlyFiles, Unwritten
+from msgnode.linelog import MOST_HELD, LineLog
 from msgnode.message import Message
 from msgnode.session import Connection, Session
 
-log = Logger()
-
 VERSION = 1
-EVERY = 0.5  # seconds between two writes
 MOST_RESOURCES = 1000  # addresses in one line
-HOUR = 3_600_000_000_000  # nanoseconds
-MOST_HELD = 5000  # lines; a burst is written sooner
-MOST_WAITING = 100_000  # lines that wait for a disk that stands still; more are lost
 
 
 class Line(Struct, gc=False, omit_defaults=True):
@@ -76,12 +61,12 @@ class NoLog:
         pass
 
 
-class TrafficLog(Service):
+class TrafficLog(LineLog):
     """
-    Writes `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl` by `run`, which may use a thread.
+    The journal: `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl`.
+    """
 
-    `lost` counts the lines that could not be written.
-    """
+    what = "traffic"
 
     def __init__(
         self,
@@ -91,43 +76,9 @@ class TrafficLog(Service):
         wall: Callable[[], int] = time.time_ns,
         run: Callable[..., Deferred[None]] = maybeDeferred,
     ) -> None:
-        self.lost = 0
-        self._directory = directory
+        super().__init__(directory, node, clock, run)
         self._node = node
-        name = "".join(c if c.isalnum() or c in ".-_" else "_" for c in node)
-        self._files = HourlyFiles(Path(directory), f"traffic-{name}-")
         self._wall = wall
-        self._run = run
-        self._one_at_a_time = DeferredLock()
-        self._held: list[Line] = []
-        self._encode = msgspec.json.Encoder().encode_lines
-        self._failing = False
-        self._flushing = LoopingCall(self.flush)
-        self._flushing.clock = clock
-
-    def startService(self) -> None:
-        """
-        Make sure of the directory, and begin.
-        """
-        super().startService()
-        try:
-            self._files.prepare()
-        except OSError as why:
-            where = f"traffic: cannot write in {self._directory}"
-            raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
-        self._flushing.start(EVERY, now=False)
-
-    def stopService(self) -> Deferred[None]:
-        """
-        Write the last lines; fires when they are in the file.
-        """
-        super().stopService()
-        if self._flushing.running:
-            self._flushing.stop()
-        done: Deferred[Any] = self._one_at_a_time.run(self._write, maybeDeferred)
-        return done.addBoth(lambda done: self._files.close())
-
-    # -- the Journal -------------------------------------------------------
 
     def message(self, message: Message, session: Session | None) -> None:
         connection, to, size = message.origin, message.to, len(message.data)
@@ -166,50 +117,6 @@ class TrafficLog(Service):
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
         self._held.append(line)
-
-    # -- the file ----------------------------------------------------------
-
-    def flush(self) -> None:
-        """
-        Write what is held, unless the disk is busy with what came before it.
-        """
-        if not self._one_at_a_time.locked:
-            self._one_at_a_time.run(self._write, self._run)
-        elif len(self._held) > MOST_WAITING:
-            self.lost += len(self._held)
-            self._held = []
-
-    def _write(self, run: Callable[..., Deferred[None]]) -> Deferred[None] | None:
-        lines, self._held = self._held, []
-        if not lines:
-            return None
-        first, last = lines[0].time // HOUR, lines[-1].time // HOUR
-        if first == last:
-            batches = [(first, self._encode(lines))]
-        else:
-            batches = [(hour, self._encode(list(some))) for hour, some in groupby(lines, _hour)]
-        done = run(self._files.append, batches)
-        return done.addCallbacks(self._wrote, self._failed, errbackArgs=(len(lines),))
-
-    def _wrote(self, done: None) -> None:
-        if self._failing:
-            self._failing = False
-            log.info("the traffic log writes again; {lost} lines were lost so far", lost=self.lost)
-
-    def _failed(self, why: Failure, lines: int) -> None:
-        """
-        The lines are lost; the first time it is told.
-        """
-        why.trap(Unwritten)
-        unwritten: Any = why.value
-        self.lost += lines - unwritten.saved
-        if not self._failing:
-            self._failing = True
-            log.error("the traffic log is losing lines: {why}", why=str(unwritten))
-
-
-def _hour(line: Line) -> int:
-    return line.time // HOUR
 
 
 def _shortened(message: Message, to: str) -> str:

@@ -11,7 +11,8 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
 from msgnode.config import ConfigError
-from msgnode.traffic import HOUR, TrafficLog
+from msgnode.linelog import HOUR
+from msgnode.traffic import TrafficLog
 from tests.test_traffic import MORNING, NAME, TrafficTests
 
 HOLE = 2**30  # bytes that the file begins with, so that no other file of this process meets its limit
