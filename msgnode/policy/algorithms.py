@@ -1,0 +1,101 @@
+"""
+The combining algorithms: of several outcomes, one.
+
+Each is written twice.  The loop is the one that decides; it stops as early as
+it can.  `step` says the same for two outcomes at a time, for a replay that
+must go on with several possible outcomes at once.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from msgnode.policy.context import Context
+from msgnode.policy.obligations import Obligation
+
+if TYPE_CHECKING:
+    from msgnode.policy.nodes import Node
+
+PERMIT, DENY = "permit", "deny"
+
+
+class Outcome(Struct, frozen=True, gc=False):
+    """
+    What a rule, policy or set says; one that does not apply says None.
+    """
+
+    effect: str
+    path: str
+    obligations: tuple[Obligation, ...] = ()
+
+
+Decide = Callable[["Node", Context], Outcome | None]
+Combine = Callable[[Iterable["Node"], Decide, Context], Outcome | None]
+
+
+def _overriding(effect: str) -> Combine:
+    """
+    The first outcome of that effect; without one, whatever the others agree on, with all they oblige to.
+    """
+
+    def combine(nodes: Iterable["Node"], decide: Decide, context: Context) -> Outcome | None:
+        found: Outcome | None = None
+        for node in nodes:
+            outcome = decide(node, context)
+            if outcome is None:
+                continue
+            if outcome.effect == effect:
+                return outcome
+            if found is None:
+                found = outcome
+            elif outcome.obligations:
+                found = Outcome(found.effect, found.path, found.obligations + outcome.obligations)
+        return found
+
+    return combine
+
+
+def first_applicable(nodes: Iterable["Node"], decide: Decide, context: Context) -> Outcome | None:
+    """
+    The first outcome there is.
+    """
+    for node in nodes:
+        outcome = decide(node, context)
+        if outcome is not None:
+            return outcome
+    return None
+
+
+class Algorithm(Struct, frozen=True):
+    """
+    One algorithm.  `otherwise` is the effect when nothing applies; `strongest` the effect that overrides.
+    """
+
+    name: str
+    combine: Combine
+    strongest: str | None = None
+    otherwise: str | None = None
+    about: str = ""
+
+    def step(self, before: str | None, effect: str | None) -> str | None:
+        """
+        The effect of what came before and one more.
+        """
+        if before is None or effect is None:
+            return before or effect
+        return effect if effect == self.strongest else before
+
+
+_block, _allow = _overriding(DENY), _overriding(PERMIT)
+ALGORITHMS = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("blockOverrides", _block, DENY, about="any deny denies; else any permit permits"),
+        Algorithm("allowOverrides", _allow, PERMIT, about="any permit permits; else any deny denies"),
+        Algorithm("firstApplicable", first_applicable, about="the first that applies, by priority"),
+        Algorithm("denyUnlessPermit", _allow, PERMIT, DENY, "any permit permits; else it is denied"),
+        Algorithm("permitUnlessDeny", _block, DENY, PERMIT, "any deny denies; else it is permitted"),
+    )
+}
+ALIASES = {"denyOverrides": "blockOverrides", "permitOverrides": "allowOverrides"}

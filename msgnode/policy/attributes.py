@@ -1,0 +1,181 @@
+"""
+The attributes a policy can test: what they are called, what they hold, what they come from.
+
+Each is read at most once for a message, and only if a test asks for it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from msgnode.policy import urls
+from msgnode.policy.problems import Wrong, near
+
+if TYPE_CHECKING:
+    from msgnode.policy.context import Context
+
+# What an attribute comes from.  The header's are known for all messages with
+# the same from, to and type; all others may change from message to message.
+HEADER, ID, SIZE, RECIPIENTS, BODY, IDENTITY, CLOCK, SESSION, LINK, RATE = 0, 1, 2, 4, 8, 16, 32, 64, 128, 256
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+DIRECTIONS = ("connect", "in", "route", "out", "subscribe")
+WINDOWS = {"lastSecond": 1, "lastMinute": 60, "lastHour": 3600}
+
+
+class Attribute(Struct, frozen=True, gc=False):
+    """
+    One attribute.
+
+    `kind` says how it is compared: `text` as it stands, `name` without regard
+    to case, `address` without regard to the case of scheme and host, `number`,
+    `flag`, `time`, `date`, `weekday`, `names` (any of several), or `any`.
+    """
+
+    name: str
+    kind: str
+    source: int
+    read: Callable[["Context"], Any]
+    about: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """
+        Is its value always a text, as tests compare it?
+        """
+        return self.kind in ("text", "name", "address", "time", "date", "weekday")
+
+    def fold(self, text: str) -> str:
+        """
+        A text of a policy, as the attribute's value would write it.
+        """
+        if self.kind in ("name", "names", "weekday"):
+            return text.casefold()
+        if self.kind == "address":
+            return urls.folded(text)
+        return text
+
+
+def _msg_types(context: "Context") -> frozenset[str]:
+    return urls.message_types(context.message.from_, context.to)
+
+
+def _auth(context: "Context") -> Any:
+    return context.body.get("auth") if context.trust == "claimed" else context.identity is not None
+
+
+TABLE: dict[str, Attribute] = {
+    attribute.name: attribute
+    for attribute in (
+        Attribute("msgFrom", "address", HEADER, lambda c: urls.folded(c.message.from_), "`from`"),
+        Attribute("msgTo", "address", HEADER, lambda c: urls.folded(c.to), "`to`; one recipient of several"),
+        Attribute("msgId", "any", ID, lambda c: c.message.id, "`id`"),
+        Attribute("actionType", "name", HEADER, lambda c: c.message.type.casefold(), "`type`"),
+        Attribute(
+            "srcScheme", "name", HEADER, lambda c: c.source[0] or None, "what stands before `://` in `from`"
+        ),
+        Attribute(
+            "dstScheme", "name", HEADER, lambda c: c.target[0] or None, "what stands before `://` in `to`"
+        ),
+        Attribute("srcSPDomain", "name", HEADER, lambda c: c.source[1] or None, "the host in `from`"),
+        Attribute("dstSPDomain", "name", HEADER, lambda c: c.target[1] or None, "the host in `to`"),
+        Attribute("srcDomain", "name", HEADER, lambda c: c.domains[0] or None, "the domain in `from`"),
+        Attribute("dstDomain", "name", HEADER, lambda c: c.domains[1] or None, "the domain in `to`"),
+        Attribute("msgType", "names", HEADER, _msg_types, "what it is about, by its addresses"),
+        Attribute(
+            "interDomain", "flag", HEADER, lambda c: c.is_foreign, "does it come from or go to elsewhere?"
+        ),
+        Attribute("direction", "name", HEADER, lambda c: c.direction, "where the node asks"),
+        Attribute("srcUsername", "text", IDENTITY | BODY, lambda c: c.user, "the sender's user name"),
+        Attribute(
+            "srcIDPDomain", "name", IDENTITY | BODY, lambda c: c.user_domain, "what follows its last `@`"
+        ),
+        Attribute("srcIDP", "name", IDENTITY | BODY, lambda c: c.provider, "who vouches for the identity"),
+        Attribute(
+            "identityVerified", "flag", IDENTITY, lambda c: c.identity is not None, "has the node checked it?"
+        ),
+        Attribute(
+            "sessionUser", "text", IDENTITY, lambda c: c.verified_user, "the verified identity's user name"
+        ),
+        Attribute("scopes", "any", IDENTITY, lambda c: c.scopes, "what its token is good for"),
+        Attribute("auth", "any", IDENTITY | BODY, _auth, "is the sender's token good?"),
+        Attribute("resource", "any", BODY, lambda c: c.body.get("resource"), "`body.resource`"),
+        Attribute("msgSize", "number", SIZE, lambda c: len(c.message.data), "the length in bytes"),
+        Attribute("recipientCount", "number", RECIPIENTS, lambda c: c.recipients, "how many `to` names"),
+        Attribute("connector", "name", SESSION, lambda c: c.connector or None, "how the sender is connected"),
+        Attribute(
+            "peer", "text", SESSION, lambda c: c.peer or None, "the address of the sender's connection"
+        ),
+        Attribute(
+            "session", "text", SESSION, lambda c: c.session or None, "the runtimeURL of the sender's session"
+        ),
+        Attribute("fromOwned", "flag", SESSION, lambda c: c.owns_from, "is `from` the session's own?"),
+        Attribute("link", "name", LINK, lambda c: None, "the link to another node; none yet"),
+        Attribute("peerNode", "name", LINK, lambda c: None, "the node at its other end; none yet"),
+        Attribute("time", "time", CLOCK, lambda c: c.moment.strftime("%H:%M:%S"), "local time, `HH:MM:SS`"),
+        Attribute("date", "date", CLOCK, lambda c: c.moment.strftime("%Y-%m-%d"), "local date, `YYYY-MM-DD`"),
+        Attribute(
+            "weekday", "weekday", CLOCK, lambda c: WEEKDAYS[c.moment.weekday()], "local day of the week"
+        ),
+    )
+}
+ALIASES = {"actType": "actionType", "addrAllastMin": "rate.alloc.lastMinute"}
+# Names in the language's old papers that no engine ever knew.
+_PAPERS = {
+    "bodyValue": "body.value",
+    "dstUsername": "msgTo",
+    "greaterThan": "moreThan",
+    "valueAllocate": "body.value.allocate",
+    "valueAllocated": "body.value.allocated",
+    "valueDescriptor": "body.value.descriptor",
+    "valueExpires": "body.value.expires",
+    "valueNumber": "body.value.number",
+    "valueUser": "body.value.user",
+}
+
+
+def find(name: str) -> Attribute:
+    """
+    The attribute of that name; Wrong with the near one.
+    """
+    known = TABLE.get(ALIASES.get(name, name))
+    if known is not None:
+        return known
+    name = ALIASES.get(name, name)
+    first, _, rest = name.partition(".")
+    if first == "body" and rest:
+        return _in_body(name, rest.split("."))
+    if first == "rate" and rest:
+        return _rate(name, rest)
+    if name in _PAPERS:
+        raise Wrong(f"unknown attribute '{name}', did you mean '{_PAPERS[name]}'?")
+    hint = near(name, [*TABLE, *ALIASES])
+    raise Wrong(f"unknown attribute '{name[:100]}'{hint or '; what is in the body is body.NAME'}")
+
+
+def _in_body(name: str, steps: list[str]) -> Attribute:
+    if "" in steps:
+        raise Wrong(f"'{name}' has an empty step; write body.NAME or body.NAME.NAME")
+    return Attribute(name, "any", BODY, lambda context: step_down(context.body, steps))
+
+
+def step_down(value: Any, steps: list[str]) -> Any:
+    """
+    What lies at the end of the steps; None if nothing does.  A number steps into a list.
+    """
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and len(step) < 10:
+            value = value[int(step)] if int(step) < len(value) else None
+        else:
+            return None
+    return value
+
+
+def _rate(name: str, rest: str) -> Attribute:
+    counter, _, window = rest.rpartition(".")
+    if not counter or window not in WINDOWS:
+        raise Wrong(f"'{name}' must be rate.COUNTER.{' or .'.join(WINDOWS)}{near(window, WINDOWS)}")
+    return Attribute(name, "number", RATE, lambda c: c.rate(counter.casefold(), WINDOWS[window]))

@@ -1,0 +1,231 @@
+"""
+From the JSON of a document to the nodes that decide.
+"""
+
+from typing import Any
+
+from msgnode.policy import duties
+from msgnode.policy.algorithms import ALGORITHMS, ALIASES, DENY, PERMIT
+from msgnode.policy.conditions import ALWAYS, Condition
+from msgnode.policy.document import OURS, POLICY, RULE, SET, Document
+from msgnode.policy.nodes import Node
+from msgnode.policy.obligations import Obligation
+from msgnode.policy.operators import Groups
+from msgnode.policy.problems import Place, Wrong, near, pointer, shown
+from msgnode.policy.reading import Reader
+
+_OPTIONAL = ("version", "update", "obligations", "priority", *OURS)
+MOST_UNFILED = 100  # nodes that the index cannot help with, before it is worth a word
+UNFILED = "{} of its {} have no target that an index could use; each is tried with every message"
+
+
+class Compiler:
+    """
+    Makes nodes of the sets in a document.
+    """
+
+    def __init__(self, document: Document, groups: Groups, index: bool, strict: bool) -> None:
+        self._document = document
+        self._index = index
+        self._strict = strict
+        self.reader = Reader(groups, document.refuse, document.advise)
+        self.rules: list[Node] = []
+        self.obliges = False
+        self._redirects: dict[str, Place] = {}
+
+    def refuse_circle(self, path: str, way: str) -> None:
+        """
+        The redirection at that path leads back to where it came from.
+        """
+        if path in self._redirects:
+            self._document.refuse(self._redirects[path], f"redirects in a circle: {way}")
+
+    def sets(self, taken: set[str]) -> list[tuple[float, Node]]:
+        """
+        Each set with its priority; `taken` are the names already used.
+        """
+        place, values = self._document.sets
+        found = []
+        for position, value in enumerate(values):
+            node = self._group(value, (*place, position), "", "set", taken)
+            if node is not None:
+                found.append((self._priority(value, position), node))
+        return found
+
+    def _group(self, value: Any, place: Place, above: str, kind: str, taken: set[str]) -> Node | None:
+        """
+        A set or a policy.
+        """
+        keys, list_key, word = (SET, "policies", "policy") if kind == "set" else (POLICY, "rules", "rule")
+        if not self._has_keys(value, keys, place, f"a {'policy set' if kind == 'set' else kind}"):
+            return None
+        node = self._node(kind, value, place, above, taken)
+        algorithm = self._algorithm(value, f"{word}CombiningAlgorithm", place)
+        values = value.get(list_key)
+        if not isinstance(values, list):
+            if list_key in value:
+                what = "policies" if kind == "set" else "rules"
+                self._document.refuse((*place, list_key), f"expected a list of {what}, found {shown(values)}")
+            return None
+        names: set[str] = set()
+        made = []
+        for position, each in enumerate(values):
+            under = (*place, list_key, position)
+            if kind == "set":
+                child = self._group(each, under, node.path + "/", "policy", names)
+            else:
+                child = self._rule(each, under, node.path + "/", names)
+            if child is not None:
+                made.append((self._priority(each, position), child))
+        node.combining(algorithm, [child for _, child in sorted(made, key=lambda pair: pair[0])], self._index)
+        self._advise_below(node, (*place, list_key), list_key)
+        return node
+
+    def _advise_below(self, node: Node, place: Place, what: str) -> None:
+        if self._index and node.below.unfiled > MOST_UNFILED:
+            self._document.advise(place, UNFILED.format(node.below.unfiled, what))
+        if node.algorithm is not ALGORITHMS["firstApplicable"]:
+            return
+        for i, child in enumerate(node.below.nodes[:-1]):
+            if child.is_final:
+                lost = node.below.nodes[i + 1].path
+                self._document.advise(
+                    place, f"{lost} is never reached: {child.path} before it always decides"
+                )
+                break
+
+    def _rule(self, value: Any, place: Place, above: str, taken: set[str]) -> Node | None:
+        if not self._has_keys(value, RULE, place, "a rule"):
+            return None
+        node = self._node("rule", value, place, above, taken)
+        condition = (
+            self.reader.condition(value["condition"], (*place, "condition"))
+            if "condition" in value
+            else ALWAYS
+        )
+        effect = value.get("effect")
+        if "effect" in value and effect not in (PERMIT, DENY):
+            hint = near(effect, (PERMIT, DENY)) if isinstance(effect, str) else ""
+            self._document.refuse((*place, "effect"), f"expected permit or deny, found {shown(effect)}{hint}")
+        node.rule(condition, effect if isinstance(effect, str) else DENY)
+        self.rules.append(node)
+        if effect == PERMIT and (node.target.is_negative or condition.is_negative):
+            self._advise_negative(node, condition, place)
+        return node
+
+    def _advise_negative(self, node: Node, condition: Condition, place: Place) -> None:
+        negative = [part for part in (node.target, condition) if part is not ALWAYS]
+        if negative and all(part.is_negative for part in negative):
+            text = 'permits whatever lacks the attribute, such as anonymous senders; add {"exists": true}'
+            self._document.advise((*place, "condition"), text)
+
+    def _node(self, kind: str, value: dict[str, Any], place: Place, above: str, taken: set[str]) -> Node:
+        target = self.reader.condition(value["target"], (*place, "target")) if "target" in value else ALWAYS
+        path = above + self._name(value.get("id"), place, taken)
+        enforce = value.get("enforce", True)
+        if not isinstance(enforce, bool):
+            self._document.refuse((*place, "enforce"), f"expected true or false, found {shown(enforce)}")
+        duties = self._obligations(kind, value, place, path)
+        return Node(kind, path, pointer(place), target, duties, enforce is not False)
+
+    def _name(self, id: Any, place: Place, taken: set[str]) -> str:
+        if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
+            if id is not None:
+                self._document.refuse((*place, "id"), f"expected a number or a text, found {shown(id)}")
+            return "?"
+        name = str(id) if isinstance(id, str) or id.bit_length() < 1000 else "?"
+        if name in taken:
+            self._document.advise((*place, "id"), f"another one beside it has the id {shown(id)} too")
+            number = 2
+            while f"{name}~{number}" in taken:
+                number += 1
+            name = f"{name}~{number}"
+        taken.add(name)
+        return name
+
+    def _has_keys(self, value: Any, keys: tuple[str, ...], place: Place, what: str) -> bool:
+        if not isinstance(value, dict):
+            self._document.refuse(place, f"expected {what} as an object, found {shown(value)}")
+            return False
+        known = (*keys, *OURS)
+        strange = [key for key in value if key not in known]
+        missing = [key for key in keys if key not in value and key not in _OPTIONAL]
+        for key in strange:
+            hint = near(key, [name for name in known if name not in value])
+            if hint:
+                self._document.refuse((*place, key), f"unknown key '{key[:100]}'{hint}")
+            else:
+                self._document.advise((*place, key), f"unknown key '{key[:100]}', which means nothing here")
+        for key in missing:
+            self._document.refuse(place, f"'{key}' is missing: {what} has " + ", ".join(keys))
+        return True
+
+    def _algorithm(self, value: dict[str, Any], key: str, place: Place) -> Any:
+        name = value.get(key) or "blockOverrides"
+        found = ALGORITHMS.get(ALIASES.get(name, name)) if isinstance(name, str) else None
+        if found is None:
+            known = [*ALGORITHMS, *ALIASES]
+            hint = near(name, known) or "; algorithms are " + ", ".join(ALGORITHMS)
+            self._document.refuse((*place, key), f"unknown algorithm {shown(name)}{hint}")
+            return ALGORITHMS["blockOverrides"]
+        return found
+
+    def _priority(self, value: Any, position: int) -> float:
+        priority = value.get("priority", position)
+        return priority if _is_number(priority) else position
+
+    def _obligations(
+        self, kind: str, value: dict[str, Any], place: Place, path: str
+    ) -> dict[str, tuple[Obligation, ...]]:
+        """
+        The obligations by effect: of a rule for its own, of policies and sets under a key for each.
+        """
+        if "priority" in value and not _is_number(value["priority"]):
+            self._document.refuse(
+                (*place, "priority"), f"expected a number, found {shown(value['priority'])}"
+            )
+        place = (*place, "obligations")
+        given = value.get("obligations") or {}
+        if not isinstance(given, dict):
+            self._document.refuse(place, f"expected an object, found {shown(given)}")
+            return {}
+        if kind == "rule":
+            effect = value.get("effect")
+            return {str(effect): self._duties(given, place, path, effect)} if given else {}
+        found = {}
+        for effect, named in given.items():
+            if effect not in (PERMIT, DENY):
+                hint = '; write {"permit": {...}, "deny": {...}}'
+                self._document.refuse(
+                    (*place, effect), f"expected permit or deny, found '{effect[:100]}'{hint}"
+                )
+            elif not isinstance(named, dict):
+                self._document.refuse((*place, effect), f"expected an object, found {shown(named)}")
+            else:
+                found[effect] = self._duties(named, (*place, effect), path, effect)
+        return found
+
+    def _duties(self, named: dict[str, Any], place: Place, path: str, effect: Any) -> tuple[Obligation, ...]:
+        made: list[Obligation] = []
+        for name, value in named.items():
+            under = (*place, name)
+            if name not in duties.KINDS:
+                text = duties.unknown(name)
+                if self._strict:
+                    self._document.refuse(under, text)
+                else:
+                    self._document.advise(under, f"{text}; nothing is done but to report it")
+            elif effect == DENY and name in duties.ON_PERMIT:
+                self._document.advise(under, f"'{name}' does nothing for a message that is denied")
+            if name == "redirect":
+                self._redirects[path] = under
+            try:
+                made += duties.read(name, value, path, self.reader, under)
+            except Wrong as why:
+                self._document.refuse((*under, *why.under), str(why))
+        self.obliges = self.obliges or bool(made)
+        return tuple(made)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

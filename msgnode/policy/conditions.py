@@ -1,0 +1,233 @@
+"""
+Targets and conditions, ready to be asked.
+
+A condition knows three things: its test; what a message must at least have
+for it to be true, which the index asks; and how to explain itself.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgnode.policy import operators
+from msgnode.policy.attributes import Attribute
+from msgnode.policy.context import Context
+from msgnode.policy.operators import MOST_KEYS
+
+# For each attribute, the only texts with which a condition can be true.
+Needs = Mapping[str, frozenset[str]]
+Explained = dict[str, Any]
+
+
+class Condition:
+    """
+    What is common to all: `test`, `needs`, `explain`.
+    """
+
+    __slots__ = ("needs", "test")
+
+    test: Callable[[Context], bool]
+    needs: Needs
+
+    def explain(self, context: Context) -> Explained:
+        raise NotImplementedError
+
+    @property
+    def is_negative(self) -> bool:
+        """
+        Is it true of a message of which nothing is known?
+        """
+        return False
+
+
+class Always(Condition):
+    """
+    `{}`: always true.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.test = lambda context: True
+        self.needs = {}
+
+    def explain(self, context: Context) -> Explained:
+        return {"test": "always", "result": True}
+
+
+class One(Condition):
+    """
+    One attribute, one operator.
+    """
+
+    __slots__ = ("attribute", "operator", "parameter")
+
+    def __init__(self, attribute: Attribute, operator: str, parameter: Any, made: operators.Test) -> None:
+        self.attribute = attribute
+        self.operator = operator
+        self.parameter = parameter
+        check, missing = made.check, made.missing
+
+        def test(context: Context) -> bool:
+            value = context.get(attribute)
+            return missing if value is None else check(value)
+
+        self.test = test
+        self.needs = {}
+        if not missing and made.keys is not None:
+            self.needs = {attribute.name: made.keys}
+        if made.hosts is not None:
+            host = "srcSPDomain" if attribute.name == "msgFrom" else "dstSPDomain"
+            self.needs = {**self.needs, host: made.hosts}
+
+    def explain(self, context: Context) -> Explained:
+        value = context.get(self.attribute)
+        found = sorted(value) if isinstance(value, frozenset) else value
+        return {
+            "attribute": self.attribute.name,
+            "operator": self.operator,
+            "parameter": self.parameter,
+            "value": found,
+            "result": self.test(context),
+        }
+
+    @property
+    def is_negative(self) -> bool:
+        return self.operator == "exists" and not self.parameter
+
+
+class All(Condition):
+    """
+    All of several.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Condition]) -> None:
+        self.parts = parts
+        self.test = _all([part.test for part in parts])
+        needs: dict[str, frozenset[str]] = {}
+        for part in parts:
+            for name, keys in part.needs.items():
+                if name not in needs or len(keys) < len(needs[name]):
+                    needs[name] = keys
+        self.needs = needs
+
+    def explain(self, context: Context) -> Explained:
+        return {"all": [part.explain(context) for part in self.parts], "result": self.test(context)}
+
+    @property
+    def is_negative(self) -> bool:
+        return all(part.is_negative for part in self.parts)
+
+
+class Any_(Condition):
+    """
+    Any of several.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Condition]) -> None:
+        self.parts = parts
+        self.test = _any([part.test for part in parts])
+        self.needs = either([part.needs for part in parts])
+
+    def explain(self, context: Context) -> Explained:
+        return {"any": [part.explain(context) for part in self.parts], "result": self.test(context)}
+
+    @property
+    def is_negative(self) -> bool:
+        return any(part.is_negative for part in self.parts)
+
+
+class Not(Condition):
+    """
+    The contrary of one.
+    """
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: Condition) -> None:
+        self.part = part
+        inner = part.test
+        self.test = lambda context: not inner(context)
+        self.needs = {}
+
+    def explain(self, context: Context) -> Explained:
+        return {"not": self.part.explain(context), "result": self.test(context)}
+
+    @property
+    def is_negative(self) -> bool:
+        return not self.part.is_negative
+
+
+ALWAYS = Always()
+
+
+def either(several: list[Needs]) -> Needs:
+    """
+    What all of several need, each in its own way.
+    """
+    if not several:
+        return {}
+    needs: dict[str, frozenset[str]] = {}
+    for name in several[0]:
+        if all(name in each for each in several):
+            keys = frozenset[str]().union(*(each[name] for each in several))
+            if len(keys) <= MOST_KEYS:
+                needs[name] = keys
+    return needs
+
+
+def both(parts: list[Condition]) -> Condition:
+    """
+    All of the parts, as simply as can be said.
+    """
+    parts = [part for part in parts if part is not ALWAYS]
+    if len(parts) < 2:
+        return parts[0] if parts else ALWAYS
+    return All(parts)
+
+
+def _all(tests: list[Callable[[Context], bool]]) -> Callable[[Context], bool]:
+    if len(tests) == 2:
+        first, second = tests
+        return lambda context: first(context) and second(context)
+
+    def test(context: Context) -> bool:
+        for each in tests:  # noqa: SIM110  a generator would double the cost
+            if not each(context):
+                return False
+        return True
+
+    return test
+
+
+def _any(tests: list[Callable[[Context], bool]]) -> Callable[[Context], bool]:
+    def test(context: Context) -> bool:
+        for each in tests:  # noqa: SIM110
+            if each(context):
+                return True
+        return False
+
+    return test
+
+
+def holds(condition: Condition, test: Callable[[One], bool | None]) -> bool | None:
+    """
+    Is it so, when some tests cannot be made (None)?  None if that makes a difference.
+    """
+    if isinstance(condition, One):
+        return test(condition)
+    if isinstance(condition, Not):
+        inner = holds(condition.part, test)
+        return None if inner is None else not inner
+    if isinstance(condition, All | Any_):
+        decisive = isinstance(condition, Any_)
+        found = set()
+        for part in condition.parts:
+            found.add(holds(part, test))
+            if decisive in found:
+                return decisive
+        return None if None in found else not decisive
+    return True

@@ -1,0 +1,206 @@
+"""
+Reading obligations: a name and a value in, what the node has to do out.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from msgnode.policy import attributes
+from msgnode.policy.attributes import Attribute
+from msgnode.policy.conditions import Condition
+from msgnode.policy.obligations import (
+    Advice,
+    ConditionOfEntries,
+    Log,
+    MaxBytes,
+    Notify,
+    NumberOfEntries,
+    Obligation,
+    RateLimit,
+    Redirect,
+    RemoveField,
+    SetField,
+)
+from msgnode.policy.problems import Place, Wrong, near, shown
+from msgnode.policy.reading import Reader
+
+
+def read(name: str, value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    """
+    The obligations of that name and value; Wrong says what is.
+    """
+    maker = KINDS.get(name)
+    if maker is None:
+        return [Advice(path, name, value)]
+    return maker(value, path, reader, place)
+
+
+def unknown(name: str) -> str:
+    """
+    What to say of a name that is none of ours.
+    """
+    return f"unknown obligation '{name[:100]}'{near(name, KINDS)}"
+
+
+def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    table = _table(
+        value, ("key", "rate", "per", "burst", "onExceed"), '{"key": ["msgFrom"], "rate": 50, "per": 60}'
+    )
+    if "rate" not in table:
+        raise Wrong("'rate' is missing: how many messages per 'per' seconds")
+    keys = table.get("key", ["msgFrom"])
+    if isinstance(keys, str):
+        keys = [keys]
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise Wrong(f"expected a list of attributes, found {shown(keys)}", "key")
+    found = []
+    for i, key in enumerate(keys):
+        try:
+            found.append(attributes.find(key))
+        except Wrong as why:
+            raise Wrong(str(why), "key", i) from None
+    rate = _amount(table["rate"], "rate")
+    per = _amount(table.get("per", 1), "per")
+    burst = _amount(table.get("burst", max(rate, 1)), "burst")
+    if burst < 1:
+        raise Wrong(f"expected a number from 1, found {shown(burst)}; below 1 nothing ever passes", "burst")
+    exceeded = table.get("onExceed", "deny")
+    choices = ("deny", "delay", "log")
+    if exceeded not in choices:
+        raise Wrong(
+            f"expected deny, delay or log, found {shown(exceeded)}{near(exceeded, choices)}", "onExceed"
+        )
+    return [RateLimit(path, tuple(found), rate, per, burst, exceeded)]
+
+
+def _amount(value: Any, key: str) -> float:
+    if not _is_number(value) or not 0 < value <= 1e12:
+        raise Wrong(f"expected a number above 0, found {shown(value)}", key)
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _max_bytes(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise Wrong(f"expected a number of bytes from 1, found {shown(value)}")
+    return [MaxBytes(path, value)]
+
+
+def _number_of_entries(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    made: list[Obligation] = []
+    for name, most in _table(value, (), '{"body.value": 10}').items():
+        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+            raise Wrong(f"expected a number of entries from 0, found {shown(most)}", name)
+        made.append(NumberOfEntries(path, _steps(name, name), most))
+    return made
+
+
+def _condition_of_entries(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    made: list[Obligation] = []
+    example = '{"body.value": {"descriptor": {"like": "*/Connector"}}}'
+    for name, fields in _table(value, (), example).items():
+        steps = _steps(name, name)
+        if not isinstance(fields, dict) or not fields:
+            raise Wrong(f"expected tests of an entry's fields as in {example}, found {shown(fields)}", name)
+        tests = []
+        for field, tested in fields.items():
+            # A field of an entry is read as the same field of a body would be.
+            under = (*place, name, field)
+            condition = reader.condition_of_field(f"body.{field}", tested, under)
+            tests.append(condition)
+        made.append(ConditionOfEntries(path, steps, _fitting(tests)))
+    return made
+
+
+def _fitting(tests: list[Condition]) -> Callable[[Any], bool]:
+    def fits(entry: Any) -> bool:
+        context: Any = _Entry(entry)
+        return all(each.test(context) for each in tests)
+
+    return fits
+
+
+class _Entry:
+    """
+    One entry in the place of a message's body, as tests of fields ask for it.
+    """
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: Any) -> None:
+        self.body = body
+
+    def get(self, attribute: Attribute) -> Any:
+        return attribute.read(self)  # type: ignore[arg-type]
+
+
+def _set(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    table = _table(value, (), '{"body.value.priority": 3}')
+    return [SetField(path, _steps(name, name), each) for name, each in table.items()]
+
+
+def _remove(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise Wrong(f'expected a path or a list of them, such as ["body.identity"], found {shown(value)}')
+    return [RemoveField(path, _steps(name, *([i] if names is value else []))) for i, name in enumerate(names)]
+
+
+def _redirect(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    if not isinstance(value, str) or not value:
+        raise Wrong(f"expected an address such as 'hyperty://example.org/desk', found {shown(value)}")
+    return [Redirect(path, value)]
+
+
+def _log(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    return [Log(path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))]
+
+
+def _notify(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
+    if isinstance(value, dict):
+        table = _table(value, ("who", "text"), '{"who": "ops", "text": "..."}')
+        who, text = table.get("who"), table.get("text", "")
+        if isinstance(who, str) and who and isinstance(text, str):
+            return [Notify(path, who, text)]
+    elif isinstance(value, str) and value:
+        return [Notify(path, value)]
+    raise Wrong(f"expected whom to tell, as a text, found {shown(value)}")
+
+
+def _table(value: Any, keys: tuple[str, ...], example: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not value:
+        raise Wrong(f"expected an object such as {example}, found {shown(value)}")
+    for key in value:
+        if keys and key not in keys:
+            raise Wrong(f"unknown key '{key[:100]}'{near(key, keys) or '; keys are ' + ', '.join(keys)}", key)
+    return value
+
+
+# The names in the language's old papers.
+_PAPERS = {"bodyValue": "body.value", "valueAllocated": "body.value.allocated"}
+
+
+def _steps(name: str, *under: str | int) -> tuple[str, ...]:
+    first, *steps = _PAPERS.get(name, name).split(".")
+    if first != "body" or not steps or "" in steps:
+        raise Wrong(f"expected a path in the body such as body.value, found '{name[:100]}'", *under)
+    return tuple(steps)
+
+
+KINDS: dict[str, Callable[[Any, str, Reader, Place], list[Obligation]]] = {
+    "rateLimit": _rate_limit,
+    "maxBytes": _max_bytes,
+    "limitByNumberOfEntries": _number_of_entries,
+    "limitByConditionOfEntries": _condition_of_entries,
+    "set": _set,
+    "remove": _remove,
+    "redirect": _redirect,
+    "log": _log,
+    "notify": _notify,
+}
+# What makes sense only for a message that is carried.
+ON_PERMIT = KINDS.keys() - {"log", "notify"}

@@ -1,0 +1,221 @@
+"""
+Sets, policies and rules, ready to decide: a tree of nodes, each with an index of those below it.
+"""
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from msgnode.policy import attributes
+from msgnode.policy.algorithms import Algorithm, Outcome
+from msgnode.policy.attributes import HEADER, Attribute
+from msgnode.policy.conditions import ALWAYS, Condition, Needs, either
+from msgnode.policy.context import Context
+from msgnode.policy.obligations import Obligation
+from msgnode.policy.values import text_of
+
+SMALL = 4  # so few are asked one by one sooner than found in an index
+
+
+class Node:
+    """
+    A set, a policy or a rule.
+
+    A rule has an `outcome` and nothing below it; the others an `algorithm`.
+    `obligations` are by effect.  One that is not enforced only says what it
+    would have done.
+    """
+
+    __slots__ = (
+        "algorithm",
+        "applies",
+        "below",
+        "combine",
+        "condition",
+        "enforce",
+        "kind",
+        "obligations",
+        "order",
+        "otherwise",
+        "outcome",
+        "path",
+        "pointer",
+        "target",
+    )
+
+    def __init__(
+        self,
+        kind: str,
+        path: str,
+        pointer: str,
+        target: Condition,
+        obligations: dict[str, tuple[Obligation, ...]],
+        enforce: bool,
+    ) -> None:
+        self.kind = kind
+        self.path = path
+        self.pointer = pointer
+        self.target = target
+        self.condition: Condition = ALWAYS
+        self.applies = target.test
+        self.obligations = obligations
+        self.enforce = enforce
+        self.order = 0
+        self.algorithm: Algorithm | None = None
+        self.combine = None
+        self.below = Below([])
+        self.outcome: Outcome | None = None
+        self.otherwise: Outcome | None = None
+
+    def rule(self, condition: Condition, effect: str) -> None:
+        """
+        Make it a rule.
+        """
+        self.condition = condition
+        if condition is not ALWAYS:
+            target, test = self.target.test, condition.test
+            self.applies = (
+                test if self.target is ALWAYS else (lambda context: target(context) and test(context))
+            )
+        self.outcome = Outcome(effect, self.path, self.obligations.get(effect, ()))
+
+    def combining(self, algorithm: Algorithm, nodes: Sequence["Node"], index: bool) -> None:
+        """
+        Make it a policy or a set: of these, in order.
+        """
+        self.algorithm = algorithm
+        self.combine = algorithm.combine  # type: ignore[assignment]
+        self.below = Below(nodes, index)
+        if algorithm.otherwise is not None:
+            self.otherwise = Outcome(algorithm.otherwise, self.path)
+
+    @property
+    def needs(self) -> Needs:
+        """
+        What a message must at least have for this node to say anything.
+        """
+        merged = dict(self.target.needs)
+        more: Needs = self.condition.needs
+        if self.algorithm is not None:
+            more = {} if self.otherwise is not None else self.below.needs
+        for name, keys in more.items():
+            if name not in merged or len(keys) < len(merged[name]):
+                merged[name] = keys
+        return merged
+
+    @property
+    def is_final(self) -> bool:
+        """
+        Does it decide on every message?
+        """
+        if not self.enforce or self.target is not ALWAYS:
+            return False
+        return self.otherwise is not None or (self.outcome is not None and self.condition is ALWAYS)
+
+    def finish(self, outcome: Outcome | None) -> Outcome | None:
+        """
+        What a policy or set makes of what its own came to.
+        """
+        if outcome is None:
+            outcome = self.otherwise
+            if outcome is None:
+                return None
+        own = self.obligations.get(outcome.effect)
+        return Outcome(outcome.effect, outcome.path, outcome.obligations + own) if own else outcome
+
+
+def decide(node: Node, context: Context) -> Outcome | None:
+    """
+    What a node says of a message.
+    """
+    if not node.applies(context):
+        return None
+    if node.combine is None:
+        outcome = node.outcome
+    else:
+        outcome = node.finish(node.combine(node.below.find(context), decide, context))
+    if not node.enforce and outcome is not None:
+        context.unenforced.append(outcome)
+        return None
+    return outcome
+
+
+class Below:
+    """
+    The nodes below one, in order, and the index that finds those a message may concern.
+
+    Each node is filed under one attribute that its target needs, the one that
+    the fewest share; those that need none are always found.
+    """
+
+    __slots__ = ("_always", "_buckets", "find", "needs", "nodes")
+
+    def __init__(self, nodes: Sequence[Node], index: bool = True) -> None:
+        self.nodes = tuple(nodes)
+        self._always: tuple[Node, ...] = self.nodes
+        self._buckets: list[tuple[Attribute, dict[str, tuple[Node, ...]]]] = []
+        needs = [node.needs for node in self.nodes]
+        self.needs = either(needs)
+        for order, node in enumerate(self.nodes):
+            node.order = order
+        if index and len(self.nodes) > SMALL:
+            self._file(needs)
+        self.find = self._some if self._buckets else self._all
+
+    def _all(self, context: Context) -> Sequence[Node]:
+        return self.nodes
+
+    def _some(self, context: Context) -> Sequence[Node]:
+        found: Sequence[Node] = self._always
+        sources = 1 if found else 0
+        for attribute, buckets in self._buckets:
+            value = context.get(attribute)
+            if value is None:
+                continue
+            if value.__class__ is frozenset:
+                hits: Iterable[tuple[Node, ...]] = [buckets[each] for each in value if each in buckets]
+            else:
+                hit = buckets.get(value if value.__class__ is str else text_of(value))  # type: ignore[arg-type]
+                hits = (hit,) if hit is not None else ()
+            for hit in hits:
+                found = [*found, *hit] if sources else hit
+                sources += 1
+        if sources < 2:
+            return found
+        return sorted(set(found), key=_order)
+
+    def _file(self, needs: list[Needs]) -> None:
+        shared: dict[tuple[str, str], int] = {}
+        for each in needs:
+            for name, keys in each.items():
+                for key in keys:
+                    shared[name, key] = shared.get((name, key), 0) + 1
+        always: list[Node] = []
+        buckets: dict[str, dict[str, list[Node]]] = {}
+        known: dict[str, Attribute] = {}
+        for node, each in zip(self.nodes, needs, strict=True):
+            if not each:
+                always.append(node)
+                continue
+            for name in each:
+                known.setdefault(name, attributes.find(name))
+            best = min(
+                each,
+                key=lambda name: (known[name].source != HEADER, sum(shared[name, key] for key in each[name])),
+            )
+            for key in each[best]:
+                buckets.setdefault(best, {}).setdefault(key, []).append(node)
+        self._always = tuple(always)
+        self._buckets = [
+            (known[name], {key: tuple(nodes) for key, nodes in filed.items()})
+            for name, filed in buckets.items()
+        ]
+
+    @property
+    def unfiled(self) -> int:
+        """
+        How many nodes the index cannot help with.
+        """
+        return len(self._always)
+
+
+_order = attrgetter("order")

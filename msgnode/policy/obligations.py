@@ -1,0 +1,230 @@
+"""
+What a decision obliges the node to: its kinds, and what can be done about each without a node.
+
+duties.py makes them of names and values; the functions below apply those that
+need only the message.  limits.py keeps the buckets of `rateLimit`.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from msgnode.errors import Malformed
+from msgnode.message import Message
+from msgnode.policy.attributes import Attribute, step_down
+
+
+class Obligation(Struct, frozen=True):
+    """
+    What all have: `path` is the rule, policy or set that asks for it.
+    """
+
+    path: str
+
+
+class RateLimit(Obligation, frozen=True):
+    """
+    At most `rate` messages per `per` seconds, `burst` at once, for each value of the attributes in `key`.
+    """
+
+    key: tuple[Attribute, ...]
+    rate: float
+    per: float
+    burst: float
+    on_exceed: str = "deny"  # or delay, or log
+
+
+class MaxBytes(Obligation, frozen=True):
+    """
+    The message may have so many bytes.
+    """
+
+    most: int
+
+
+class NumberOfEntries(Obligation, frozen=True):
+    """
+    Of the list or object at `at` in the body, only the first `most` entries are passed on.
+    """
+
+    at: tuple[str, ...]
+    most: int
+
+
+class ConditionOfEntries(Obligation, frozen=True):
+    """
+    Of the list or object at `at` in the body, only entries that fit are passed on.
+    """
+
+    at: tuple[str, ...]
+    fits: Callable[[Any], bool]
+
+
+class SetField(Obligation, frozen=True):
+    """
+    The body has this value there.
+    """
+
+    at: tuple[str, ...]
+    value: Any
+
+
+class RemoveField(Obligation, frozen=True):
+    """
+    The body has nothing there.
+    """
+
+    at: tuple[str, ...]
+
+
+class Redirect(Obligation, frozen=True):
+    """
+    It goes there instead, and is decided again, once.
+    """
+
+    to: str
+
+
+class Log(Obligation, frozen=True):
+    """
+    Something for the node's log.
+    """
+
+    text: str
+
+
+class Notify(Obligation, frozen=True):
+    """
+    Somebody is to be told.
+    """
+
+    who: str
+    text: str = ""
+
+
+class Advice(Obligation, frozen=True):
+    """
+    An obligation with a name the node does not know, such as `emailto`: an event, nothing more.
+    """
+
+    name: str
+    value: Any
+
+
+# -- applying ------------------------------------------------------------------
+
+
+def too_large(obligations: Iterable[Obligation], size: int) -> MaxBytes | None:
+    """
+    The obligation that a message of that size does not meet.
+    """
+    for each in obligations:
+        if each.__class__ is MaxBytes and size > each.most:  # type: ignore[attr-defined]
+            return each  # type: ignore[return-value]
+    return None
+
+
+def edited(obligations: Iterable[Obligation], message: Message) -> bytes | None:
+    """
+    The message with its body changed as asked, in the order asked; None if nothing changes.
+
+    Raises Malformed when the body cannot be read: then it must not be carried.
+    """
+    edits = [each for each in obligations if each.__class__ in _EDITS]
+    if not edits:
+        return None
+    whole = _loads(message)
+    before = whole.get("body")
+    body: dict[str, Any] = _loads(message)["body"] if isinstance(before, dict) else {}
+    for each in edits:
+        _EDITS[each.__class__](body, each)
+    if body == (before or {}):
+        return None
+    whole["body"] = body
+    try:
+        return msgspec.json.encode(whole) if _is_whole(whole) else json.dumps(whole).encode()
+    except RecursionError:
+        raise Malformed("nested too deeply", message.id, message.from_) from None
+
+
+def _loads(message: Message) -> dict[str, Any]:
+    try:
+        whole = json.loads(message.data)
+    except (ValueError, RecursionError):
+        raise Malformed("'body' holds what cannot be read", message.id, message.from_) from None
+    return whole  # type: ignore[no-any-return]
+
+
+def _is_whole(value: Any) -> bool:
+    """
+    Is there no half character in it, which only json writes?
+    """
+    try:
+        msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
+        return False
+    return True
+
+
+def _apply_number(body: dict[str, Any], limit: NumberOfEntries) -> None:
+    _replace(body, limit.at, lambda entries: _few(entries, limit.most))
+
+
+def _few(entries: Any, most: int) -> Any:
+    if isinstance(entries, dict):
+        return dict(list(entries.items())[:most])
+    return entries[:most] if isinstance(entries, list) else entries
+
+
+def _apply_condition(body: dict[str, Any], limit: ConditionOfEntries) -> None:
+    _replace(body, limit.at, lambda entries: _fit(entries, limit.fits))
+
+
+def _fit(entries: Any, fits: Callable[[Any], bool]) -> Any:
+    if isinstance(entries, dict):
+        return {name: entry for name, entry in entries.items() if fits(entry)}
+    return [entry for entry in entries if fits(entry)] if isinstance(entries, list) else entries
+
+
+def _apply_set(body: dict[str, Any], change: SetField) -> None:
+    *way, last = change.at
+    here: Any = body
+    for step in way:
+        if isinstance(here, list):
+            here = step_down(here, [step])
+        else:
+            inner = here.get(step)
+            here[step] = inner if isinstance(inner, dict | list) else {}
+            here = here[step]
+        if not isinstance(here, dict | list):
+            return  # a list is not made longer
+    if isinstance(here, dict):
+        here[last] = json.loads(json.dumps(change.value))
+    elif step_down(here, [last]) is not None:
+        here[int(last)] = change.value
+
+
+def _apply_remove(body: dict[str, Any], change: RemoveField) -> None:
+    *way, last = change.at
+    here = step_down(body, list(way))
+    if isinstance(here, dict):
+        here.pop(last, None)
+    elif isinstance(here, list) and step_down(here, [last]) is not None:
+        del here[int(last)]
+
+
+def _replace(body: dict[str, Any], at: tuple[str, ...], by: Callable[[Any], Any]) -> None:
+    found = step_down(body, list(at))
+    if found is not None:
+        _apply_set(body, SetField("", at, by(found)))
+
+
+_EDITS: dict[type, Callable[[dict[str, Any], Any], None]] = {
+    NumberOfEntries: _apply_number,
+    ConditionOfEntries: _apply_condition,
+    SetField: _apply_set,
+    RemoveField: _apply_remove,
+}

@@ -1,0 +1,181 @@
+"""
+A program: policy documents, compiled.  A message in, a decision out.
+
+It never changes, so that a new one takes over between two messages.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from msgnode.policy.algorithms import Outcome, first_applicable
+from msgnode.policy.attributes import HEADER
+from msgnode.policy.compiler import MOST_UNFILED, UNFILED, Compiler
+from msgnode.policy.context import Context
+from msgnode.policy.document import Document, all_groups
+from msgnode.policy.explanation import Explanation, explain
+from msgnode.policy.nodes import Below, decide
+from msgnode.policy.obligations import Obligation
+from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.redirects import circle
+
+PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """
+    What becomes of a message, by which rule, and what else is to be done.
+
+    `remember`: it is the same for every message with this from, to and type,
+    at the same place in the node, and obliges to nothing.  `unenforced` is what rules
+    with `"enforce": false` would have said.
+    """
+
+    effect: str
+    path: str = ""
+    obligations: tuple[Obligation, ...] = ()
+    remember: bool = False
+    unenforced: tuple[Outcome, ...] = ()
+
+
+class Program:
+    """
+    Compiled documents.
+
+    `revision` names their content, `version` and `name` are as they say,
+    `lints` is what is odd, `rules` are the paths of all rules, `attributes`
+    the names of all attributes they ask for, and `obliges` tells whether any
+    of them obliges to something.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[tuple[str, bytes]],
+        groups: Mapping[str, Collection[str]] | None = None,
+        *,
+        index: bool = True,
+        strict: bool = False,
+    ) -> None:
+        self.files = tuple((where, bytes(data)) for where, data in files)
+        self.groups = {name: tuple(sorted(members)) for name, members in (groups or {}).items()}
+        self._options = {"index": index, "strict": strict}
+        documents = _documents(self.files)
+        known = all_groups(documents, groups)
+        compilers = [Compiler(document, known, index, strict) for document in documents]
+        taken: set[str] = set()
+        sets = [pair for compiler in compilers for pair in compiler.sets(taken)]
+        _raise_problems(documents)
+        self.sets = Below([node for _, node in sorted(sets, key=lambda pair: pair[0])], index)
+        if index and self.sets.unfiled > MOST_UNFILED:
+            documents[0].advise((), UNFILED.format(self.sets.unfiled, "sets"))
+        self.all_groups = known
+        self.rules = [rule.path for compiler in compilers for rule in compiler.rules]
+        self.attributes = frozenset[str]().union(*(compiler.reader.used for compiler in compilers))
+        self.obliges = any(compiler.obliges for compiler in compilers)
+        self.lints = [lint for document in documents for lint in document.lints]
+        self.name: str = next((document.of_top("name", "") for document in documents), "")
+        self.version: int = max((document.of_top("version", 0) for document in documents), default=0)
+        self.tests: list[Any] = [test for document in documents for test in document.of_top("tests", [])]
+        self.revision = _revision(self.files, self.groups)
+        found = circle(self.sets)
+        if found is not None:
+            for compiler in compilers:
+                compiler.refuse_circle(*found)
+        for document in documents:
+            document.check_tests(self.decide)
+        _raise_problems(documents)
+
+    @property
+    def empty(self) -> bool:
+        """
+        Has it no rule, so that it never says anything?
+        """
+        return not self.sets.nodes
+
+    @property
+    def counts(self) -> bool:
+        """
+        Does it ask how often a sender did something, so that Counters must count?
+        """
+        return any(name.startswith("rate.") for name in self.attributes)
+
+    def decide(self, context: Context) -> Decision:
+        """
+        What becomes of the message.  It never raises.
+        """
+        if context.unenforced:  # another program was asked before
+            context.unenforced.clear()
+        return _decision(first_applicable(self.sets.find(context), decide, context), context)
+
+    def explain(self, context: Context) -> Explanation:
+        """
+        The same decision, with everything that led to it.
+        """
+        remember = self.decide(context).remember  # asks for less than the explanation does
+        context.unenforced.clear()
+        outcome, tree, skipped = explain(self.sets, context)
+        values = {name: _plain(value) for name, value in context.values.items() if name}
+        decision = msgspec.structs.replace(_decision(outcome, context), remember=remember)
+        return Explanation(decision, self.revision, tree, skipped, values)
+
+    def __reduce__(self) -> Any:
+        return _again, (self.files, self.groups, self._options)
+
+
+def _decision(outcome: Outcome | None, context: Context) -> Decision:
+    unenforced = tuple(context.unenforced) if context.unenforced else ()
+    if outcome is None:
+        return Decision(NOT_APPLICABLE, "", (), context.consulted == HEADER and not unenforced, unenforced)
+    duties = outcome.obligations
+    remember = context.consulted == HEADER and not duties and not unenforced
+    return Decision(outcome.effect, outcome.path, duties, remember, unenforced)
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _again(
+    files: Sequence[tuple[str, bytes]], groups: Mapping[str, Collection[str]], options: Any
+) -> Program:
+    return Program(files, groups, **options)
+
+
+def _documents(files: Sequence[tuple[str, bytes]]) -> list[Document]:
+    """
+    All files, or all that is wrong with those that are no JSON.
+    """
+    documents, problems = [], []
+    for where, data in files:
+        try:
+            documents.append(Document(data, where))
+        except PolicyRefused as why:
+            problems += why.problems
+    if problems:
+        raise PolicyRefused(problems)
+    return documents
+
+
+def _raise_problems(documents: Sequence[Document]) -> None:
+    problems = [problem for document in documents for problem in document.problems]
+    if problems:
+        raise PolicyRefused(problems)
+
+
+def _revision(files: Sequence[tuple[str, bytes]], groups: Mapping[str, Collection[str]]) -> str:
+    made = hashlib.sha256()
+    for _, data in files:
+        made.update(b"%d:" % len(data) + data)
+    for name, members in sorted(groups.items()):
+        made.update(repr((name, members)).encode())
+    return made.hexdigest()[:12]
+
+
+def read(data: bytes, where: str = "", groups: Mapping[str, Collection[str]] | None = None) -> Program:
+    """
+    The program of one document; PolicyRefused says all that is wrong with it.
+    """
+    return Program([(where, data)], groups)

@@ -1,0 +1,149 @@
+"""
+Redirection: followed once, never in a circle.
+
+A circle is looked for when a policy is loaded.  Of a message that was
+redirected only its new address is known then; what depends on anything else
+may be so or not.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from msgnode.policy import urls
+from msgnode.policy.algorithms import PERMIT
+from msgnode.policy.conditions import Condition, Needs, One, holds
+from msgnode.policy.context import Context
+from msgnode.policy.nodes import Below, Node
+from msgnode.policy.obligations import Obligation, Redirect
+
+if TYPE_CHECKING:
+    from msgnode.policy.program import Decision
+
+# What an address says of itself.
+_OF_ADDRESS: dict[str, Callable[[str], str]] = {
+    "msgTo": urls.folded,
+    "dstScheme": lambda to: urls.split(to)[0],
+    "dstSPDomain": lambda to: urls.split(to)[1],
+    "dstDomain": lambda to: urls.domain(urls.split(to)[1]),
+}
+
+
+def redirect_of(obligations: tuple[Obligation, ...], context: Context) -> Redirect | None:
+    """
+    Where else the message is to go, if it is to go elsewhere.
+    """
+    for each in obligations:
+        if each.__class__ is Redirect and each.to != context.to:  # type: ignore[attr-defined]
+            return each  # type: ignore[return-value]
+    return None
+
+
+def follow(
+    decide: Callable[[Context], "Decision"], context: Context, decision: "Decision"
+) -> tuple["Decision", Context]:
+    """
+    The decision on the message where it goes in the end, and the context of that.
+
+    A second redirection is not followed: the decision is `indeterminate`.
+    """
+    if decision.effect != PERMIT:
+        return decision, context
+    redirect = redirect_of(decision.obligations, context)
+    if redirect is None:
+        return decision, context
+    moved = context.redirected(redirect.to)
+    second = decide(moved)
+    kept = tuple(each for each in decision.obligations if each.__class__ is not Redirect)
+    effect, path = second.effect, second.path
+    if effect == PERMIT and redirect_of(second.obligations, moved) is not None:
+        effect = "indeterminate"
+    merged = kept + tuple(each for each in second.obligations if each.__class__ is not Redirect)
+    return type(decision)(effect, path, merged, False, decision.unenforced + second.unenforced), moved
+
+
+# -- circles -------------------------------------------------------------------
+
+
+class _Hop(Struct):
+    """
+    A redirection, and the set, policy and rule it stands in.
+    """
+
+    redirect: Redirect
+    chain: tuple[Node, ...]
+    needs: list[Needs]
+
+    def may_follow(self, other: "_Hop") -> bool:
+        """
+        Could it happen to a message that the other one has redirected?
+        """
+        to = other.redirect.to
+        conditions = [condition for node in self.chain for condition in (node.target, node.condition)]
+        if to == self.redirect.to or any(_holds(condition, to) is False for condition in conditions):
+            return False
+        return not any(_disjoint(mine, theirs) for mine in self.needs for theirs in other.needs)
+
+
+def circle(sets: Below) -> tuple[str, str] | None:
+    """
+    The path of a redirection that may lead back to where it came from, and its way.
+    """
+    hops = [
+        _Hop(each, chain, [condition.needs for node in chain for condition in (node.target, node.condition)])
+        for chain in _chains(sets, ())
+        for each in chain[-1].obligations.get(PERMIT, ())
+        if isinstance(each, Redirect)
+    ]
+    after = {i: [j for j, other in enumerate(hops) if other.may_follow(hop)] for i, hop in enumerate(hops)}
+    for start in after:
+        way = _way_back(start, after)
+        if way:
+            return hops[start].redirect.path, " to ".join(hops[i].redirect.to for i in way)
+    return None
+
+
+def _chains(below: Below, above: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    for node in below.nodes:
+        yield (*above, node)
+        yield from _chains(node.below, (*above, node))
+
+
+def _way_back(start: int, after: dict[int, list[int]]) -> list[int]:
+    """
+    The hops from one back to itself; none if there is no way.
+    """
+    ways, seen = [[start]], set()
+    while ways:
+        way = ways.pop()
+        for hop in after[way[-1]]:
+            if hop == start:
+                return [*way, start]
+            if hop not in seen:
+                seen.add(hop)
+                ways.append([*way, hop])
+    return []
+
+
+def _holds(condition: Condition, to: str) -> bool | None:
+    """
+    Is it so for a message to this address, of which nothing else is known?
+    """
+
+    def test(one: One) -> bool | None:
+        name = one.attribute.name
+        if name not in _OF_ADDRESS:
+            return None
+        context = Context.__new__(Context)  # nothing but the one value
+        context.values = {name: _OF_ADDRESS[name](to) or None}
+        return one.test(context)
+
+    return holds(condition, test)
+
+
+def _disjoint(mine: Needs, theirs: Needs) -> bool:
+    return any(
+        name in theirs and name not in _OF_ADDRESS and name != "msgType" and keys.isdisjoint(theirs[name])
+        for name, keys in mine.items()
+    )

@@ -1,0 +1,129 @@
+"""
+Values of messages and parameters of policies, in the form in which they are compared.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgnode.policy.attributes import DIRECTIONS, WEEKDAYS, Attribute
+from msgnode.policy.problems import Wrong, near, shown
+from msgnode.policy.urls import ABOUT
+
+DEEPEST = 8  # lists in lists that still have a text
+_CLOSED = {"direction": DIRECTIONS, "msgType": ABOUT}
+
+
+def text_of(value: Any, deep: int = 0) -> str | None:
+    """
+    A value of a message as tests compare it; None if it has no such form.
+    """
+    kind = value.__class__
+    if kind is str:
+        return str(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        # Python refuses to write out a number of many thousand digits.
+        return str(value) if value.bit_length() < 10_000 else None
+    if kind is float:
+        return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    if kind is list and deep < DEEPEST:
+        texts = [text_of(item, deep + 1) if item is not None else "" for item in value]
+        return None if None in texts else ",".join(text or "" for text in texts)
+    return None
+
+
+def number_of(value: Any) -> float | None:
+    """
+    A value as a number, also one written as a text; None if it is none.
+    """
+    if value.__class__ in (int, float):
+        return None if value != value else value  # type: ignore[no-any-return]
+    if value.__class__ is str and len(value) < 400 and _NUMBER.fullmatch(value):
+        return float(value)
+    return None
+
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?\s*", re.ASCII)
+
+
+def scalars(parameter: Any, what: str) -> list[str | int | float | bool]:
+    """
+    The parameter as a list of scalars, of which any will do.
+    """
+    items = parameter if isinstance(parameter, list) else [parameter]
+    if not items:
+        raise Wrong(f"expected {what} or a list of them, found []; an empty list is never true")
+    for position, item in enumerate(items):
+        under = (position,) if isinstance(parameter, list) else ()
+        if item is None:
+            raise Wrong(
+                f'expected {what}, found null; to ask whether it is there: {{"exists": false}}', *under
+            )
+        if isinstance(item, dict | list):
+            raise Wrong(f"expected {what}, found {shown(item)}", *under)
+    return items
+
+
+# -- one value as the attribute writes it ----------------------------------
+
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", re.ASCII)
+
+
+def written(attribute: Attribute, item: Any, *under: str | int) -> str:
+    """
+    A parameter as the attribute would write it; Wrong if it never would.
+    """
+    text = text_of(item) or ""
+    if attribute.kind == "time":
+        match = _TIME.fullmatch(text)
+        if match is None:
+            raise Wrong(f"expected a time such as '08:30' or '08:30:00', found {shown(item)}", *under)
+        return f"{match[1]:0>2}:{match[2]}:{match[3] or '00'}"
+    if attribute.kind == "date":
+        if not _DATE.fullmatch(text):
+            raise Wrong(f"expected a date such as '2026-11-18', found {shown(item)}", *under)
+        return text
+    if attribute.kind == "weekday":
+        if text.casefold() not in WEEKDAYS:
+            names = [day.capitalize() for day in WEEKDAYS]
+            raise Wrong(f"expected a day such as 'Monday', found {shown(item)}{near(text, names)}", *under)
+        return text.casefold()
+    if attribute.kind == "flag" and text not in ("true", "false"):
+        raise Wrong(f"expected true or false, found {shown(item)}", *under)
+    known = _CLOSED.get(attribute.name)
+    if known and text.casefold() not in [name.casefold() for name in known]:
+        expected = ", ".join(known)
+        raise Wrong(f"expected one of {expected}; found {shown(item)}{near(text, known)}", *under)
+    return attribute.fold(text)
+
+
+def under_of(parameter: Any, position: int) -> tuple[int, ...]:
+    return (position,) if isinstance(parameter, list) else ()
+
+
+def glob(pattern: str) -> Callable[[str], bool]:
+    """
+    A match of the whole text, where `*` is anything; in time linear in the text.
+    """
+    first, *middle = pattern.split("*")
+    if not middle:
+        return pattern.__eq__
+    last = middle.pop()
+    middle = [piece for piece in middle if piece]
+    shortest = len(first) + len(last)
+
+    def match(text: str) -> bool:
+        if len(text) < shortest or not text.startswith(first) or not text.endswith(last):
+            return False
+        start, end = len(first), len(text) - len(last)
+        for piece in middle:
+            found = text.find(piece, start, end)
+            if found < 0:
+                return False
+            start = found + len(piece)
+        return True
+
+    return match

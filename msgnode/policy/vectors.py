@@ -1,0 +1,126 @@
+"""
+Tests of a policy: a message, and what the policy must say of it.
+
+They stand under `tests` in the document, or beside NAME.json in NAME.vectors.json.
+"""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgnode.errors import Malformed
+from msgnode.message import decode
+from msgnode.policy.attributes import DIRECTIONS
+from msgnode.policy.context import CLAIMED, VERIFIED, Context, Identity
+from msgnode.policy.problems import Wrong, near, shown
+
+if TYPE_CHECKING:
+    from msgnode.policy.program import Decision
+
+EFFECTS = ("permit", "deny", "notApplicable", "indeterminate")
+KEYS = (
+    "name",
+    "message",
+    "expect",
+    "path",
+    "clock",
+    "direction",
+    "to",
+    "domain",
+    "identity",
+    "trust",
+    "connector",
+    "peer",
+    "session",
+    "fromOwned",
+)
+_DEFAULTS = {"id": 1, "type": "create", "from": "hyperty://example.org/1", "to": "hyperty://example.org/2"}
+
+
+def fails(decide: Callable[[Context], "Decision"], vector: Any) -> str:
+    """
+    Why a vector is not met; empty if it is.  Wrong if it is none.
+    """
+    made = context(vector)
+    expected = vector.get("expect")
+    if expected not in EFFECTS:
+        hint = near(expected, EFFECTS) if isinstance(expected, str) else ""
+        raise Wrong(f"expected one of {', '.join(EFFECTS)}; found {shown(expected)}{hint}", "expect")
+    decision = decide(made)
+    name = f"{vector['name']}: " if vector.get("name") else ""
+    by = f" by {decision.path}" if decision.path else ""
+    if decision.effect != expected:
+        return f"{name}expected {expected}, got {decision.effect}{by}"
+    if "path" in vector and vector["path"] != decision.path:
+        return f"{name}expected {expected} by {vector['path']}, got it{by}"
+    return ""
+
+
+def context(vector: Any) -> Context:
+    """
+    The context a vector describes: its message, what is left out being of no matter.
+    """
+    if not isinstance(vector, dict):
+        raise Wrong(f"expected an object with {', '.join(KEYS[:3])}, found {shown(vector)}")
+    for key in vector:
+        if key not in KEYS:
+            raise Wrong(f"unknown key '{key[:100]}'{near(key, KEYS) or '; keys are ' + ', '.join(KEYS)}", key)
+    fields = vector.get("message", {})
+    if not isinstance(fields, dict):
+        raise Wrong(f"expected a message as an object, found {shown(fields)}", "message")
+    try:
+        message = decode(json.dumps({**_DEFAULTS, **fields}).encode())
+    except Malformed as why:
+        raise Wrong(str(why), "message") from None
+    return Context(
+        message,
+        _choice(vector, "direction", DIRECTIONS, "in"),
+        _text(vector, "to") or None,
+        domain=_text(vector, "domain"),
+        identity=_identity(vector.get("identity")),
+        trust=_choice(vector, "trust", (CLAIMED, VERIFIED), CLAIMED),
+        now=_clock(vector),
+        connector=_text(vector, "connector"),
+        peer=_text(vector, "peer"),
+        session=_text(vector, "session"),
+        owned=(lambda: bool(vector["fromOwned"])) if "fromOwned" in vector else None,
+        recipients=len(message.to) if isinstance(message.to, list) else 1,
+    )
+
+
+def _text(vector: dict[str, Any], key: str) -> str:
+    value = vector.get(key, "")
+    if not isinstance(value, str):
+        raise Wrong(f"expected a text, found {shown(value)}", key)
+    return value
+
+
+def _choice(vector: dict[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
+    value = vector.get(key, default)
+    if value not in known:
+        raise Wrong(f"expected one of {', '.join(known)}; found {shown(value)}{near(value, known)}", key)
+    return str(value)
+
+
+def _identity(value: Any) -> Identity | None:
+    if value is None or isinstance(value, str):
+        return Identity(value) if value else None
+    if isinstance(value, dict) and isinstance(value.get("user"), str):
+        provider, scopes = value.get("provider", ""), value.get("scopes", [])
+        if isinstance(provider, str) and isinstance(scopes, list) and all(isinstance(s, str) for s in scopes):
+            return Identity(value["user"], provider, tuple(scopes))
+    raise Wrong(
+        f'expected a user name, or {{"user", "provider", "scopes"}}, found {shown(value)}', "identity"
+    )
+
+
+def _clock(vector: dict[str, Any]) -> Callable[[], datetime]:
+    if "clock" not in vector:
+        return datetime.now
+    try:
+        moment = datetime.fromisoformat(vector["clock"])
+    except (TypeError, ValueError):
+        found = shown(vector["clock"])
+        raise Wrong(f"expected a local time such as '2026-11-18T10:00:00', found {found}", "clock") from None
+    return lambda: moment
