@@ -6,15 +6,19 @@ unreadable input, 3 cannot connect, 4 timed out.
 """
 
 import json
+from pathlib import Path
 
 import click
 import msgspec
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
+from msgnode.cli.policy import policy
 from msgnode.cli.state import state
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import load
+from msgnode.policy import PolicyRefused, Program
+from msgnode.policy.files import gather
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,6 +45,7 @@ def check(config: str | None, as_json: bool) -> None:
     try:
         loaded = load(config)
         _check_endpoints(loaded, config or "defaults")
+        _check_policies(loaded, config or "defaults")
     except ConfigError as why:
         if as_json:
             click.echo(json.dumps({"ok": False, "error": str(why)}))
@@ -56,6 +61,7 @@ def check(config: str | None, as_json: bool) -> None:
         click.echo(f"  {listen.kind:8} {listen.endpoint}{' with TLS' if listen.cert else ''}")
     click.echo(f"  traffic  {loaded.traffic}")
     click.echo(f"  state    {loaded.state}")
+    click.echo(f"  policy   {loaded.policy.source or 'none'}")
 
 
 def _check_endpoints(config: Config, where: str) -> None:
@@ -73,6 +79,24 @@ def _check_endpoints(config: Config, where: str) -> None:
                 options_for(listen)
             except ConfigError as why:
                 raise ConfigError(f"{where}: {listen.kind}: {why}") from None
+
+
+main.add_command(policy)
+
+
+def _check_policies(config: Config, where: str) -> None:
+    """
+    What is in a file or a directory is read; a repository is not asked.
+    """
+    source = config.policy.source
+    if source in ("", "push") or "://" in source:
+        return
+    try:
+        Program(gather(Path(source)))
+    except OSError as why:
+        raise ConfigError(f"{where}: policy.source: {source}: cannot be read: {why.strerror}") from None
+    except PolicyRefused as why:
+        raise ConfigError(f"{where}: policy.source: {why}") from None
 
 
 main.add_command(state)
