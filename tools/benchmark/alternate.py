@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from benchmark.corpus import corpus
 from benchmark.figures import Run, compared, summary
 from benchmark.install import CHECKOUT, Venvs
 from benchmark.scenarios import Entrant, Scenario
@@ -32,7 +33,7 @@ class Bench:
         self._allowed = servers
         self._rounds = rounds
         self._how = {"seconds": seconds, "warmup": warmup, "burst": burst}
-        self._running: dict[str, Server] = {}
+        self._running: dict[tuple[str, str], Server] = {}
         self._count = 0
 
     def measure(self, scenario: Scenario, say: Callable[[str], None]) -> dict[str, Any]:
@@ -73,11 +74,13 @@ class Bench:
     def _one(self, scenario: Scenario, entrant: Entrant) -> Run:
         self._count += 1
         try:
-            if entrant.server not in self._running:
-                self._running[entrant.server] = Server(entrant.server, self._venvs, scenario.config)
+            document = corpus(entrant.policies, entrant.body) if entrant.policies else ""
+            which = entrant.server, document
+            if which not in self._running:
+                self._running[which] = Server(entrant.server, self._venvs, scenario.config, document)
         except RuntimeError as why:
             return {"figure": None, "errors": [str(why)]}
-        server = self._running[entrant.server]
+        server = self._running[which]
         job = {
             "load": scenario.load,
             "run": f"bench{self._count}",
@@ -89,7 +92,7 @@ class Bench:
         run = self._generate(job | self._how | scenario.job | entrant.job)
         if run["figure"] is None:
             # What it was left with is not what the next run should meet.
-            self._running.pop(entrant.server).stop()
+            self._running.pop(which).stop()
         return run
 
     def _generate(self, job: dict[str, Any]) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-from benchmark import allocation, bindings, fanout, hardship, pairs, polling, restart, sessions
+from benchmark import allocation, bindings, fanout, hardship, pairs, policies, polling, restart, sessions
 
 LOADS = {
     "pairs": pairs.load,
@@ -24,6 +24,9 @@ LOADS = {
     "storm": hardship.storm,
     "away": hardship.away,
     "restart": restart.restart,
+    "policies": policies.load,
+    "decide": policies.decide,
+    "lag": policies.lag,
 }
 
 

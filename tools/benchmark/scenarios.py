@@ -16,12 +16,16 @@ SIZES = {"100 B": 100, "1 kB": 1000, "10 kB": 10_000}
 class Entrant:
     """
     One column of a scenario: a server, the wire to it, and what differs in the job.
+
+    `policies`: how many the node has; `body`: they look into bodies.
     """
 
     label: str
     server: str
     wire: str = "websocket"
     job: dict[str, Any] = field(default_factory=dict)
+    policies: int = 0
+    body: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,57 @@ RESTART = Scenario(
     fresh=True,
 )
 
+
+def _policies(number: int, against: int, cold: bool, bound: float, extra: str = "") -> Scenario:
+    """
+    With so many policies, beside another number of them, or none.
+    """
+    entrants = tuple(
+        Entrant(f"{count:,} policies" if count else "no policies", "msgnode", policies=count, body=cold)
+        for count in (number, against)
+    )
+    return Scenario(
+        name=f"policy-{number}{'-cold' if cold else ''}{extra}",
+        title=f"100 B, 8 pairs, window 64, {number:,} policies"
+        + (", a new address each, looking into the body" if cold else ", outcomes remembered"),
+        unit="messages/s",
+        load="policies" if cold else "pairs",
+        job={"size": 100, "pairs": 8, "window": 64},
+        entrants=entrants,
+        targets=(Target(entrants[1].label, bound),),
+    )
+
+
+POLICIES = (
+    _policies(10, 0, False, 0.7),
+    _policies(10, 0, True, 0.3),
+    _policies(1000, 10, False, 0.9),
+    _policies(1000, 10, True, 0.9),
+    _policies(10_000, 10, False, 0.83),
+    _policies(10_000, 10, True, 0.83),
+    Scenario(
+        name="policy-decision",
+        title="one decision among 1,000 policies, with what it reads of the message, median",
+        unit="us",
+        load="decide",
+        job={"policies": 1000},
+        entrants=(NODE,),
+        targets=(Target(None, 25.0, at_most=True),),
+    ),
+    Scenario(
+        name="policy-compile-lag",
+        title="how late an event loop runs while 1,000 policies are compiled, worst",
+        unit="ms",
+        load="lag",
+        job={"policies": 1000},
+        entrants=(
+            Entrant("compiling", "msgnode", job={"compiles": True}),
+            Entrant("idle", "msgnode", job={"compiles": False}),
+        ),
+        targets=(Target(None, 10.0, at_most=True),),
+    ),
+)
+
 SCENARIOS = (
     *_point_to_point(),
     BURST,
@@ -258,6 +313,7 @@ SCENARIOS = (
     STORM,
     AWAY,
     RESTART,
+    *POLICIES,
 )
 
 

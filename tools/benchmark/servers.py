@@ -33,11 +33,14 @@ class Server:
     A running peer: its ports by wire, and the processes it consists of.
     """
 
-    def __init__(self, kind: str, venvs: Venvs, config: str = "") -> None:
+    def __init__(self, kind: str, venvs: Venvs, config: str = "", policies: str = "") -> None:
         self.kind = kind
         self._home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
         self.ports: Ports = {wire: free_port() for wire in ("websocket", "line", "admin")}
         self.ports["poll"] = self.ports["websocket"]
+        if policies:
+            (self._home / "policy.json").write_text(policies)
+            config += f'[policy]\nsource = "{self._home}/policy.json"\n[identity]\ntrust = "claimed"\n'
         command = COMMANDS[kind](venvs, self._home, self.ports)
         if config and kind == "msgnode":
             with open(self._home / CONFIG, "a") as file:
