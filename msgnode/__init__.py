@@ -7,6 +7,8 @@ connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
 reception.py   receive: the door, and the one `try` on the path
 message.py     decode: the header; the bytes are kept as they came
 handshake.py   mn:/session: open, re-open, close
+points.py, enforcement.py   check: the policies are asked
+fulfilment.py, delays.py, marking.py    and what they oblige to is done
 router.py      route: the one path, a responder or the routing table
 routes.py      resolve: which sessions hear an address
 ownership.py   who may have a session, and speak for whom
@@ -20,7 +22,11 @@ sessions.py    all of them, and the connections that come and go beneath
 binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
 keeping.py, store.py, restore.py    what survives a restart
-traffic.py, hourly.py    what became of each message, written down
+policies.py, policysource.py, policyloading.py, policyversions.py    how policies come and go
+policydesk.py, policyresponder.py, admintoken.py, trial.py    who may look after them, and how
+decisions.py   what was decided, counted and written down
+traffic.py, linelog.py, hourly.py    what became of each message, written down
+policy/        who may send what to whom: a message in, a decision out; docs/policy.md
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
 config.py, configfile.py, reloading.py    what an operator can set, how it is read, and read again

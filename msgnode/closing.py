@@ -32,6 +32,7 @@ class Closing(NamedTuple):
 CLOSED = Closing(1000, "closed")
 STOPPING = Closing(1001, "going away", 1)
 FULL = Closing(1013, "full", 30)
+UNDECIDED = Closing(1013, "policy", 30)
 TAKEN = Closing(4401, "token")
 REFUSED = Closing(4403, "refused")
 NO_OPEN = Closing(4408, "no open", 1)

@@ -22,6 +22,9 @@ Sync = Literal["normal", "full"]
 Takeover = Literal["open", "token"]
 FromCheck = Literal["off", "log", "refuse"]
 MessageToken = Literal["off", "require"]
+Trust = Literal["verified", "claimed"]
+Effect = Literal["permit", "deny"]
+Share = Annotated[float, Meta(ge=0, le=1)]
 
 WEB, LINE, ADMIN = 9090, 9091, 9092
 
@@ -109,6 +112,41 @@ class WebSocketOptions(_Section):
     deflate_above: OrOff = 0
 
 
+class IdentityOptions(_Section):
+    """
+    Whose word policies take for who sends: the node's, or the client's.
+    """
+
+    trust: Trust = "verified"
+
+
+def _decisions() -> str:
+    return _below_user_data("decisions")
+
+
+class PolicyOptions(_Section):
+    """
+    Where the policies come from, and what is done with what they decide.
+    """
+
+    source: str = ""
+    enforce: bool = True
+    mark_auth: bool = True
+    default_connect: Effect = "permit"
+    default_in: Effect = "permit"
+    default_subscribe: Effect = "permit"
+    default_out: Effect = "permit"
+    refresh: Positive = 10.0
+    deadline: Positive = 10.0
+    most_bytes: Bytes = 64 * 1024 * 1024
+    keep_versions: Count = 20
+    managers: list[str] = []
+    expose_reason: bool = False
+    decision_log: str = field(default_factory=_decisions)
+    sample_permits: Share = 0.01
+    mask: list[Literal["from", "to", "session", "identity"]] = []
+
+
 class Listen(_Section):
     """
     One listener; with `cert` (and `key`) it speaks TLS, with `client_ca` it asks for a client's certificate.
@@ -125,7 +163,9 @@ class Listen(_Section):
 RELOADABLE = {
     "allowed_origins",
     "drain_seconds",
+    "identity",
     "limits",
+    "policy",
     "routing",
     "session",
     "trusted_proxies",
@@ -175,6 +215,8 @@ class Config(_Section):
     pools: dict[str, PoolAddresses] = {}
     routing: Routing = field(default_factory=Routing)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
+    identity: IdentityOptions = field(default_factory=IdentityOptions)
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
 
     def adopt(self, fresh: "Config") -> tuple[list[str], list[str]]:
         """

@@ -35,7 +35,18 @@ def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> C
         except tomllib.TOMLDecodeError as why:
             raise ConfigError(f"{path}: is not TOML: {why}") from why
         check(table, path)  # a mistake in the file is told as the file's
-    return check({**table, **(options or {})}, "options")
+    return check(_laid_over(table, options or {}), "options")
+
+
+def _laid_over(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    The table with the options in it; a section keeps what they do not name.
+    """
+    both = {**table, **options}
+    for name, value in options.items():
+        if isinstance(value, dict) and isinstance(table.get(name), dict):
+            both[name] = {**table[name], **value}
+    return both
 
 
 def check(table: Mapping[str, Any], where: str) -> Config:
@@ -73,6 +84,12 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
     for origin in config.allowed_origins:
         if origin != "*" and not re.fullmatch(r"(?!\w+://.*/)[\w+.-]+://\S+|null", origin):
             yield "allowed_origins", f"expected origins such as https://app.example.org, found {origin!r}"
+    source = config.policy.source
+    scheme = source.partition("://")[0] if "://" in source else ""
+    if scheme and scheme not in ("http", "https"):
+        yield "policy.source", f"expected a file, a directory, an https address or push, found {source!r}"
+    if not config.policy.decision_log:
+        yield "policy.decision_log", "expected a directory or 'none', found ''"
     for name in ("traffic", "state"):
         if not getattr(config, name):
             yield name, "expected a directory or 'none', found ''"

@@ -5,6 +5,8 @@ Raised where it is known, answered in one place: Reception.  A bug is
 not one of these; it reaches the log.
 """
 
+from typing import Any
+
 
 class Rejected(Exception):
     """
@@ -21,6 +23,13 @@ class Rejected(Exception):
         super().__init__(text)
         if code is not None:
             self.code = code
+
+    def body(self) -> dict[str, Any]:
+        """
+        What the sender is told.
+        """
+        text = str(self)
+        return {"code": self.code, "desc": text, "description": text}
 
 
 class Malformed(Rejected):
@@ -42,6 +51,24 @@ class Claimed(Rejected):
     """
 
     code = 403
+
+
+class Blocked(Rejected):
+    """
+    A policy says no: 403, 429 with `retry_after` in seconds, 500 where it could not be decided.
+    """
+
+    code = 403
+
+    def __init__(self, text: str, code: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(text, code)
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, Any]:
+        body = super().body()
+        if self.retry_after is not None:
+            body["retryAfter"] = self.retry_after
+        return body
 
 
 class NoSession(Rejected):
@@ -66,3 +93,14 @@ class NotOffered(Rejected):
     """
 
     code = 501
+
+
+# Where clients repeat a 500 ten times at once, they are told 503.
+_REPEATED = ("/sm", "-allocation", "domain://registry.", "global://registry")
+
+
+def failure_code(to: object) -> int:
+    """
+    What a sender is told when the node itself failed over its message.
+    """
+    return 503 if isinstance(to, str) and any(part in to for part in _REPEATED) else 500

@@ -8,18 +8,21 @@ speaks to the node again, so nothing here answers anything else to `open` and
 """
 
 from secrets import token_hex
+from time import time_ns
 from typing import Any
 
 from msgnode.address import SESSION, Domain, split_token
-from msgnode.closing import CLOSED, FULL, REFUSED, SLOW, TAKEN, Closing
-from msgnode.errors import Rejected
+from msgnode.closing import CLOSED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
+from msgnode.errors import Blocked, Rejected
 from msgnode.message import Message, compose
 from msgnode.ownership import Ownership
+from msgnode.points import CONNECT, Policy
 from msgnode.session import Connection, Session, Wish
 from msgnode.sessions import Sessions
 
 # What the log and the metrics call a refusal.
-_REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401}
+_REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401, RATE.code: 429}
+CLOSINGS = {429: RATE, 500: UNDECIDED, 503: UNDECIDED}  # by what a policy would answer
 TAKEN_WAITS = 5.0  # seconds before 4401: the stubs of today come back at once
 
 
@@ -32,6 +35,7 @@ class Handshake:
         self._sessions = sessions
         self._domain = domain
         self._ownership = ownership
+        self.policy: Policy | None = None
 
     def respond(self, message: Message, connection: Connection) -> Session | None:
         """
@@ -60,7 +64,7 @@ class Handshake:
             from_, token = split_token(from_)
         before = connection.session
         stands = before is not None and before.connection is connection
-        session = self._enter(from_, connection, token)
+        session = self._enter(from_, connection, token, message)
         if isinstance(session, Closing):
             message.outcome, message.code = "refused", _REFUSALS[session.code]
             return None
@@ -86,7 +90,7 @@ class Handshake:
 
         `greeting` is sent before anything that waits.
         """
-        session = self._enter(runtime, connection, "")
+        session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
         if isinstance(session, Session):
             session.agree(False, connection.counted, fresh=True)
             if greeting:
@@ -96,12 +100,16 @@ class Handshake:
 
     def come_back(self, session: Session, connection: Connection) -> None:
         """
-        A request named this session's token: it goes on with this connection.
+        A request named this session's token: it goes on with this connection, unless that is closed now.
         """
+        obstacle = self._blocked(Message(0, "re-open", SESSION), session.runtime, session, connection)
+        if obstacle is not None:
+            self._sessions.part(connection, obstacle)
+            return
         self._sessions.attach(session, connection)
         session.agree(False, connection.counted, fresh=False)
 
-    def _enter(self, runtime: str, connection: Connection, token: str) -> Session | Closing:
+    def _enter(self, runtime: str, connection: Connection, token: str, message: Message) -> Session | Closing:
         """
         Without a name: to the session it has, else to a new anonymous one.
         """
@@ -109,6 +117,8 @@ class Handshake:
         obstacle = self._obstacle(runtime, session, connection)
         if obstacle is None:
             obstacle = self._ownership.refuses(runtime, session, connection, token)
+        if obstacle is None:
+            obstacle = self._blocked(message, runtime, session, connection)
         if obstacle is not None:
             self._sessions.counts.refuse(_REFUSALS[obstacle.code])
             held = obstacle.code == TAKEN.code and not connection.counted
@@ -129,6 +139,22 @@ class Handshake:
         if runtime and not self._domain.can_open(runtime):
             return REFUSED
         return FULL if self._sessions.full else None
+
+    def _blocked(
+        self, message: Message, runtime: str, session: Session | None, connection: Connection
+    ) -> Closing | None:
+        """
+        Why the policies do not let this runtime in.
+        """
+        if self.policy is None:
+            return None
+        asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
+        asked.came, asked.origin = message.came or time_ns(), connection
+        try:
+            self.policy.check(CONNECT, asked, session)
+        except Blocked as why:
+            return CLOSINGS.get(why.code, REFUSED)._replace(retry_after=why.retry_after)
+        return None
 
     def close(self, connection: Connection) -> Session | None:
         """

@@ -16,6 +16,7 @@ from msgnode.allocation import Allocation
 from msgnode.arrivals import Arrivals
 from msgnode.binding import Binder
 from msgnode.config import Config
+from msgnode.enforcement import Enforcement
 from msgnode.errors import Rejected
 from msgnode.handshake import Handshake
 from msgnode.keeping import Keeping, Nothing
@@ -63,9 +64,10 @@ class Node:
         binder = Binder(domain, self.routes, config.limits)
         allocation = Allocation(config, domain, self.routes, binder, keeping)
         subscription = Subscription(domain, self.routes, binder)
+        self._subscription = subscription
         self.responders: dict[str, Responder] = {subscription.address: subscription}
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
-        router = Router(
+        self._router = router = Router(
             config, domain, self.routes, self.responders, journal, self.counts, keeping, ownership
         )
         self.sessions.receipt = router.receipts.give_late
@@ -75,6 +77,7 @@ class Node:
         self.receive = reception.receive
         self.garbled = reception.garbled
         self.settle = self.sessions.ledger.settle
+        self.enforcement = Enforcement(config, clock, self._ask_policies)
         self.apply()
 
     def apply(self) -> None:
@@ -86,6 +89,15 @@ class Node:
         self.sessions.ledger.most = options.memory
         strict = self.rates.on or options.message_token != "off"
         self._reception.check = self._check if strict else None
+        self.enforcement.apply()
+
+    def _ask_policies(self) -> None:
+        """
+        There are policies now, others, or none any more.
+        """
+        enforcement = self.enforcement if self.enforcement.is_on else None
+        self._router.policy = self.handshake.policy = self._subscription.policy = enforcement
+        self._reception.leaving = enforcement.leaving if enforcement is not None else None
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
         if self.rates.on and not self.rates.take(session, connection.peer, len(data)):

@@ -8,6 +8,7 @@ waited for (200); handing it to one that does not is all that can be said of it
 
 from collections import deque
 
+from msgnode.address import is_multicast
 from msgnode.message import Message, compose, decode
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
@@ -71,3 +72,17 @@ class Receipts:
         for session in self._routes.resolve(message.from_):
             if session.sid == asker:
                 self.give(message, code, session)
+
+
+def wants_answer(message: Message, by_validator: bool = False) -> bool:
+    """
+    Is its sender told that it was refused?
+
+    Never of a response; nor, but by the validator, of what is published.
+    """
+    kind = message.type.lower()
+    if kind == "response":
+        return False
+    if by_validator:
+        return True
+    return kind != "update" and isinstance(message.to, str) and not is_multicast(message.to)

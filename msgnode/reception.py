@@ -8,16 +8,17 @@ is closed.
 
 from collections.abc import Callable
 from time import time_ns
+from typing import Any
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import SESSION, is_multicast, split_token, without_tokens
-from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected
+from msgnode.address import SESSION, split_token, without_tokens
+from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.handshake import Handshake
 from msgnode.message import Message, compose, decode
 from msgnode.outbox import Outbox
-from msgnode.receipts import Receipts
+from msgnode.receipts import Receipts, wants_answer
 from msgnode.router import Reply
 from msgnode.session import Connection, Counts, Session
 from msgnode.sessions import Journal
@@ -26,8 +27,6 @@ log = Logger()
 
 VALIDATOR = "mn:/validator"
 UNDERSCORE = ord("_")  # a byte is found in a seventh of the time of a string
-# Where clients repeat a 500 ten times at once, they are told 503.
-_REPEATED = ("/sm", "-allocation", "domain://registry.", "global://registry")
 
 
 class Reception:
@@ -46,6 +45,8 @@ class Reception:
     ) -> None:
         # What the operator has each message looked at for: rates, tokens.
         self.check: Callable[[bytes, Session, Connection], None] | None = None
+        # What the operator has each answer of the node looked at for; None: it must not leave.
+        self.leaving: Callable[[Message, Session], Message | None] | None = None
         self._receipts = receipts
         self._handshake = handshake
         self._route = route
@@ -84,7 +85,7 @@ class Reception:
                     raise Malformed("'from' is missing", message.id)
                 reply = self._route(message, session)
                 if isinstance(reply, Message):
-                    session.answer(reply, connection)
+                    self._answer(reply, session, connection)
                 elif reply is not None:
                     number = 0 if outbox is None else outbox.at
                     if outbox is not None:
@@ -102,6 +103,14 @@ class Reception:
         else:
             if message.outcome:  # a list of recipients is written down one by one
                 self._settled(message, session)
+
+    def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
+        if self.leaving is not None:
+            leaving = self.leaving(reply, session)
+            if leaving is None:
+                return
+            reply = leaving
+        session.answer(reply, connection)
 
     def _settled(self, message: Message, session: Session | None) -> None:
         message.micros = micros = (time_ns() - message.came) // 1000
@@ -134,8 +143,10 @@ class Reception:
             outbox.finish(number)
         return result
 
-    def _answered(self, reply: Message, message: Message, session: Session) -> None:
-        session.answer(reply, message.origin)
+    def _answered(self, reply: Any, message: Message, session: Session) -> None:
+        # Without one it was carried, later than others; but who was asked must answer.
+        if reply is not None or message.outcome == "answered":
+            self._answer(reply, session, message.origin)
         self._settled(message, session)
 
     def _answer_failed(self, why: Failure, message: Message, session: Session) -> None:
@@ -149,8 +160,7 @@ class Reception:
     ) -> None:
         to = message.to if message is not None else None
         log.failure("carrying a message for {to}", why, to=to)
-        code = 503 if isinstance(to, str) and any(part in to for part in _REPEATED) else 500
-        sorry = Rejected("the node failed over this message; its log says why", code)
+        sorry = Rejected("the node failed over this message; its log says why", failure_code(to))
         self._reject(sorry, message, b"", connection, session)
 
     def _reject(
@@ -183,11 +193,10 @@ class Reception:
             connection.unreadable(text, why.code)
             return
         by_validator = isinstance(why, Malformed | NoSession | Claimed)
-        if not _wants_answer(message, by_validator):
+        if not wants_answer(message, by_validator):
             return
-        body = {"code": why.code, "desc": text, "description": text}
         sender = VALIDATOR if by_validator or not isinstance(message.to, str) else message.to
-        reply = compose(message.id, "response", sender, to, body)
+        reply = compose(message.id, "response", sender, to, why.body())
         if session is None:
             self._tell(connection, reply.data)
         else:
@@ -214,15 +223,3 @@ def _what_could_be_read(
         came=time_ns(),
         origin=connection,
     )
-
-
-def _wants_answer(message: Message, by_validator: bool) -> bool:
-    """
-    Never answer a response; nor, but for the validator, what is published.
-    """
-    kind = message.type.lower()
-    if kind == "response":
-        return False
-    if by_validator:
-        return True
-    return kind != "update" and isinstance(message.to, str) and not is_multicast(message.to)

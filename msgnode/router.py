@@ -6,21 +6,27 @@ address is answered by its responder; every other address is looked up, and
 the bytes go to each session bound to it.
 """
 
+from copy import copy
 from time import time_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
-from msgnode.errors import Claimed, Malformed, NoRoute, NotOffered, Rejected
+from msgnode.errors import Blocked, Claimed, Malformed, NoRoute, NotOffered, Rejected
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import Ownership
-from msgnode.receipts import Receipts
+from msgnode.points import IN, OUT, Policy
+from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Counts, Session
 from msgnode.sessions import Journal
+
+log = Logger()
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
@@ -58,6 +64,7 @@ class Router:
         ownership: Ownership,
     ) -> None:
         self.receipts = Receipts(routes)
+        self.policy: Policy | None = None  # None while there are no policies
         self._config = config
         self._keeping = keeping
         self._ownership = ownership
@@ -68,23 +75,87 @@ class Router:
         self._counts = counts
         self._registry = f"domain://registry.{domain.name}"
 
-    def route(self, message: Message, session: Session) -> Reply:
+    def route(self, message: Message, session: Session, count: int = 1) -> Reply:
         """
         Carry one message of this session; the reply, if the node itself gives one.
+
+        `count`: to how many addresses its sender sent it.
         """
         from_, to = message.from_, message.to
-        if from_ not in session.bindings:
-            self._meet(from_, session)
+        stranger = from_ not in session.bindings
+        if stranger:
+            self._check_sender(from_, session)
         if not isinstance(to, str):
             return self._route_each(message, to, session)
+        if self.policy is not None:
+            return self._route_decided(message, session, stranger, count)
+        if stranger:
+            self._learn(from_, session)
         recipients = self._routes.resolve(to)
         if recipients:
             self._deliver(message, session, recipients)
             return None
+        return self._find_nobody(message, to, session)
+
+    def _find_nobody(self, message: Message, to: str, session: Session) -> Reply:
         if self._domain.owns(to):
             return self._respond(message, to, session)
         self._no_route(message, to, session)
         return None
+
+    def _route_decided(self, message: Message, session: Session, stranger: bool, count: int) -> Reply:
+        """
+        Carry what the policies let pass, perhaps changed, elsewhere, or later.
+        """
+        assert self.policy is not None
+        wait = self.policy.check(IN, message, session, count)
+        if wait is not None:
+            return wait.addCallback(self._carry_later, message, session, stranger)
+        return self._carry(message, session, stranger)
+
+    def _carry_later(self, now: None, message: Message, session: Session, stranger: bool) -> Any:
+        return self._carry(message, session, stranger)
+
+    def _carry(self, message: Message, session: Session, stranger: bool) -> Reply:
+        if stranger:
+            self._learn(message.from_, session)
+        to = message.to
+        assert isinstance(to, str)
+        recipients = self._routes.resolve(to)
+        if not recipients:
+            return self._find_nobody(message, to, session)
+        if self.policy is not None and self.policy.outward:
+            self._deliver_decided(message, session, recipients)
+        else:
+            self._deliver(message, session, recipients)
+        return None
+
+    def _deliver_decided(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+        """
+        Deliver to those of the recipients the policies let it go to; Blocked if that is nobody.
+        """
+        assert self.policy is not None
+        if len(recipients) == 1:
+            self.policy.check(OUT, message, recipients[0])
+            self._deliver(message, session, recipients)
+            return
+        delivered = waiting = 0
+        refusal: Blocked | None = None
+        for recipient in recipients:
+            mine = copy(message)  # what is changed for one is not changed for all
+            mine.receipt = False
+            try:
+                self.policy.check(OUT, mine, recipient)
+            except Blocked as why:
+                refusal = why
+                continue
+            self._deliver(mine, session, recipient.alone)
+            delivered, waiting = delivered + mine.recipients, waiting + mine.waiting
+        if refusal is not None and not delivered and not waiting:
+            raise refusal
+        message.recipients, message.waiting = delivered, waiting
+        message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
+        self.receipts.give(message, 202, session, delivered + waiting)
 
     def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
         if message.receipt:
@@ -146,14 +217,45 @@ class Router:
                 raise Malformed(alone, message.id, message.from_)
         reply: Reply = None
         for address in dict.fromkeys(to):
-            copy = message.addressed(address)
+            one = message.addressed(address)
             try:
-                reply = self.route(copy, session)
+                reply = self.route(one, session, len(to))
+                if isinstance(reply, Deferred):
+                    reply.addCallback(self._sent_later, one, session)
+                    reply.addErrback(self._not_sent_later, one, session)
+                    reply = None
+                    continue
             except NoRoute as why:
-                copy.outcome, copy.code = "no-route", why.code
-            copy.micros = (time_ns() - copy.came) // 1000
-            self._journal.message(copy, session)
+                one.outcome, one.code = "no-route", why.code
+            except Blocked as why:
+                self._refuse(why, one, session)
+            self._write_down(one, session)
         return reply
+
+    def _sent_later(self, reply: Reply, one: Message, session: Session) -> None:
+        self._write_down(one, session)
+
+    def _not_sent_later(self, why: Failure, one: Message, session: Session) -> None:
+        if isinstance(why.value, Blocked):
+            self._refuse(why.value, one, session)
+        else:
+            one.outcome = "dropped"
+            log.failure("carrying a message for {to}", why, to=one.to)
+        self._write_down(one, session)
+
+    def _refuse(self, why: Blocked, one: Message, session: Session) -> None:
+        """
+        Tell the sender that this one of its recipients is not for it.
+        """
+        one.outcome, one.code = "refused", why.code
+        self._counts.refuse(why.code)
+        self.receipts.give(one, why.code, session, 0)
+        if wants_answer(one):
+            session.answer(one.reply(why.body()), one.origin)
+
+    def _write_down(self, one: Message, session: Session) -> None:
+        one.micros = (time_ns() - one.came) // 1000
+        self._journal.message(one, session)
 
     def _respond(self, message: Message, to: str, session: Session) -> Reply:
         message.receipt = False  # the answer is better than that
@@ -183,15 +285,23 @@ class Router:
             raise NoRoute(f"nobody is bound to {to}")
         message.outcome = "no-route"
 
-    def _meet(self, from_: str, session: Session) -> None:
+    def _check_sender(self, from_: str, session: Session) -> None:
         """
-        A sender that is not bound here: refuse the node's own addresses, learn a hyperty's.
+        A sender that is not bound here: refuse the node's own addresses.
         """
         self._ownership.check_sender(from_, session)
-        if from_.startswith("hyperty://"):
-            if session.learnt >= self._config.limits.learnt_per_session or self._routes.resolve(from_):
-                return
-            if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
-                self._routes.bind(from_, session, LEARNT)
-        elif self._domain.claimed_by(from_, self._registry in self._responders):
+        if not from_.startswith("hyperty://") and self._domain.claimed_by(
+            from_, self._registry in self._responders
+        ):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
+
+    def _learn(self, from_: str, session: Session) -> None:
+        """
+        A hyperty that nobody announced: answers find the way to it.
+        """
+        if not from_.startswith("hyperty://"):
+            return
+        if session.learnt >= self._config.limits.learnt_per_session or self._routes.resolve(from_):
+            return
+        if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
+            self._routes.bind(from_, session, LEARNT)

@@ -5,12 +5,14 @@ The requesting session is subscribed; `source` is a name for people, because
 most of the sources that runtimes send are known to nobody.
 """
 
+from copy import copy
 from typing import Any
 
 from msgnode.address import Domain
 from msgnode.binding import Binder, flat
 from msgnode.errors import Rejected
 from msgnode.message import Message
+from msgnode.points import SUBSCRIBE, Policy
 from msgnode.routes import ALLOCATED, SUBSCRIBED, RoutingTable
 from msgnode.session import Session
 
@@ -27,6 +29,7 @@ class Subscription:
         self.address = f"{domain.node}/sm"
         self._routes = routes
         self._binder = binder
+        self.policy: Policy | None = None
 
     def respond(self, message: Message, session: Session) -> Message:
         """
@@ -36,6 +39,8 @@ class Subscription:
         body = message.fields()
         if kind == "subscribe":
             addresses = _named(body, everything=False)
+            if self.policy is not None:
+                self._ask(self.policy, message, addresses, session)
             self._binder.bind(addresses, session, SUBSCRIBED)
         elif kind == "unsubscribe":
             addresses = _named(body, everything=True)
@@ -45,6 +50,16 @@ class Subscription:
             raise Rejected(f"subscription understands subscribe and unsubscribe, not {message.type!r}")
         message.resources = addresses
         return message.reply({"code": 200})
+
+    @staticmethod
+    def _ask(policy: Policy, message: Message, addresses: list[str], session: Session) -> None:
+        """
+        All of them, or none: Blocked if one may not be listened to.
+        """
+        for address in addresses:
+            topic = copy(message)
+            topic.to = address
+            policy.check(SUBSCRIBE, topic, session, len(addresses))
 
 
 def _named(body: dict[str, Any], everything: bool) -> list[str]:

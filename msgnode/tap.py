@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from treq.client import HTTPClient
 from twisted.application.internet import StreamServerEndpointService
 from twisted.application.service import MultiService, Service
 from twisted.internet.base import ReactorBase
@@ -20,19 +21,30 @@ from twisted.internet.interfaces import IListeningPort, IReactorTime, IStreamSer
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
+from twisted.web.client import Agent
 
 from msgnode import __version__
+from msgnode.address import Domain
+from msgnode.admintoken import AdminTokens
 from msgnode.config import Config, ConfigError, Listen
 from msgnode.configfile import load
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
+from msgnode.connectors.policyadmin import PolicyAdmin
+from msgnode.connectors.policymetrics import PolicyCollector
+from msgnode.connectors.policysource import RepositorySource
 from msgnode.connectors.poll import Poll
 from msgnode.connectors.tcp import LineFactory
 from msgnode.connectors.tls import TLSFactory, over_tls
 from msgnode.connectors.web import BoundedSite, Upgrade, tree
 from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.connectors.wire import keep_alive
+from msgnode.decisions import DecisionLog
 from msgnode.node import Node
+from msgnode.policies import PUSH, Policies
+from msgnode.policydesk import PolicyDesk
+from msgnode.policyresponder import PolicyResponder
+from msgnode.policysource import FileSource, Source
 from msgnode.reloading import Reloading
 from msgnode.restore import restore
 from msgnode.segment import Damaged
@@ -71,6 +83,7 @@ class Options(BaseOptions):
         ],
         ["traffic", None, None, "Directory of the traffic log, or none."],
         ["state", None, None, "Directory of sessions, addresses and what waits, or none."],
+        ["policy", None, None, "File or directory of the policies."],
         ["sync", None, None, "normal, or full: what was promised survives power loss too."],
     ]
 
@@ -101,6 +114,8 @@ class Options(BaseOptions):
         for name in ("domain", "admin", "traffic", "state", "sync"):
             if self[name] is not None:
                 self.given[name] = self[name]
+        if self["policy"] is not None:
+            self.given["policy"] = {"source": self["policy"]}
         try:
             self.loaded = self.read()
         except ConfigError as why:
@@ -267,11 +282,13 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     journal: Journal = traffic or NoLog()
     node = Node(config, reactor, journal, store, spool)
     lag = Lag(reactor)
-    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor)
+    tokens = AdminTokens(config.state)
+    policies = policies_of(node, reactor, in_thread)
+    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, tokens)
     where = options["config"] or "options"
     listening = [_prepared(listen, served[listen.kind], where, reactor) for listen in config.listeners()]
     certificates = [listener.tls for listener in listening if listener.tls is not None]
-    apply = [node.apply, *(factory.apply for factory in served.values())]
+    apply = [node.apply, *(factory.apply for factory in served.values()), policies.look]
 
     # A SIGHUP must not end the node, neither while it starts nor while it stops.
     services: list[Service] = [Reloading(config, options.read, certificates, apply, reactor.callFromThread)]
@@ -279,7 +296,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         services.append(traffic)
     if store is not None and spool is not None:
         services += [store, Restart(node, store, spool), Sweep(spool, node.sessions, reactor)]
-    services.append(lag)
+    services += [lag, tokens, *decision_logs(node, reactor, in_thread), policies]
     # Operators may look on while clients are told that the node stops.
     services += [listener for listener in listening if listener.kind == "admin"]
     services.append(node.sessions)
@@ -300,7 +317,44 @@ def _count_evenly(reactor: Any) -> None:
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
 
 
-def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any) -> dict[str, Any]:
+def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> Policies:
+    """
+    The node's policies, from where the configuration says, and their door on the bus.
+    """
+    config, options = node.config, node.config.policy
+    source: Source | None = None
+    if "://" in options.source:
+        agent = Agent(reactor, connectTimeout=options.deadline)
+        source = RepositorySource(options.source, options, HTTPClient(agent), reactor)
+    elif options.source not in ("", PUSH):
+        source = FileSource(options.source, run)
+    state = None if config.state == "none" else Path(config.state)
+    policies = Policies(options, node.enforcement, source, state, reactor, run)
+    responder = PolicyResponder(Domain(config.domain), options, PolicyDesk(policies, node.enforcement))
+    node.responders[responder.address] = responder
+    return policies
+
+
+def decision_logs(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[Service]:
+    """
+    The log of decisions, where there are policies and it is wanted.
+    """
+    config, options = node.config, node.config.policy
+    if not options.source or options.decision_log == "none":
+        return []
+    decisions = DecisionLog(options.decision_log, config.node, reactor, run)
+    node.enforcement.decisions.log = decisions
+    return [decisions]
+
+
+def factories(
+    node: Node,
+    lag: Lag,
+    lost_lines: Callable[[], int],
+    reactor: Any,
+    policies: Policies,
+    tokens: AdminTokens,
+) -> dict[str, Any]:
     """
     What answers on each kind of listener; `upgraded` makes the WebSocket connections of the web listener.
     """
@@ -311,7 +365,13 @@ def factories(node: Node, lag: Lag, lost_lines: Callable[[], int], reactor: Any)
     web = tree(
         {"ws": websocket, "stub/connect": websocket, "poll": poll, "live": Live(node)}, config.path_prefix
     )
-    admin = tree({"live": LiveInFull(node, reactor), "metrics": Metrics(node, lag, lost_lines)})
+    admin = tree(
+        {
+            "live": LiveInFull(node, reactor),
+            "metrics": Metrics(node, lag, lost_lines, PolicyCollector(policies)),
+            "policy": PolicyAdmin(PolicyDesk(policies, node.enforcement), tokens),
+        }
+    )
     return {
         "web": BoundedSite(web, config, reactor, node.arrivals),
         "line": LineFactory(node, cork, reactor),

@@ -16,11 +16,12 @@ from twisted.internet.protocol import Protocol
 from twisted.test.iosim import FakeTransport, IOPump
 from zope.interface import implementer
 
+from msgnode.admintoken import AdminTokens
 from msgnode.config import Listen
 from msgnode.connectors.health import Lag
 from msgnode.connectors.tls import over_tls
 from msgnode.connectors.websocket import WebSocketConnection
-from msgnode.tap import factories
+from msgnode.tap import factories, policies_of
 from tests.certificate import PATH
 from tests.fakes import MemoryNode
 
@@ -146,6 +147,8 @@ class Network:
         self.lag = Lag(self.clock)
         self.links: list[Link] = []
         self.runtimes: list[Any] = []
+        self.policies = policies_of(self.node, self.clock)
+        self.tokens = AdminTokens(self.node.config.state)
         self._listeners: dict[str, Any] = {}
 
     def listener(self, name: str) -> Any:
@@ -153,14 +156,17 @@ class Network:
         The factory of that listener; made when it is first asked for.
         """
         if not self._listeners:
-            self._listeners = factories(self.node, self.lag, lambda: 0, self.clock)
+            self._listeners = self._factories()
             self._listeners["tls"] = over_tls(
                 Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH), self._listeners["web"], self.clock
             )
-            plain = factories(self.node, self.lag, lambda: 0, self.clock)["web"]
+            plain = self._factories()["web"]
             plain.resource.children[b"ws"]._factory.protocol = PlainConnection
             self._listeners["plain"] = plain
         return self._listeners[name]
+
+    def _factories(self) -> dict[str, Any]:
+        return factories(self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens)
 
     def link(self, name: str, client: Protocol, peer: Any = None) -> Link:
         """

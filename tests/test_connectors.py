@@ -3,7 +3,7 @@ One suite of behaviours, run over every connector.
 
 The behaviours are in suite_*.py: how sessions are attached and end, how they
 are opened at mn:/session, how messages find their way, what is refused and
-how, and what bounds hold.
+how, what bounds hold, and what policies forbid.
 """
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -20,12 +20,13 @@ from tests.runtimes import (
 )
 from tests.suite_bounds import Deaf, DefaultLimit, Limits, Slow
 from tests.suite_handshake import OneConnection, Opening
+from tests.suite_policy import Enforced
 from tests.suite_refusals import Malformed, NotUTF8, Refused
 from tests.suite_routing import Delivery, Feeds, Secrets
 from tests.suite_sessions import Attachment, Ends
 
 
-class ConnectorTests(Attachment, Ends, Delivery, Feeds, Secrets, Limits, Slow):
+class ConnectorTests(Attachment, Ends, Delivery, Feeds, Secrets, Limits, Slow, Enforced):
     """
     What holds on every connector.
     """

@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
@@ -128,17 +129,18 @@ class Metrics(Resource):
 
     isLeaf = True
 
-    def __init__(self, node: Node, lag: Lag, lost_lines: Callable[[], int]) -> None:
+    def __init__(self, node: Node, lag: Lag, lost_lines: Callable[[], int], *others: Collector) -> None:
         super().__init__()
         self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(node, lag, lost_lines))
+        for collector in (NodeCollector(node, lag, lost_lines), *others):
+            self._registry.register(collector)
 
     def render_GET(self, request: Request) -> bytes:
         request.setHeader(b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")
         return generate_latest(self._registry)
 
 
-class NodeCollector:
+class NodeCollector(Collector):
     """
     Reads the node's numbers when Prometheus asks.
     """

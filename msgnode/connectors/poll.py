@@ -212,6 +212,9 @@ class Poll(Resource):
             if client.refusal is not None:
                 raise Wrong(503, client.refusal.word)
             self._node.handshake.come_back(session, client)
+            why = client.refusal
+            if why is not None:
+                raise Wrong(403 if why.retry_after is None else 503, why.word)
             client.linger()
         return client
 

@@ -1,0 +1,180 @@
+"""
+The policies' door on the admin listener: `/policy/...`, in HTTP's words.
+
+Every request needs a token with the role `policy-manager`
+(`Authorization: Bearer`, the file admin-token in the state directory).
+"""
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from msgnode.admintoken import EVERY, AdminTokens
+from msgnode.connectors.web import answer_error, answer_json
+from msgnode.errors import Rejected
+from msgnode.policies import Refused
+from msgnode.policydesk import PolicyDesk
+
+log = Logger()
+
+ROLE = "policy-manager"
+Asked = tuple[str, dict[str, Any]]
+
+# Path and verb to the desk's method; {name} is a part of the path, the rest
+# says what the body is: whole as one parameter, or an object of them.
+ROUTES: dict[tuple[str, str], tuple[str, str | None]] = {
+    ("GET", "policies"): ("policies", None),
+    ("PUT", "policies"): ("savePolicies", "document"),
+    ("GET", "policies/{key}"): ("policy", None),
+    ("PUT", "policies/{key}"): ("addPolicy", "policy"),
+    ("DELETE", "policies/{key}"): ("removePolicy", None),
+    ("GET", "groups"): ("groups", None),
+    ("PUT", "groups/{groupName}"): ("createGroup", "members"),
+    ("DELETE", "groups/{groupName}"): ("deleteGroup", None),
+    ("PUT", "groups/{groupName}/{userEmail}"): ("addToGroup", None),
+    ("DELETE", "groups/{groupName}/{userEmail}"): ("removeFromGroup", None),
+    ("POST", "validate"): ("validate", "document"),
+    ("POST", "explain"): ("explain", "*"),
+    ("GET", "dry-run"): ("dryRun", None),
+    ("POST", "dry-run"): ("dryRun", "document"),
+    ("DELETE", "dry-run"): ("dryRun", ""),
+    ("GET", "versions"): ("versions", None),
+    ("POST", "rollback"): ("rollback", "*"),
+    ("GET", "decisions"): ("decisions", None),
+    ("GET", "stats"): ("stats", None),
+}
+
+
+class PolicyAdmin(Resource):
+    """
+    docs/policy.md, "Managing policies", has the paths.
+    """
+
+    isLeaf = True
+
+    def __init__(self, desk: PolicyDesk, tokens: AdminTokens) -> None:
+        super().__init__()
+        self._desk = desk
+        self._tokens = tokens
+
+    def render(self, request: Request) -> bytes | int:
+        refused = self._refuse(request)
+        if refused is not None:
+            return refused
+        try:
+            method, params = _understood(request)
+            params |= _conditions(request)
+            asked = self._desk.ask(method, params, f"{request.getClientAddress()}")
+        except Rejected as why:
+            return _rejected(request, why)
+        gone = request.notifyFinish()
+        gone.addErrback(lambda lost: asked.cancel() if method in ("explain", "validate") else None)
+        asked.addCallback(_answered, request)
+        asked.addErrback(_failed, request)
+        asked.addErrback(lambda why: log.failure("answering {path}", why, path=request.path))
+        return NOT_DONE_YET
+
+    def _refuse(self, request: Request) -> bytes | None:
+        """
+        An answer to whoever may not ask.
+        """
+        header = next(iter(request.requestHeaders.getRawHeaders(b"Authorization", [])), b"")
+        kind, _, token = header.decode("latin-1").partition(" ")
+        roles = self._tokens.roles(token.strip()) if kind.lower() == "bearer" else frozenset()
+        if not roles:
+            request.setHeader(b"WWW-Authenticate", b"Bearer")
+            how = "name the token of <state>/admin-token: Authorization: Bearer mna_..."
+            return answer_error(request, 401, how)
+        if roles != EVERY and ROLE not in roles:
+            return answer_error(request, 403, f"this token has not the role {ROLE}")
+        return None
+
+
+def _understood(request: Request) -> Asked:
+    path = [unquote(part.decode("latin-1")) for part in request.postpath or [] if part]
+    verb = request.method.decode("latin-1")
+    allowed = []
+    for (wanted, pattern), (method, body) in ROUTES.items():
+        params = _matched(pattern.split("/"), path)
+        if params is None:
+            continue
+        if wanted == verb:
+            return method, _with_body(params, request, body)
+        allowed.append(wanted)
+    if allowed:
+        request.setHeader(b"Allow", ", ".join(allowed).encode())
+        raise Refused(f"{' and '.join(allowed)}, not {verb}", 405)
+    known = ", ".join(sorted({pattern.partition("/")[0] for _, pattern in ROUTES}))
+    raise Refused(f"nothing at /policy/{'/'.join(path)[:200]}; there are {known}", 404)
+
+
+def _matched(pattern: list[str], path: list[str]) -> dict[str, Any] | None:
+    if len(pattern) != len(path):
+        return None
+    params: dict[str, Any] = {}
+    for wanted, part in zip(pattern, path, strict=True):
+        if wanted.startswith("{"):
+            params[wanted[1:-1]] = part
+        elif wanted != part:
+            return None
+    return params
+
+
+def _with_body(params: dict[str, Any], request: Request, body: str | None) -> dict[str, Any]:
+    if body is None:
+        return params
+    if body == "":
+        return {**params, "document": None}
+    data: bytes = request.content.read()  # type: ignore[union-attr]
+    if body == "document":  # as it is, so that mistakes are told by line and column
+        return {**params, body: data}
+    try:
+        value = json.loads(data) if data or body != "members" else []
+    except (ValueError, RecursionError) as why:
+        raise Refused(f"the body is not JSON: {why}", 400) from None
+    if body != "*":
+        return {**params, body: value}
+    if not isinstance(value, dict):
+        raise Refused("the body must be an object", 400)
+    return {**params, **value}
+
+
+def _conditions(request: Request) -> dict[str, Any]:
+    conditions: dict[str, Any] = {}
+    match = next(iter(request.requestHeaders.getRawHeaders(b"If-Match", [])), None)
+    if match is not None:
+        conditions["ifMatch"] = match.decode("latin-1").removeprefix("W/").strip('" ')
+    query = parse_qs(request.uri.partition(b"?")[2].decode("latin-1"))
+    if query.get("force", ["0"])[-1] not in ("0", "false", ""):
+        conditions["force"] = True
+    return conditions
+
+
+def _answered(value: Any, request: Request) -> None:
+    version = value.get("version", value) if isinstance(value, dict) else None
+    if isinstance(version, dict) and isinstance(version.get("revision"), str):
+        request.setHeader(b"ETag", f'"{version["revision"]}"'.encode())
+    _send(request, answer_json(request, 200, value))
+
+
+def _failed(why: Failure, request: Request) -> None:
+    if isinstance(why.value, Rejected):
+        _send(request, _rejected(request, why.value))
+        return
+    log.failure("managing policies", why)
+    _send(request, answer_error(request, 500, "the node failed over this; its log says why"))
+
+
+def _rejected(request: Request, why: Rejected) -> bytes:
+    return answer_json(request, why.code, why.body())
+
+
+def _send(request: Request, data: bytes) -> None:
+    if not request._disconnected:
+        request.write(data)
+        request.finish()

@@ -1,0 +1,64 @@
+"""
+What the policies decided, in Prometheus' form.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from msgnode.policies import Policies
+
+MOST_RULES = 200  # with a label of their own; the others are counted together
+
+
+class PolicyCollector(Collector):
+    """
+    Beside the node's own numbers in `/metrics`; nothing while there are no policies.
+    """
+
+    def __init__(self, policies: Policies) -> None:
+        self._policies = policies
+
+    def collect(self) -> Iterator[Metric]:
+        enforcement, live = self._policies.enforcement, self._policies.live
+        yield GaugeMetricFamily(
+            "msgnode_policy_version",
+            "The number of the version that is live; 0: none.",
+            live.number if live is not None and enforcement.is_open else 0,
+        )
+        tallies = sorted(enforcement.decisions, key=lambda tally: -tally.hits)
+        decisions = CounterMetricFamily(
+            "msgnode_policy_decisions", "Decisions by point and effect.", labels=["point", "effect"]
+        )
+        for (point, effect), number in _sums((t.point, t.effect, t.hits) for t in tallies).items():
+            decisions.add_metric([point, effect], number)
+        yield decisions
+        hits = CounterMetricFamily("msgnode_policy_rule_hits", "Decisions by rule.", labels=["rule"])
+        by_rule: dict[str, int] = {}
+        for tally in tallies:
+            rule = tally.rule or "none"
+            if rule not in by_rule and len(by_rule) == MOST_RULES:
+                rule = "other"
+            by_rule[rule] = by_rule.get(rule, 0) + tally.hits
+        for rule, number in by_rule.items():
+            hits.add_metric([rule], number)
+        yield hits
+        log = enforcement.decisions.log
+        for name, text, number in (
+            ("differences", "Decisions that the set on trial would make otherwise.", enforcement.different),
+            (
+                "failures",
+                "Documents that were not taken, and looks at the source that failed.",
+                self._policies.failed,
+            ),
+            ("lines_lost", "Lines the log of decisions could not write.", log.lost if log is not None else 0),
+        ):
+            yield CounterMetricFamily(f"msgnode_policy_{name}", text, number)
+
+
+def _sums(rows: Iterator[tuple[str, str, int]]) -> dict[tuple[str, str], int]:
+    sums: dict[tuple[str, str], int] = {}
+    for point, effect, number in rows:
+        sums[point, effect] = sums.get((point, effect), 0) + number
+    return sums

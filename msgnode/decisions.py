@@ -1,0 +1,156 @@
+"""
+What was decided: counted by rule, and written down one line each.
+
+A public contract, docs/policy.md, "The log of decisions".  What is refused is
+always written, and a share of what is permitted; never a body, never a token.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct, field
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+
+from msgnode.address import LONGEST
+from msgnode.linelog import MOST_HELD, LineLog
+
+VERSION = 1
+MOST_RECENT = 100  # of what was refused, for whoever asks
+
+
+class Tally(Struct, gc=False):
+    """
+    How often a rule decided so at that point, and when last (nanoseconds since 1970).
+    """
+
+    point: str
+    effect: str
+    rule: str
+    hits: int = 0
+    last: int = 0
+
+
+class Line(Struct, gc=False, omit_defaults=True):
+    """
+    One line of the log.  docs/policy.md says what each key means.
+    """
+
+    v: int = field(default_factory=lambda: VERSION)
+    time: int = 0
+    node: str = ""
+    version: int = 0
+    point: str = ""
+    effect: str = ""
+    rule: str = ""
+    code: int = 0
+    type: str = ""
+    id: int | str = ""
+    from_: str = field(name="from", default="")
+    to: str = ""
+    session: str = ""
+    connector: str = ""
+    peer: str = ""
+    identity: str = ""
+    micros: int = 0
+    obligations: list[str] | None = None
+    enforced: bool = True
+
+
+class DecisionLog(LineLog):
+    """
+    `<directory>/decisions-<node>-YYYYMMDDTHH.jsonl`.
+    """
+
+    what = "decisions"
+
+    def __init__(
+        self,
+        directory: str,
+        node: str,
+        clock: IReactorTime,
+        run: Callable[..., Deferred[None]] = maybeDeferred,
+    ) -> None:
+        super().__init__(directory, node, clock, run)
+
+    def write(self, line: Line) -> None:
+        self._held.append(line)
+        if len(self._held) == MOST_HELD:
+            self.flush()
+
+
+class Decisions:
+    """
+    `log` is None where none is written; `mask` names the keys whose values are replaced by a hash.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.log: DecisionLog | None = None
+        self.share = 0.0  # of what is permitted that is written
+        self.mask: Iterable[str] = ()
+        self.recent: deque[Line] = deque(maxlen=MOST_RECENT)
+        self._node = node
+        self._tallies: dict[tuple[str, str, str], Tally] = {}
+        self._due = 0.0
+
+    def __iter__(self) -> Iterator[Tally]:
+        return iter(self._tallies.values())
+
+    def tally(self, point: str, effect: str, rule: str) -> Tally:
+        """
+        The one count of this outcome.
+        """
+        key = point, effect, rule
+        found = self._tallies.get(key)
+        if found is None:
+            found = self._tallies[key] = Tally(point, effect, rule)
+        return found
+
+    def forget(self, rules: set[str]) -> None:
+        """
+        Other policies are live: only these rules are counted on.
+        """
+        self._tallies = {key: tally for key, tally in self._tallies.items() if key[2] in rules}
+
+    def is_due(self) -> bool:
+        """
+        Is one that is permitted to be written?
+        """
+        self._due += self.share
+        if self._due < 1:
+            return False
+        self._due -= 1
+        return True
+
+    def note(self, line: Line) -> None:
+        """
+        Write it down.
+        """
+        line.node = self._node
+        for key in self.mask:
+            name = "from_" if key == "from" else key
+            text = getattr(line, name)
+            if text:
+                setattr(line, name, "sha256:" + sha256(text.encode()).hexdigest()[:16])
+        if len(line.from_) > LONGEST:
+            line.from_ = line.from_[:LONGEST] + "…"
+        if len(line.to) > LONGEST:
+            line.to = line.to[:LONGEST] + "…"
+        if isinstance(line.id, str):
+            line.id = line.id[:LONGEST]
+        line.type = line.type[:LONGEST]
+        if line.effect != "permit" and line.effect != "notApplicable":
+            self.recent.append(line)
+        if self.log is not None:
+            self.log.write(line)
+
+
+def as_dict(line: Line) -> dict[str, object]:
+    """
+    The line as the log has it.
+    """
+    fields = msgspec.structs.asdict(line)
+    fields["from"] = fields.pop("from_")
+    return {key: value for key, value in fields.items() if value not in ("", None)}

@@ -1,0 +1,438 @@
+"""
+The one who asks the policies, and does what they say.
+
+One call, `check`, at every point of points.py.  It returns, and the message
+goes on; or it raises Blocked, and the sender is told.  What goes wrong while
+deciding counts as no.  What depends only on a message's header is remembered,
+until other policies take effect.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from time import perf_counter_ns, time_ns
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from msgnode.address import Domain
+from msgnode.config import Config
+from msgnode.decisions import Decisions, Line, Tally
+from msgnode.errors import Blocked, Rejected, failure_code
+from msgnode.fulfilment import Fulfilment
+from msgnode.marking import mark
+from msgnode.message import Message, decode
+from msgnode.points import CONNECT, IN, OUT
+from msgnode.policy import Context, Decision, Explanation, Program
+from msgnode.policy.counters import Counters
+from msgnode.session import Session
+from msgnode.trial import Trial
+
+log = Logger()
+
+PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"
+MOST_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
+LONGEST_REMEMBERED = 1024  # characters of from, to and type together
+TEXT = "Blocked by policy"
+
+
+class Verdict:
+    """
+    A decision, and what follows from it here.
+
+    `plain`: the message may go on, and nothing else is to be done.
+    """
+
+    __slots__ = ("decision", "permits", "plain", "tally")
+
+    def __init__(self, decision: Decision, passes: bool, tally: Tally) -> None:
+        self.decision = decision
+        self.permits = decision.effect == PERMIT
+        self.plain = passes and not decision.obligations and not decision.unenforced
+        self.tally = tally
+
+
+class Live:
+    """
+    The policies that are live, and what is remembered of their outcomes.
+    """
+
+    def __init__(self, program: Program, number: int) -> None:
+        self.program = program
+        self.number = number
+        self.recent: dict[object, Verdict] = {}
+        self._older: dict[object, Verdict] = {}
+
+    def recall(self, key: object) -> Verdict | None:
+        """
+        What is not among the recent ones, and was not too long ago.
+        """
+        verdict = self._older.get(key)
+        if verdict is not None:
+            self.remember(key, verdict)
+        return verdict
+
+    def remember(self, key: object, verdict: Verdict) -> None:
+        if len(self.recent) >= MOST_REMEMBERED:
+            self.recent, self._older = {}, self.recent
+        self.recent[key] = verdict
+
+
+class Enforcement:
+    """
+    `use` gives it policies, `close` lets nothing pass until there are some.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: IReactorTime,
+        changed: Callable[[], None],
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        self.outward = False
+        self.decisions = Decisions(config.node)
+        self.trial: Trial | None = None
+        self._config = config
+        self._options = config.policy
+        self._domain = config.domain
+        self._desk = f"{Domain(config.domain).node}/policy"
+        self._changed = changed
+        self._now = now
+        self._live: Live | None = None
+        self._is_closed = False
+        self._duties = Fulfilment(clock)
+        self._counting = False  # does a policy ask how often?
+        self._counters = Counters(clock.seconds)
+        self.apply()
+
+    # -- which policies ----------------------------------------------------------
+
+    @property
+    def is_on(self) -> bool:
+        """
+        Must anything be asked at all?
+        """
+        return self._live is not None or self._is_closed
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_closed
+
+    @property
+    def program(self) -> Program | None:
+        return self._live.program if self._live is not None else None
+
+    def use(self, program: Program, number: int) -> None:
+        """
+        From the next message on, these policies decide.
+        """
+        self._live = Live(program, number)
+        self._is_closed = False
+        self.outward = "direction" in program.attributes
+        self._counting = any(name.startswith("rate.") for name in program.attributes)
+        self.decisions.forget({"", *program.rules})
+        self._changed()
+
+    def close(self) -> None:
+        """
+        There must be policies, and there are none: everything is refused.
+        """
+        self._live, self._is_closed, self.outward = None, True, False
+        self._changed()
+
+    def apply(self) -> None:
+        """
+        The configuration may have changed; what is remembered came of the old one.
+        """
+        options = self._options
+        self.decisions.share, self.decisions.mask = options.sample_permits, options.mask
+        self._defaults = {
+            "connect": options.default_connect == PERMIT,
+            "in": options.default_in == PERMIT,
+            "subscribe": options.default_subscribe == PERMIT,
+            "out": options.default_out == PERMIT,
+        }
+        if self._live is not None:
+            self._live = Live(self._live.program, self._live.number)
+
+    # -- the one call ---------------------------------------------------------------
+
+    def check(
+        self, point: str, message: Message, session: Session | None, count: int = 1
+    ) -> Deferred[None] | None:
+        """
+        Blocked, unless the message may go on: now, or when the Deferred fires.  It may be changed.
+
+        `session` is who sends, at `out` who gets it.  `count`: of addresses the message is sent to.
+        """
+        live = self._live
+        if live is None:
+            self._without_policies(point, message)
+            return None
+        if self._is_built_in(point, message):
+            return None
+        key = (point, message.from_, message.to, message.type)
+        verdict = live.recent.get(key) or live.recall(key)
+        context: Context | None = None
+        micros = 0
+        if self._counting and point is IN:
+            context = self._context(point, message, session, count)
+            self._counters.count(context)
+        if verdict is None:
+            began = perf_counter_ns()
+            context = context or self._context(point, message, session, count)
+            verdict = self._decide(live, point, key, context)
+            micros = (perf_counter_ns() - began) // 1000
+        tally = verdict.tally
+        tally.hits += 1
+        tally.last = message.came
+        if self.trial is not None:
+            context = context or self._context(point, message, session, count)
+            self.trial.compare(key, context, verdict.decision.effect)
+        if verdict.plain:
+            if self.decisions.is_due():
+                self._note(live, verdict, point, message, session, micros)
+            if point is IN and self._options.mark_auth:
+                mark(message, verdict.permits)
+            return None
+        context = context or self._context(point, message, session, count)
+        return self._follow(live, verdict, context, session, micros)
+
+    def _is_built_in(self, point: str, message: Message) -> bool:
+        """
+        What no policy decides on, so that those who can mend the policies always may.
+        """
+        if point is CONNECT:
+            return bool(message.origin.identity) and message.origin.identity in self._options.managers
+        return (message.from_ if point is OUT else message.to) == self._desk
+
+    def _without_policies(self, point: str, message: Message) -> None:
+        if self._is_closed and not self._is_built_in(point, message):
+            raise Blocked("this node has no policies yet; try again later", 503, 30)
+
+    def _context(self, point: str, message: Message, session: Session | None, count: int) -> Context:
+        connection = message.origin
+        sender = connection.session if connection is not None else None
+        identity = "" if connection is None else connection.identity
+        if not identity and point is not CONNECT and sender is not None and sender.connection is connection:
+            identity = sender.identity
+        if point is OUT:  # of this leg
+            assert session is not None
+            connection = session.connection
+        return Context(
+            message,
+            point,
+            domain=self._domain,
+            identity=identity or None,
+            trust=self._config.identity.trust,
+            now=self._now,
+            connector="" if connection is None else connection.connector,
+            peer="" if connection is None else connection.peer,
+            session="" if session is None else session.runtime,
+            owned=None if sender is None else lambda: _owns(sender, message.from_),
+            recipients=count,
+        )
+
+    def _decide(self, live: Live, point: str, key: tuple[Any, ...], context: Context) -> Verdict:
+        try:
+            decision = live.program.decide(context)
+        except Rejected:
+            raise
+        except Exception:
+            log.failure("deciding on a message for {to}", to=context.to)
+            decision = Decision(INDETERMINATE)
+        passes = self._passes(decision, point)
+        tally = self.decisions.tally(point, decision.effect, decision.path)
+        verdict = Verdict(decision, passes, tally)
+        if decision.remember and sum(map(len, key)) <= LONGEST_REMEMBERED:
+            live.remember(key, verdict)
+        return verdict
+
+    def _passes(self, decision: Decision, point: str) -> bool:
+        if decision.effect == NOT_APPLICABLE:
+            return self._defaults[point]
+        return decision.effect == PERMIT
+
+    # -- what follows -----------------------------------------------------------------
+
+    def _follow(
+        self,
+        live: Live,
+        verdict: Verdict,
+        context: Context,
+        session: Session | None,
+        micros: int,
+        moved: bool = False,
+    ) -> Deferred[None] | None:
+        """
+        Refuse, or do what the message's passing obliges to.
+        """
+        point, message, decision = context.direction, context.message, verdict.decision
+        for outcome in decision.unenforced:
+            self._count_unenforced(live, outcome.path, outcome.effect, context, session)
+        enforced = self._options.enforce
+        try:
+            if not self._passes(decision, point):
+                raise self._refusal(decision, message)
+            wait = self._duties.charge(decision.obligations, context) if enforced else None
+            if wait is None:
+                return self._go_on(live, verdict, context, session, micros, moved)
+        except Blocked as why:
+            self._note(live, verdict, point, message, session, micros, why.code, enforced)
+            self._duties.tell(decision.obligations, context)
+            if not enforced:
+                return None
+            raise
+        return wait.addCallback(
+            lambda now: self._go_on(live, verdict, context, session, micros, moved)  # type: ignore[arg-type]
+        )
+
+    def _refusal(self, decision: Decision, message: Message) -> Blocked:
+        if decision.effect == INDETERMINATE:
+            return Blocked("the policies of this node cannot decide on this", failure_code(message.to))
+        reason = f"{TEXT}: {decision.path or 'no rule permits it'}" if self._options.expose_reason else TEXT
+        return Blocked(reason, 403)
+
+    def _go_on(
+        self,
+        live: Live,
+        verdict: Verdict,
+        context: Context,
+        session: Session | None,
+        micros: int,
+        moved: bool,
+    ) -> Deferred[None] | None:
+        """
+        The message passes: change it, send it elsewhere, mark it, write it down.
+        """
+        point, message, obligations = context.direction, context.message, verdict.decision.obligations
+        if self._options.enforce:
+            target = self._duties.change(obligations, context)
+            if target is not None and point is IN:
+                if moved:
+                    raise Blocked("the policies of this node redirect this twice", failure_code(message.to))
+                self._note(live, verdict, point, message, session, micros)
+                return self._redirect(live, target, context, session)
+        if point is IN and self._options.mark_auth:
+            mark(message, verdict.permits)
+        if self._duties.tell(obligations, context) or self.decisions.is_due():
+            self._note(live, verdict, point, message, session, micros)
+        return None
+
+    def _redirect(
+        self, live: Live, target: str, before: Context, session: Session | None
+    ) -> Deferred[None] | None:
+        """
+        Decide again, once, for where it goes instead.
+        """
+        message = before.message
+        message.data, message.to = message.addressed(target).data, target
+        context = self._context(IN, message, session, before.recipients)
+        context.rates = before.rates
+        verdict = self._decide(live, IN, (IN, message.from_, target, message.type), context)
+        verdict.tally.hits += 1
+        verdict.tally.last = message.came
+        return self._follow(live, verdict, context, session, 0, moved=True)
+
+    # -- what is written down ------------------------------------------------------
+
+    def _count_unenforced(
+        self, live: Live, path: str, effect: str, context: Context, session: Session | None
+    ) -> None:
+        """
+        A policy that is only tried out would have had its say.
+        """
+        message = context.message
+        tally = self.decisions.tally(context.direction, f"{effect} (not enforced)", path)
+        tally.hits += 1
+        tally.last = message.came
+        line = self._line(live, context.direction, message, session)
+        line.effect, line.rule, line.enforced = effect, path, False
+        if effect != PERMIT or self.decisions.is_due():
+            self.decisions.note(line)
+
+    def _note(
+        self,
+        live: Live,
+        verdict: Verdict,
+        point: str,
+        message: Message,
+        session: Session | None,
+        micros: int,
+        code: int = 0,
+        enforced: bool = True,
+    ) -> None:
+        line = self._line(live, point, message, session)
+        line.effect, line.rule, line.code = verdict.decision.effect, verdict.decision.path, code
+        line.micros, line.enforced = micros, enforced
+        line.obligations = [type(each).__name__ for each in verdict.decision.obligations] or None
+        self.decisions.note(line)
+
+    def _line(self, live: Live, point: str, message: Message, session: Session | None) -> Line:
+        connection = message.origin
+        to = message.to if isinstance(message.to, str) else ", ".join(message.to[:3])
+        line = Line(time=message.came, version=live.number, point=point, type=message.type, id=message.id)
+        line.from_, line.to = message.from_, to
+        line.session = session.runtime if session is not None else ""
+        if connection is not None:
+            line.connector, line.peer = connection.connector, connection.peer
+            line.identity = connection.identity
+        return line
+
+    # -- for the node's own answers, and for who looks after the policies ------------
+
+    def leaving(self, reply: Message, session: Session) -> Message | None:
+        """
+        An answer of the node itself as it may leave; None if it may not.
+        """
+        if not self.outward:
+            return reply
+        message = decode(reply.data)
+        message.came = time_ns()
+        try:
+            self.check(OUT, message, session)
+        except Blocked:
+            return None
+        return message
+
+    def explain(
+        self, program: Program, point: str, message: Message, identity: str, connector: str, peer: str
+    ) -> Explanation:
+        """
+        How `program` would decide on this message, test by test.
+        """
+        return program.explain(
+            Context(
+                message,
+                point,
+                domain=self._domain,
+                identity=identity or None,
+                trust=self._config.identity.trust,
+                now=self._now,
+                connector=connector,
+                peer=peer,
+            )
+        )
+
+    def rules(self) -> list[str]:
+        return list(self._live.program.rules) if self._live is not None else []
+
+    def try_out(self, program: Program | None) -> None:
+        """
+        Let this decide too, beside what is live; None ends that.
+        """
+        self.trial = Trial(program) if program is not None else None
+
+    @property
+    def different(self) -> int:
+        return self.trial.different if self.trial is not None else 0
+
+    def differences(self) -> dict[str, Any]:
+        return self.trial.report() if self.trial is not None else {"revision": None}
+
+
+def _owns(session: Session, from_: str) -> bool:
+    runtime = session.runtime
+    return from_ in session.bindings or from_ == runtime or from_.startswith(runtime + "/")

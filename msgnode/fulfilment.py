@@ -1,0 +1,139 @@
+"""
+What a decision obliges the node to, done: limits, changes of the message, words to the operator.
+
+The kinds are in policy/obligations.py, which knows how each is applied; here
+are the buckets, the clock and the log.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from msgnode.delays import Delays
+from msgnode.errors import Blocked
+from msgnode.marking import put_data
+from msgnode.points import IN, OUT, SUBSCRIBE
+from msgnode.policy.context import Context
+from msgnode.policy.limits import RateLimits
+from msgnode.policy.obligations import Advice, Log, Notify, Obligation, RateLimit, Redirect, edited, too_large
+from msgnode.policy.values import text_of
+
+log = Logger()
+
+QUIET = 60.0  # seconds between two events of one rule in the node's log
+
+
+class Fulfilment:
+    """
+    `charge` before the message passes, `change` when it does, `tell` whatever becomes of it.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._limits = RateLimits(clock.seconds)
+        self._delays = Delays(clock)
+        self._told: dict[str, tuple[float, int]] = {}  # when a rule last had its event, and how often since
+        # What was done for the message that is under way, and must not be done again on its way out.
+        self._done: tuple[object, int, set[int]] = (None, 0, set())
+
+    def charge(self, obligations: Iterable[Obligation], context: Context) -> Deferred[None] | None:
+        """
+        Count it with its limits.
+
+        Blocked when it is too large, or one too many; a Deferred where it has to wait.
+        """
+        due = self._not_done(obligations, context)
+        large = too_large(due, len(context.message.data))
+        if large is not None:
+            raise Blocked(f"this may have at most {large.most} bytes here", 413)
+        if not any(type(each) is RateLimit for each in due):
+            return None
+        limit, wait = self._take(due, context)
+        if limit is None or limit.on_exceed == "log":
+            if limit is not None:
+                self._say(limit.path, "{rule}: more than its rate, and let pass")
+            return None
+        if limit.on_exceed == "delay" and context.direction is IN:
+            later = self._delays.put(_key(limit, context), wait, lambda: self._take(due, context, True)[1])
+            if later is not None:
+                return later
+        raise Blocked("more messages than the policies of this node let pass; slow down", 429, round(wait, 3))
+
+    def _take(
+        self, due: list[Obligation], context: Context, in_line: bool = False
+    ) -> tuple[RateLimit | None, float]:
+        if not in_line:
+            for each in due:
+                if type(each) is RateLimit and self._delays.waits(_key(each, context)):
+                    return each, each.per / each.rate  # behind those who wait already
+        limit, wait = self._limits.take_all(due, context)
+        return limit, wait
+
+    def change(self, obligations: Iterable[Obligation], context: Context) -> str | None:
+        """
+        Change the message as asked; where it shall go instead, if anywhere.
+        """
+        message = context.message
+        due = self._not_done(obligations, context)
+        self._done = (message.origin, message.came, {id(each) for each in obligations} | self._ids(context))
+        if not due:
+            return None
+        data = edited(due, message)
+        if data is not None:
+            put_data(message, data)
+        for each in due:
+            if type(each) is Redirect and each.to != message.to:
+                return each.to
+        return None
+
+    def _not_done(self, obligations: Iterable[Obligation], context: Context) -> list[Obligation]:
+        done = self._ids(context)
+        return [each for each in obligations if id(each) not in done]
+
+    def _ids(self, context: Context) -> set[int]:
+        """
+        What was done for this very message, on its way in.
+        """
+        origin, came, done = self._done
+        message = context.message
+        later = context.direction in (OUT, SUBSCRIBE)
+        return done if later and came == message.came and origin is message.origin else set()
+
+    def tell(self, obligations: Iterable[Obligation], context: Context) -> bool:
+        """
+        Events for what is to be logged or told to somebody; True if there was any.
+        """
+        told = False
+        for each in obligations:
+            if type(each) is Log:
+                self._say(each.path, "{rule}: {text}", text=each.text)
+            elif type(each) is Notify:
+                self._say(each.path, "{rule}: notify {who}: {text}", who=each.who, text=each.text)
+            elif type(each) is Advice:
+                value = str(each.value)[:200]
+                self._say(each.path, "{rule}: {name}: {value}", name=each.name, value=value)
+            else:
+                continue
+            told = True
+        return told
+
+    def _say(self, rule: str, format: str, **fields: Any) -> None:
+        """
+        Not for each message: the log of decisions has them all.
+        """
+        now = self._clock.seconds()
+        last, unsaid = self._told.get(rule, (-QUIET, 0))
+        if now - last < QUIET:
+            self._told[rule] = last, unsaid + 1
+            return
+        self._told[rule] = now, 0
+        if unsaid:
+            format += " ({unsaid} more since the last)"
+        log.info(format, rule=rule, unsaid=unsaid, **fields)
+
+
+def _key(limit: RateLimit, context: Context) -> tuple[object, ...]:
+    return limit.path, *(text_of(context.get(attribute)) for attribute in limit.key)

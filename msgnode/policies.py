@@ -1,0 +1,296 @@
+"""
+The policies that are live, and how others take their place.
+
+A document is read and compiled in a thread, written to disk, and then takes
+effect between two messages, by one assignment.  Whatever is wrong with it, the
+one before stays.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from msgnode.config import ConfigError, PolicyOptions
+from msgnode.enforcement import Enforcement
+from msgnode.errors import Rejected
+from msgnode.policy import PolicyRefused, Program
+from msgnode.policyloading import Files, gently, load, older
+from msgnode.policysource import Documents, FileSource, Source, SourceFailed
+from msgnode.policyversions import Version, Versions
+
+log = Logger()
+
+PUSH = "push"
+
+
+class Refused(Rejected):
+    """
+    A document that is not taken; `problems` say where and what.
+    """
+
+    def __init__(self, text: str, code: int, problems: list[Any] | None = None) -> None:
+        super().__init__(text, code)
+        self.problems = problems or []
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "problems": self.problems} if self.problems else super().body()
+
+
+class Policies(Service):
+    """
+    `source` is None where policies are pushed, or there are none.
+
+    `failed` counts what was not taken, `wrong` is the last reason.
+    """
+
+    def __init__(
+        self,
+        options: PolicyOptions,
+        enforcement: Enforcement,
+        source: Source | None,
+        state: Path | None,
+        clock: IReactorTime,
+        run: Callable[..., Deferred[Any]] = maybeDeferred,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.failed = 0
+        self.wrong = ""
+        self.source = source
+        self.enforcement = enforcement
+        self.versions = Versions(state and state / "policy", options.keep_versions)
+        self._options = options
+        self._clock = clock
+        self._run = run
+        self._wall = wall
+        self._one_at_a_time = DeferredLock()
+        self._looking = LoopingCall(self.look)
+        self._looking.clock = clock
+
+    @property
+    def live(self) -> Version | None:
+        return self.versions.newest
+
+    # -- the service -------------------------------------------------------
+
+    def startService(self) -> None:
+        """
+        Take what the source has, or the last good version, before anybody is heard.
+        """
+        super().startService()
+        if not self._options.source:
+            return
+        self.versions.open()
+        for damaged in self.versions.damaged:
+            log.error("a kept version of the policies is left out: {damaged}", damaged=damaged)
+        if isinstance(self.source, FileSource):
+            self._start_with(self.source)
+        elif self.live is not None:
+            self._go_on_with(self.live)
+        elif self.source is not None:
+            log.warn(
+                "no policies yet: everything is refused until {source} gives some", source=self.source.name
+            )
+            self.enforcement.close()
+        if self.source is not None:
+            self._looking.start(self._options.refresh, now=not isinstance(self.source, FileSource))
+
+    def stopService(self) -> Deferred[None]:
+        """
+        Fires when what is being written is on disk.
+        """
+        super().stopService()
+        if self._looking.running:
+            self._looking.stop()
+        return self._one_at_a_time.run(lambda: None)
+
+    def _start_with(self, source: FileSource) -> None:
+        try:
+            documents = source.read()
+            assert documents is not None
+            files = _as_text(documents)
+            program = load(files)
+        except (SourceFailed, PolicyRefused) as why:
+            text = f"policy.source: {_in_words(why)}"
+            if self.live is None:
+                raise ConfigError(text) from None
+            self._note_failure(text)
+            self._go_on_with(self.live)
+            return
+        version = self._version(files, program, source.name)
+        if self.live is None or self.live.revision != version.revision:
+            self._write(version)
+            self._keep(version)
+        self._activate(program)
+
+    def _go_on_with(self, version: Version) -> None:
+        """
+        Nothing newer can be had now.
+        """
+        try:
+            program = load(version.files)
+        except PolicyRefused as why:
+            raise ConfigError(f"policy: {_in_words(why)}; remove it, or mend the source") from None
+        log.warn(
+            "using version {number} of the policies, from {origin}",
+            number=version.number,
+            origin=version.origin,
+        )
+        self._activate(program)
+
+    # -- the source --------------------------------------------------------
+
+    def look(self) -> Deferred[None]:
+        """
+        Is there something new at the source?  Never fails.
+        """
+        if self.source is None:
+            return maybeDeferred(lambda: None)
+        return self._one_at_a_time.run(self._look, self.source).addErrback(
+            lambda why: log.failure("looking for policies", why)
+        )
+
+    @inlineCallbacks
+    def _look(self, source: Source) -> Generator[Deferred[Any], Any, None]:
+        try:
+            documents: Documents | None = yield source.look()
+            if documents is not None:
+                yield self._take(_as_text(documents), source.name)
+        except SourceFailed as why:
+            self._note_failure(str(why))
+        except PolicyRefused as why:
+            self._note_failure(_in_words(why))
+
+    def _note_failure(self, text: str) -> None:
+        self.failed += 1
+        if text != self.wrong:  # once, however often it is looked at
+            log.error("the policies stay as they are: {why}", why=text)
+        self.wrong = text
+
+    # -- what is pushed ----------------------------------------------------
+
+    def push(
+        self, files: Files, who: str, if_match: str | None = None, force: bool = False
+    ) -> Deferred[Version]:
+        """
+        Let this take the place of what is live.  Fails with Refused.
+        """
+        return self._one_at_a_time.run(self._push, files, who, if_match, force)
+
+    @inlineCallbacks
+    def _push(
+        self, files: Files, who: str, if_match: str | None, force: bool
+    ) -> Generator[Deferred[Any], Any, Version]:
+        self._may_push()
+        live = self.live
+        if if_match is not None and if_match not in ("*", live.revision if live is not None else ""):
+            is_live = live.revision if live is not None else "none"
+            raise Refused(f"the revision that is live is {is_live}, not {if_match}; read it again", 412)
+        if live is not None and not force:
+            old = older(files, live.files)
+            if old:
+                raise Refused(f"{old}; raise its version, or force it", 409)
+        try:
+            yield self._take(files, who)
+        except PolicyRefused as why:
+            self.failed += 1
+            raise Refused(_in_words(why), 400, problems(why)) from None
+        assert self.live is not None
+        return self.live
+
+    def _may_push(self) -> None:
+        if self._options.source != PUSH:
+            where = self._options.source or "nowhere"
+            raise Refused(
+                f"the policies of this node come from {where} (policy.source); change them there", 409
+            )
+
+    def roll_back(self, number: int, who: str, if_match: str | None = None) -> Deferred[Version]:
+        """
+        Let an older version be live once more, under a new number.
+        """
+        version = self.versions.get(number)
+        if version is None:
+            known = ", ".join(str(version.number) for version in self.versions) or "none"
+            raise Refused(f"there is no version {number} any more; kept are {known}", 404)
+        return self.push(version.files, f"{who}, back to {number}", if_match, force=True)
+
+    def check(self, files: Files) -> Deferred[Program]:
+        """
+        Read and compile, no more.  Fails with Refused.
+        """
+
+        def refuse(why: Any) -> Any:
+            why.trap(PolicyRefused)
+            raise Refused(_in_words(why.value), 400, problems(why.value)) from None
+
+        return self._run(gently, load, files).addErrback(refuse)
+
+    # -- the change --------------------------------------------------------
+
+    @inlineCallbacks
+    def _take(self, files: Files, origin: str) -> Generator[Deferred[Any], Any, None]:
+        program: Program = yield self._run(gently, load, files)
+        self.wrong = ""
+        live = self.live
+        if live is not None and live.revision == program.revision and self.enforcement.is_open:
+            return  # it says the same
+        version = self._version(files, program, origin)
+        yield self._run(self._write, version)
+        self._keep(version)
+        self._activate(program)
+
+    def _version(self, files: Files, program: Program, origin: str) -> Version:
+        return Version(self.versions.next(), program.revision, origin, self._wall(), files)
+
+    def _write(self, version: Version) -> None:
+        try:
+            self.versions.write(version)
+        except OSError as why:
+            log.error(
+                "version {number} of the policies is not on disk: {why}", number=version.number, why=why
+            )
+
+    def _keep(self, version: Version) -> None:
+        gone = self.versions.add(version)
+        try:
+            self.versions.remove(gone)
+        except OSError as why:
+            log.warn("old versions of the policies stay on disk: {why}", why=why)
+
+    def _activate(self, program: Program) -> None:
+        live = self.live
+        assert live is not None
+        self.enforcement.use(program, live.number)
+        for lint in program.lints:
+            log.warn("policies: {lint}", lint=str(lint))
+        log.info(
+            "policies: version {number} is live, {revision} from {origin}",
+            number=live.number,
+            revision=live.revision,
+            origin=live.origin,
+        )
+
+
+def _as_text(documents: Documents) -> Files:
+    return tuple((where, data.decode("utf-8", "surrogateescape")) for where, data in documents)
+
+
+def problems(why: PolicyRefused) -> list[Any]:
+    return [str(problem) for problem in why.problems]
+
+
+def _in_words(why: Exception) -> str:
+    """
+    The first of what is wrong, and how much more there is.
+    """
+    if not isinstance(why, PolicyRefused):
+        return str(why)
+    first, *rest = problems(why) or [str(why)]
+    return f"{first} (and {len(rest)} more)" if rest else first

@@ -1,0 +1,278 @@
+"""
+What can be asked of the policies while they run, whichever door the asker comes by.
+
+The doors are connectors/policyadmin.py (HTTP) and policyresponder.py (the
+bus); they know who asks, this does it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+
+from msgnode.decisions import as_dict
+from msgnode.enforcement import Enforcement
+from msgnode.message import decode
+from msgnode.points import POINTS
+from msgnode.policies import Policies, Refused
+from msgnode.policy import Program
+from msgnode.policyloading import Content, Files, written
+from msgnode.policyversions import Version
+
+Params = Mapping[str, Any]
+
+
+class PolicyDesk:
+    """
+    `ask(method, params, who)`: the value, or Refused.
+
+    METHODS has the names; those that change something take `ifMatch` and
+    `force` beside what is theirs.
+    """
+
+    def __init__(self, policies: Policies, enforcement: Enforcement) -> None:
+        self._policies = policies
+        self._enforcement = enforcement
+        self.methods: dict[str, Callable[[Params, str], Any]] = {
+            "policies": self.policies,
+            "savePolicies": self.save_policies,
+            "policy": self.policy,
+            "addPolicy": self.add_policy,
+            "removePolicy": self.remove_policy,
+            "groups": self.groups,
+            "getGroupsNames": self.group_names,
+            "createGroup": self.create_group,
+            "deleteGroup": self.delete_group,
+            "addToGroup": self.add_to_group,
+            "removeFromGroup": self.remove_from_group,
+            "validate": self.validate,
+            "explain": self.explain,
+            "dryRun": self.dry_run,
+            "versions": self.versions,
+            "rollback": self.rollback,
+            "decisions": self.decisions,
+            "stats": self.stats,
+        }
+
+    def ask(self, method: str, params: Params, who: str) -> Deferred[Any]:
+        """
+        Fires with what JSON can say.
+        """
+        act = self.methods.get(method)
+        if act is None:
+            known = ", ".join(self.methods)
+            raise Refused(f"there is no method {method[:80]!r}; known are {known}", 404)
+        return maybeDeferred(act, params, who)
+
+    # -- documents -----------------------------------------------------------
+
+    def policies(self, params: Params, who: str) -> dict[str, Any]:
+        live = self._policies.live
+        if live is None:
+            return {"version": None, "document": []}
+        documents = [json.loads(text) for _, text in live.files]
+        if len(documents) == 1:
+            return {"version": live.summary(), "document": documents[0]}
+        return {"version": live.summary(), "documents": documents}
+
+    def save_policies(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `document`: what takes the place of everything.
+        """
+        return self._push(params, _needed(params, "document"), who)
+
+    def policy(self, params: Params, who: str) -> Any:
+        """
+        `key`: the id of one policy set.
+        """
+        return self._content().set(_key(params))
+
+    def add_policy(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `policy`: one policy set, new or in the place of that with its id.
+        """
+        content = self._content()
+        content.put(_needed(params, "policy"), params.get("key"), params.get("combiningAlgorithm"))
+        return self._push(params, content.document(), who)
+
+    def remove_policy(self, params: Params, who: str) -> Deferred[Any]:
+        content = self._content()
+        content.remove(_key(params))
+        return self._push(params, content.document(), who)
+
+    # -- groups ----------------------------------------------------------------
+
+    def groups(self, params: Params, who: str) -> dict[str, list[str]]:
+        return self._content().groups
+
+    def group_names(self, params: Params, who: str) -> list[str]:
+        return list(self._content().groups)
+
+    def create_group(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `groupName`, and perhaps `members`.
+        """
+        content, name = self._content(), _text(params, "groupName")
+        if name in content.groups:
+            raise Refused(f"there is a group {name!r} already", 409)
+        members = params.get("members", [])
+        if not isinstance(members, list):
+            raise Refused(f"'members' must be a list, not {members!r}"[:200], 400)
+        content.groups[name] = members
+        return self._push(params, content.document(), who)
+
+    def delete_group(self, params: Params, who: str) -> Deferred[Any]:
+        content, name = self._content(), _text(params, "groupName")
+        content.group(name)
+        del content.groups[name]
+        return self._push(params, content.document(), who)
+
+    def add_to_group(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `groupName` and `userEmail`.
+        """
+        content = self._content()
+        members, user = content.group(_text(params, "groupName")), _text(params, "userEmail")
+        if user not in members:
+            members.append(user)
+        return self._push(params, content.document(), who)
+
+    def remove_from_group(self, params: Params, who: str) -> Deferred[Any]:
+        content = self._content()
+        members, user = content.group(_text(params, "groupName")), _text(params, "userEmail")
+        if user not in members:
+            raise Refused(f"{user!r} is not in that group", 404)
+        members.remove(user)
+        return self._push(params, content.document(), who)
+
+    # -- looking before leaping ------------------------------------------------
+
+    def validate(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `document`: would it be taken?  Its lints, or Refused with its problems.
+        """
+        checked = self._policies.check(_files(_needed(params, "document")))
+        return checked.addCallback(
+            lambda program: {"revision": program.revision, "lints": [str(lint) for lint in program.lints]}
+        )
+
+    def explain(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `message`, and perhaps `point`, `identity`, `connector`, `peer`, `document`: how it would be decided.
+        """
+        point = params.get("point", "in")
+        if point not in POINTS:
+            raise Refused(f"'point' must be one of {', '.join(POINTS)}, not {point!r}"[:200], 400)
+        given = _needed(params, "message")
+        message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
+        known = {name: _text(params, name, "") for name in ("identity", "connector", "peer")}
+
+        def explained(program: Program) -> Any:
+            return self._enforcement.explain(program, point, message, **known).to_builtins()
+
+        if "document" in params:
+            return self._policies.check(_files(params["document"])).addCallback(explained)
+        if self._enforcement.program is None:
+            raise Refused("no policies are live; name some in 'document'", 404)
+        return maybeDeferred(explained, self._enforcement.program)
+
+    def dry_run(self, params: Params, who: str) -> Any:
+        """
+        `document`: decide by it too, beside what is live; null ends that; without it: the differences so far.
+        """
+        if "document" not in params:
+            return self._enforcement.differences()
+        if params["document"] is None:
+            self._enforcement.try_out(None)
+            return self._enforcement.differences()
+
+        def begin(program: Program) -> Any:
+            self._enforcement.try_out(program)
+            return self._enforcement.differences()
+
+        return self._policies.check(_files(params["document"])).addCallback(begin)
+
+    # -- versions --------------------------------------------------------------
+
+    def versions(self, params: Params, who: str) -> list[dict[str, Any]]:
+        return [version.summary() for version in self._policies.versions]
+
+    def rollback(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `number`: the version to go back to.
+        """
+        number = params.get("number")
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise Refused(f"'number' must be that of a version, not {number!r}"[:200], 400)
+        return self._policies.roll_back(number, who, _if_match(params)).addCallback(Version.summary)
+
+    # -- what was decided --------------------------------------------------------
+
+    def decisions(self, params: Params, who: str) -> list[dict[str, Any]]:
+        """
+        The last that were refused, newest first.
+        """
+        return [as_dict(line) for line in reversed(self._enforcement.decisions.recent)]
+
+    def stats(self, params: Params, who: str) -> dict[str, Any]:
+        """
+        How often each rule decided, and which never did.
+        """
+        live, tallies = self._policies.live, list(self._enforcement.decisions)
+        used = {tally.rule for tally in tallies if tally.hits}
+        return {
+            "version": live.summary() if live is not None else None,
+            "rules": [
+                {"point": t.point, "effect": t.effect, "rule": t.rule, "hits": t.hits, "last": t.last / 1e9}
+                for t in sorted(tallies, key=lambda tally: -tally.hits)
+            ],
+            "unused": [rule for rule in self._enforcement.rules() if rule not in used],
+            "failed": self._policies.failed,
+            "wrong": self._policies.wrong,
+        }
+
+    # ------------------------------------------------------------------------
+
+    def _content(self) -> Content:
+        live = self._policies.live
+        files = live.files if live is not None else (("", "[]"),)
+        if len(files) != 1:
+            raise Refused(f"the policies of this node are in {len(files)} files; read them all", 409)
+        return Content(files[0][1])
+
+    def _push(self, params: Params, document: Any, who: str) -> Deferred[Any]:
+        force = params.get("force", False) is True
+        pushed = self._policies.push(_files(document), who, _if_match(params), force)
+        return pushed.addCallback(Version.summary)
+
+
+def _files(document: Any) -> Files:
+    return (("document", written(document)),)
+
+
+def _if_match(params: Params) -> str | None:
+    given = params.get("ifMatch")
+    if given is not None and not isinstance(given, str):
+        raise Refused(f"'ifMatch' must be a revision, not {given!r}"[:200], 400)
+    return given
+
+
+def _needed(params: Params, name: str) -> Any:
+    if params.get(name) is None:
+        raise Refused(f"'{name}' is missing", 400)
+    return params[name]
+
+
+def _text(params: Params, name: str, default: str | None = None) -> str:
+    text = params.get(name, default)
+    if not isinstance(text, str) or (default is None and not text):
+        raise Refused(f"'{name}' must be a text, not {text!r}"[:200], 400)
+    return text
+
+
+def _key(params: Params) -> str:
+    key = _needed(params, "key")
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise Refused(f"'key' must be the id of a policy set, not {key!r}"[:200], 400)
+    return str(key)

@@ -1,0 +1,148 @@
+"""
+Policy documents on their way to being live: compiled without holding up messages, compared, and edited.
+"""
+
+import gc
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from msgnode.errors import Rejected
+from msgnode.policy import Program
+
+Files = tuple[tuple[str, str], ...]  # what each is called, and its text
+
+GENTLE = 0.0005  # seconds that a thread may hold the interpreter while messages wait for it
+
+
+def load(files: Files) -> Program:
+    """
+    The program of all of them together; PolicyRefused with all that is wrong.
+    """
+    return Program([(where, text.encode("utf-8", "surrogateescape")) for where, text in files])
+
+
+def gently(function: Callable[..., Any], *arguments: Any) -> Any:
+    """
+    Call it in a thread beside the reactor's, so that messages hardly notice.
+
+    The interpreter changes between threads more often meanwhile, and does not
+    stop them all to look for cycles, which take longer the more policies there are.
+    """
+    interval, collects = sys.getswitchinterval(), gc.isenabled()
+    sys.setswitchinterval(GENTLE)
+    gc.disable()
+    try:
+        return function(*arguments)
+    finally:
+        if collects:
+            gc.enable()
+        sys.setswitchinterval(interval)
+
+
+def written(document: Any) -> str:
+    """
+    A document as text: as it came, or as JSON.
+    """
+    if isinstance(document, bytes):
+        return document.decode("utf-8", "surrogateescape")
+    if isinstance(document, str):
+        return document
+    return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+class Content:
+    """
+    What one document says, to be changed: its `sets`, its `groups`, and what else it has.
+    """
+
+    def __init__(self, text: str) -> None:
+        value = json.loads(text)
+        self._top: dict[str, Any] = value if isinstance(value, dict) else {"policySets": value}
+        self.sets: list[dict[str, Any]] = self._top.setdefault("policySets", [])
+        self.groups: dict[str, list[str]] = self._top.get("groups", {})
+
+    @property
+    def version(self) -> int:
+        version: int = self._top.get("version", 0)
+        return version
+
+    def set(self, key: str) -> dict[str, Any]:
+        """
+        The policy set with that id.
+        """
+        for each in self.sets:
+            if str(each.get("id")) == key:
+                return each
+        known = ", ".join(str(each.get("id")) for each in self.sets[:20]) or "none"
+        raise Rejected(f"there is no policy set {key!r}; there are {known}"[:500], 404)
+
+    def put(self, policy: Any, key: Any, algorithm: Any) -> None:
+        """
+        A new policy set, or another in the place of that with its id; a policy alone gets a set of its own.
+        """
+        if not isinstance(policy, dict):
+            raise Rejected("'policy' must be a policy set or a policy, as an object")
+        if "policies" not in policy and "rules" in policy:
+            algorithm = algorithm or "blockOverrides"
+            policy = {"target": {}, "policyCombiningAlgorithm": algorithm, "policies": [policy]}
+        if key is not None and str(policy.setdefault("id", key)) != str(key):
+            raise Rejected(f"the policy set says its id is {policy['id']!r}, not {key!r}"[:200])
+        for position, each in enumerate(self.sets):
+            if str(each.get("id")) == str(policy.get("id")):
+                self.sets[position] = policy
+                return
+        self.sets.append(policy)
+
+    def remove(self, key: str) -> None:
+        self.sets.remove(self.set(key))
+
+    def group(self, name: str) -> list[str]:
+        """
+        The members of the group, to be changed.
+        """
+        members = self.groups.get(name)
+        if members is None:
+            known = ", ".join(self.groups) or "none"
+            raise Rejected(f"there is no group {name!r}; there are {known}"[:500], 404)
+        return members
+
+    def document(self) -> dict[str, Any]:
+        """
+        All of it, with a version of its own if it had one before.
+        """
+        made = {**self._top, "groups": self.groups}
+        if "version" in made:
+            made["version"] += 1
+        return made
+
+
+def older(files: Files, live: Files) -> str:
+    """
+    Why these are no newer than those that are live; empty if they are, or do not say.
+    """
+    if len(files) != 1 or len(live) != 1:
+        return ""
+    try:
+        fresh, known = Content(files[0][1]), Content(live[0][1])
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return ""  # whoever compiles it will say what is wrong
+    if files[0][1] == live[0][1]:
+        return ""
+    if fresh.version and known.version and not fresh.version > known.version:
+        return f"version {fresh.version} of the document is not newer than {known.version}, which is live"
+    before = {str(each.get("id")): each for each in known.sets}
+    for each in fresh.sets:
+        other = before.get(str(each.get("id"))) if isinstance(each, dict) else None
+        if other is None or other == each:
+            continue
+        ours: Any = other.get("version")
+        theirs: Any = each.get("version")
+        if _is_number(ours) and _is_number(theirs) and not theirs > ours:
+            return f"version {theirs} of policy set {each['id']} is not newer than {ours}, which is live"
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,51 @@
+"""
+The policies' door on the bus: `execute` at domain://msg-node.<domain>/policy.
+
+Only a connection with the verified identity of one in `policy.managers` comes
+in, whatever the policies say; so they can lock nobody out who has to mend
+them, and nobody's claim lets anybody in.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from msgnode.address import Domain
+from msgnode.config import PolicyOptions
+from msgnode.errors import Blocked, Rejected
+from msgnode.message import Message
+from msgnode.policydesk import PolicyDesk
+from msgnode.session import Session
+
+
+class PolicyResponder:
+    """
+    `body: {"method", "params"}`; answered with `value`, as today's runtimes do it.
+    """
+
+    def __init__(self, domain: Domain, options: PolicyOptions, desk: PolicyDesk) -> None:
+        self.address = f"{domain.node}/policy"
+        self._options = options
+        self._desk = desk
+
+    def respond(self, message: Message, session: Session) -> Deferred[Message]:
+        """
+        200 with `value`; what went wrong as an error with `problems` where there are some.
+        """
+        who = message.origin.identity  # of this connection, not of one that came before or after
+        if not who or who not in self._options.managers:
+            raise Blocked("only a policy manager may do this: policy.managers names them", 403)
+        if message.type.lower() != "execute":
+            raise Rejected(f"policies understand execute, not {message.type!r}"[:200])
+        body = message.fields()
+        method, params = body.get("method"), body.get("params") or {}
+        if not isinstance(method, str):
+            raise Rejected(f"'method' must be a name, not {method!r}"[:200])
+        if not isinstance(params, dict):
+            raise Rejected(f"'params' must be an object, not {params!r}"[:200])
+        asked = self._desk.ask(method, params, who)
+        return asked.addCallback(_value, message)
+
+
+def _value(value: Any, message: Message) -> Message:
+    return message.reply({"code": 200, "type": "execute", "value": value})

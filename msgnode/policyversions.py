@@ -1,0 +1,114 @@
+"""
+The policy documents that were live, numbered, on disk: the newest is the last good one.
+
+A file for each in `<state>/policy`, written before its policies count.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+
+class Version(Struct, frozen=True):
+    """
+    One document that was activated.
+
+    `files` are names and texts, `revision` is the hash of what it says, `origin` who or what it came from,
+    `time` seconds since 1970.
+    """
+
+    number: int
+    revision: str
+    origin: str
+    time: float
+    files: tuple[tuple[str, str], ...]
+
+    def summary(self) -> dict[str, object]:
+        return {
+            "number": self.number,
+            "revision": self.revision,
+            "origin": self.origin,
+            "time": self.time,
+            "bytes": sum(len(text) for _, text in self.files),
+        }
+
+
+class Versions:
+    """
+    The last `most` of them, oldest first.  `directory` None: only in memory.
+    """
+
+    def __init__(self, directory: Path | None, most: int) -> None:
+        self._directory = directory
+        self._most = most
+        self._known: list[Version] = []
+        self.damaged: list[str] = []  # files that could not be read
+
+    def __iter__(self) -> Iterator[Version]:
+        return iter(self._known)
+
+    @property
+    def newest(self) -> Version | None:
+        return self._known[-1] if self._known else None
+
+    def get(self, number: int) -> Version | None:
+        return next((version for version in self._known if version.number == number), None)
+
+    def open(self) -> None:
+        """
+        Read what is there; what cannot be read is named in `damaged` and left alone.
+        """
+        if self._directory is None or not self._directory.is_dir():
+            return
+        for path in sorted(self._directory.glob("*.json")):
+            try:
+                self._known.append(msgspec.json.decode(path.read_bytes(), type=Version))
+            except (OSError, msgspec.DecodeError) as why:
+                self.damaged.append(f"{path}: {why}")
+        self._known.sort(key=lambda version: version.number)
+
+    def next(self) -> int:
+        """
+        A number that no version has had, read or not.
+        """
+        last = self._known[-1].number if self._known else 0
+        if self._directory is not None and self._directory.is_dir():
+            names = [re.match(r"\d+", path.name) for path in self._directory.glob("*.json")]
+            last = max([last, *(int(name[0]) for name in names if name)])
+        return last + 1
+
+    def write(self, version: Version) -> None:
+        """
+        Put it on disk; OSError if that cannot be.  May be called in a thread.
+        """
+        if self._directory is None:
+            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._directory / f"{version.number:06}.json"
+        half = path.with_suffix(".new")
+        file = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(file, "wb") as made:
+            made.write(msgspec.json.encode(version))
+            made.flush()
+            os.fsync(made.fileno())
+        half.replace(path)
+
+    def add(self, version: Version) -> list[Version]:
+        """
+        It is live now; the old ones that are too many.
+        """
+        self._known.append(version)
+        gone, self._known = self._known[: -self._most], self._known[-self._most :]
+        return gone
+
+    def remove(self, gone: list[Version]) -> None:
+        """
+        Take them from the disk.
+        """
+        for version in gone:
+            if self._directory is not None:
+                (self._directory / f"{version.number:06}.json").unlink(missing_ok=True)

@@ -1,0 +1,73 @@
+"""
+Policies on trial: they decide beside those that are live, and nothing comes of it but counts.
+"""
+
+from collections import deque
+from typing import Any
+
+from msgnode.policy import Context, Program
+
+MOST_EXAMPLES = 20
+MOST_REMEMBERED = 8192
+
+
+class Trial:
+    """
+    `different`: how often it would have decided otherwise, of `decided`.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.decided = self.different = 0
+        self._program = program
+        self._recent: dict[object, tuple[str, str]] = {}
+        self._examples: deque[dict[str, Any]] = deque(maxlen=MOST_EXAMPLES)
+        self._by_rule: dict[str, int] = {}
+
+    def compare(self, key: object, context: Context, effect: str) -> None:
+        """
+        What would have come of it?  `effect` is what did.
+        """
+        self.decided += 1
+        found = self._recent.get(key)
+        if found is None:
+            found = self._decide(key, context)
+        other, path = found
+        if other == effect:
+            return
+        self.different += 1
+        rule = path or "none"
+        self._by_rule[rule] = self._by_rule.get(rule, 0) + 1
+        message = context.message
+        self._examples.append(
+            {
+                "id": message.id,
+                "type": message.type,
+                "from": message.from_[:200],
+                "to": context.to[:200],
+                "point": context.direction,
+                "live": effect,
+                "trial": other,
+                "rule": path,
+            }
+        )
+
+    def _decide(self, key: object, context: Context) -> tuple[str, str]:
+        try:
+            decision = self._program.decide(context)
+        except Exception as why:  # it is on trial: that it fails is what one wants to know
+            return "indeterminate", f"{type(why).__name__}: {why}"[:200]
+        found = decision.effect, decision.path
+        if decision.remember:
+            if len(self._recent) >= MOST_REMEMBERED:
+                self._recent.clear()
+            self._recent[key] = found
+        return found
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "revision": self._program.revision,
+            "decided": self.decided,
+            "different": self.different,
+            "rules": self._by_rule,
+            "examples": list(self._examples),
+        }

@@ -1,0 +1,412 @@
+"""
+What the node does with a decision: answers, failures, obligations, trials, and what it remembers.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.enforcement import MOST_REMEMBERED
+from msgnode.policyloading import load
+from tests.fakes import MemoryNode
+from tests.policies_made import document, files, rule, use
+
+RUNTIME, OTHER, THIRD = (f"runtime://example.org/{name}" for name in "abc")
+BLOCKED = {"code": 403, "desc": "Blocked by policy", "description": "Blocked by policy"}
+
+
+class EnforcementTests(SynchronousTestCase):
+    """
+    Two clients, and rules for what goes between them.
+    """
+
+    def setUp(self) -> None:
+        self.restart()
+
+    def restart(self, **sections: Any) -> None:
+        self.node = MemoryNode(**sections)
+        self.a, self.b = self.node.client(RUNTIME), self.node.client(OTHER)
+
+    def use(self, *rules: Any, **how: Any) -> None:
+        use(self.node, *rules, **how)
+
+    def tallies(self) -> dict[tuple[str, str, str], int]:
+        return {(t.point, t.effect, t.rule): t.hits for t in self.node.enforcement.decisions if t.hits}
+
+    # -- rows of the specification ---------------------------------------------
+
+    def test_reply(self) -> None:
+        """
+        A request that is denied is answered 403 with its id, as if by whom it was for.
+        """
+        self.use(rule("deny"))
+
+        self.a.post(f"{OTHER}/x", "create")
+
+        expected = {"id": 9, "type": "response", "from": f"{OTHER}/x", "to": f"{RUNTIME}/x", "body": BLOCKED}
+        self.assertEqual([expected], self.a.take())
+        self.assertEqual({403: 1}, self.node.counts.refused)
+
+    def test_no_body(self) -> None:
+        """
+        A message without a body, or with null, passes and is marked.
+        """
+        self.use(rule("permit"))
+
+        self.a.post(OTHER)
+        self.a.post(OTHER, body=None)
+
+        self.assertEqual([{"auth": True}] * 2, [message["body"] for message in self.b.take()])
+
+    def test_malformed(self) -> None:
+        """
+        What is no message is answered 400, not decided on; the id 0 is as good as any.
+        """
+        self.use(rule("permit"))
+        whole = {"id": 0, "type": "create", "from": f"{RUNTIME}/x", "to": OTHER}
+
+        for wrong in ({**whole, "body": "text"}, *({**whole, key: None} for key in whole)):
+            self.a.tell(wrong)
+        self.a.tell(whole)
+
+        codes = [message["body"]["code"] for message in self.a.take() if message["type"] == "response"]
+        self.assertEqual({400}, set(codes))
+        self.assertEqual([0], [message["id"] for message in self.b.take()])
+
+    def test_indeterminate(self) -> None:
+        """
+        Where deciding fails the message goes nowhere, its sender hears 500, and it is counted.
+        """
+        self.use(rule("permit"))
+        program: Any = self.node.enforcement.program
+        program.decide = lambda context: 1 / 0
+
+        self.a.post(OTHER, "create")
+
+        self.assertEqual([], self.b.take())
+        self.assertEqual([500], [message["body"]["code"] for message in self.a.take()])
+        self.assertEqual({("in", "indeterminate", ""): 1}, self.tallies())
+        self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
+
+    def test_indeterminate_repeated(self) -> None:
+        """
+        Where clients repeat a 500 they hear 503.
+        """
+        self.use(rule("permit"))
+        program: Any = self.node.enforcement.program
+        program.decide = lambda context: 1 / 0
+
+        reply = self.a.ask(type="create", to="domain://msg-node.example.org/hyperty-address-allocation")
+
+        self.assertEqual(503, reply["body"]["code"])
+        self.flushLoggedErrors(ZeroDivisionError)
+
+    def test_published(self) -> None:
+        """
+        What is published and denied is answered by nothing.
+        """
+        self.b.subscribe("comm://example.org/1/changes")
+        self.use(rule("deny"))
+
+        self.a.post("comm://example.org/1/changes", "update")
+
+        self.assertEqual(([], []), (self.a.take(), self.b.take()))
+        self.assertEqual("refused", self.node.journal.outcomes[-1])
+
+    def test_receipt(self) -> None:
+        """
+        Who asked for a receipt hears 403 in it.
+        """
+        self.use(rule("deny"))
+
+        self.a.post(OTHER, "update", receipt=True)
+
+        (receipt,) = self.a.take()
+        self.assertEqual(("receipt", 403), (receipt["type"], receipt["body"]["code"]))
+
+    # -- configuration -------------------------------------------------------------
+
+    def test_defaults(self) -> None:
+        """
+        What no rule speaks of is decided by the default of its point.
+        """
+        self.restart(policy={"default_in": "deny"})
+        self.use(rule("permit", {"actionType": {"equals": "create"}}))
+
+        self.a.post(OTHER, "create")
+        self.a.post(OTHER, "read")
+
+        self.assertEqual(["create"], [message["type"] for message in self.b.take()])
+        self.assertEqual([BLOCKED], [message["body"] for message in self.a.take()])
+
+    def test_not_enforced(self) -> None:
+        """
+        With `enforce = false` all pass, and are counted as they would have been decided.
+        """
+        self.restart(policy={"enforce": False})
+        self.use(rule("deny"))
+
+        self.a.post(OTHER, "create")
+
+        self.assertEqual(1, len(self.b.take()))
+        self.assertEqual({("in", "deny", "s/p/r"): 1}, self.tallies())
+
+    def test_one_not_enforced(self) -> None:
+        """
+        A policy with `"enforce": false` is counted, and the others decide.
+        """
+        made = document(rule("deny"))
+        made[0]["policies"][0]["enforce"] = False
+        self.node.enforcement.use(load(files(made)), 1)
+
+        for _ in range(3):
+            self.a.post(OTHER, "create")
+
+        self.assertEqual(3, len(self.b.take()))
+        self.assertEqual(3, self.tallies()["in", "deny (not enforced)", "s/p/r"])
+
+    def test_unmarked(self) -> None:
+        """
+        With `mark_auth = false` the bytes arrive as they were sent.
+        """
+        self.restart(policy={"mark_auth": False})
+        self.use(rule("permit"))
+
+        sent = self.a.post(OTHER, body={"auth": "mine"})
+
+        self.assertEqual([sent], self.b.take())
+
+    def test_reason(self) -> None:
+        """
+        Only with `expose_reason` is a sender told which rule it was.
+        """
+        self.restart(policy={"expose_reason": True})
+        self.use(rule("deny"))
+
+        self.a.post(OTHER, "create")
+
+        self.assertEqual("Blocked by policy: s/p/r", self.a.take()[0]["body"]["desc"])
+
+    def test_identity(self) -> None:
+        """
+        A user name counts when a certificate shows it; a claimed one only where claims are trusted.
+        """
+        mine = rule("permit", {"srcUsername": {"equals": "ann@example.org"}})
+        claim = {"identity": {"idp": "x", "userProfile": {"username": "ann@example.org"}}}
+        for trust, identity, body, passes in (
+            ("verified", "", claim, False),
+            ("claimed", "", claim, True),
+            ("verified", "ann@example.org", {}, True),
+            ("claimed", "bob@example.org", claim, False),
+        ):
+            self.restart(identity={"trust": trust}, policy={"default_in": "deny"})
+            self.a.identity = identity
+            self.a.reopen(f"{RUNTIME}/{self.a.token}")
+            self.use(mine)
+
+            self.a.post(OTHER, body=body)
+
+            self.assertEqual(passes, bool(self.b.take()), (trust, identity, body))
+
+    def test_superseded(self) -> None:
+        """
+        An older connection has not the identity of the one that took its session over.
+        """
+        ann = self.node.client()
+        ann.identity = "ann@example.org"
+        ann.open(RUNTIME)
+        self.use(rule("deny", {"identityVerified": {"not": {"equals": True}}, "direction": {"equals": "in"}}))
+
+        self.a.post(OTHER, "create")
+        ann.post(OTHER, "create")
+
+        self.assertEqual(1, len(self.b.take()))
+
+    # -- obligations -----------------------------------------------------------------
+
+    def test_redirect(self) -> None:
+        """
+        A redirected message goes elsewhere, is decided on again, and written down as it went.
+        """
+        self.use(
+            rule("deny", {"msgTo": {"equals": THIRD}}, "no"),
+            rule("permit", {"msgTo": {"equals": OTHER}}, redirect=THIRD),
+            rule("permit", {"msgTo": {"equals": RUNTIME}}, "b", redirect=OTHER + "/desk"),
+        )
+
+        self.a.post(OTHER, "create")
+        self.a.post(RUNTIME, "create")
+
+        self.assertEqual([THIRD], [message["from"] for message in self.a.take()])
+        self.assertEqual([f"{OTHER}/desk"], [message["to"] for message in self.b.take()])
+        self.assertEqual(f"{OTHER}/desk", self.node.journal.messages[-1]["to"])
+
+    def test_redirect_twice(self) -> None:
+        """
+        What would be redirected again goes nowhere: 500.
+        """
+        self.use(
+            rule("permit", {"msgTo": {"equals": OTHER}}, redirect=THIRD),
+            rule("permit", {"msgTo": {"not": {"equals": OTHER}}}, "on", redirect=OTHER + "/desk"),
+        )
+
+        self.a.post(OTHER, "create")
+
+        self.assertEqual([500], [message["body"]["code"] for message in self.a.take()])
+        self.assertEqual([], self.b.take())
+
+    def test_change(self) -> None:
+        """
+        Fields are set and removed, lists are cut, and what is too large is 413.
+        """
+        self.use(
+            rule(
+                "permit",
+                set={"body.level": 3},
+                remove=["body.secret"],
+                limitByNumberOfEntries={"body.value": 2},
+                maxBytes=1000,
+            )
+        )
+
+        self.a.post(OTHER, "response", body={"secret": 1, "value": [1, 2, 3]})
+        self.a.post(OTHER, "create", body={"value": "x" * 1000})
+
+        (message,) = self.b.take()
+        self.assertEqual({"level": 3, "value": [1, 2], "auth": True}, message["body"])
+        self.assertEqual([413], [message["body"]["code"] for message in self.a.take()])
+
+    def test_delay(self) -> None:
+        """
+        What has to wait arrives later, in order, and is written down then.
+        """
+        self.use(rule("permit", rateLimit={"rate": 1, "per": 1, "onExceed": "delay"}))
+
+        for number in range(4):
+            self.a.post(OTHER, id=number)
+        now = len(self.b.take())
+        self.node.clock.pump([0.5] * 8)
+
+        self.assertEqual(1, now)
+        self.assertEqual([1, 2, 3], [message["id"] for message in self.b.take()])
+        self.assertEqual(["delivered"] * 4, self.node.journal.outcomes[-4:])
+
+    def test_once(self) -> None:
+        """
+        A limit counts a message once, also where its way out is decided on too.
+        """
+        self.use(
+            rule("permit", rateLimit={"rate": 2, "per": 60}),
+            rule("deny", {"direction": {"equals": "out"}, "session": {"equals": "nobody"}}, "out"),
+        )
+
+        for _ in range(3):
+            self.a.post(OTHER)
+
+        self.assertEqual(2, len(self.b.take()))
+
+    def test_buckets_stay(self) -> None:
+        """
+        Who has used up a limit is not helped by a reload.
+        """
+        for _ in range(2):
+            self.use(rule("permit", rateLimit={"rate": 1, "per": 60}))
+            self.a.post(OTHER)
+
+        self.assertEqual(1, len(self.b.take()))
+
+    def test_rates(self) -> None:
+        """
+        A rule may ask how often a session allocated in the last minute.
+        """
+        self.use(rule("deny", {"addrAllastMin": {"moreThan": 2}}))
+        codes = []
+
+        for _ in range(4):
+            to = "domain://msg-node.example.org/address-allocation"
+            codes.append(self.a.ask(type="create", to=to)["body"]["code"])
+
+        self.assertEqual([200, 200, 403, 403], codes)
+
+    # -- what is remembered ------------------------------------------------------------
+
+    def test_remembered(self) -> None:
+        """
+        What depends on the header alone is decided once, until other policies are live.
+        """
+        self.use(rule("permit", {"msgTo": {"equals": OTHER}}))
+        program: Any = self.node.enforcement.program
+        decided, decide = [], program.decide
+        program.decide = lambda context: decided.append(context.to) or decide(context)
+
+        for _ in range(5):
+            self.a.post(OTHER)
+        self.assertEqual([OTHER], decided)
+        self.use(rule("deny"))
+        self.a.post(OTHER)
+
+        self.assertEqual(5, len(self.b.take()))
+
+    def test_bounded(self) -> None:
+        """
+        However many addresses are named, only so many outcomes are remembered.
+        """
+        self.use(rule("permit", {"msgTo": {"like": "runtime:*"}}))
+
+        for number in range(MOST_REMEMBERED + 10):
+            self.a.post(f"{OTHER}/{number}")
+
+        live: Any = self.node.enforcement._live
+        self.assertEqual(10, len(live.recent))
+
+    # -- trials -------------------------------------------------------------------------
+
+    def test_trial(self) -> None:
+        """
+        A set on trial changes nothing; how often it would is counted, with examples.
+        """
+        self.use(rule("permit"))
+        self.node.enforcement.try_out(load(files(document(rule("deny", {"actionType": {"equals": "read"}})))))
+
+        self.a.post(OTHER, "read")
+        self.a.post(OTHER, "create")
+
+        self.assertEqual(2, len(self.b.take()))
+        report = self.node.enforcement.differences()
+        self.assertEqual(
+            (2, 2, {"s/p/r": 1, "none": 1}), (report["decided"], report["different"], report["rules"])
+        )
+        self.assertEqual("deny", report["examples"][0]["trial"])
+
+    # -- none yet -------------------------------------------------------------------------
+
+    def test_closed(self) -> None:
+        """
+        While there must be policies and are none, nothing passes and nobody comes in; later they do.
+        """
+        self.node.enforcement.close()
+
+        self.a.post(OTHER, "create")
+        c = self.node.client()
+        c.tell({"id": 1, "type": "open", "from": THIRD, "to": "mn:/session"})
+
+        self.assertEqual([503], [message["body"]["code"] for message in self.a.take()])
+        self.assertEqual([], self.b.take())
+        assert c.lost is not None
+        self.assertEqual((1013, "policy", 30), c.lost)
+
+    def test_load(self) -> None:
+        """
+        Policies change between two messages: none is lost, and none decided on by both.
+        """
+        seen: list[Any] = []
+        for turn in range(100):
+            effect = "deny" if turn % 2 else "permit"
+            self.use(rule(effect, {"actionType": {"equals": "create"}}, id=turn))
+            for number in range(10):
+                self.a.post(OTHER, "create", id=turn * 10 + number)
+            seen += [message["id"] for message in self.b.take()]
+            seen += [message["id"] for message in self.a.take()]
+
+        self.assertEqual(list(range(1000)), seen)
+        self.assertEqual(10, self.tallies()["in", "deny", "s/p/99"])

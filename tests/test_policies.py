@@ -1,0 +1,337 @@
+"""
+Where policies come from, and how others take their place.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.config import ConfigError
+from msgnode.policies import Policies, Refused
+from msgnode.tap import policies_of
+from tests.fakes import MemoryNode, directory
+from tests.policies_made import document, rule
+from tests.test_reloading import logged
+
+RUNTIME, OTHER = "runtime://example.org/a", "runtime://example.org/b"
+CARRIED = {"actionType": {"in": ["create", "read"]}}
+DENY, PERMIT = document(rule("deny", CARRIED)), document(rule("permit"))
+TWO = document(rule("deny", {"actionType": {"equals": "read"}}))
+
+
+class PoliciesTests(SynchronousTestCase):
+    """
+    A node whose policies are in a file, in a directory, or pushed.
+    """
+
+    def setUp(self) -> None:
+        self.home = directory(self)
+        self.file = self.home / "policy.json"
+        self.log = logged(self)
+
+    def write(self, what: Any, path: Path | None = None) -> None:
+        text = what if isinstance(what, str) else json.dumps(what)
+        (path or self.file).write_text(text)
+
+    def begin(self, source: str | None = None, **options: Any) -> Policies:
+        """
+        A node that starts, or starts again.
+        """
+        options = {"source": str(self.file) if source is None else source, **options}
+        self.node = MemoryNode(state=str(self.home / "state"), policy=options)
+        policies = policies_of(self.node, self.node.clock)
+        policies.startService()
+        self.addCleanup(policies.stopService)
+        return policies
+
+    def look(self) -> None:
+        """
+        Let the time pass until the source is looked at again.
+        """
+        self.node.clock.advance(10)
+
+    def code(self, type: str = "create") -> int:
+        """
+        What becomes of such a message: 200 delivered, else the code of the answer.
+        """
+        a, b = self.node.client(RUNTIME), self.node.client(OTHER)
+        a.take()
+        a.post(OTHER, type)
+        if b.take():
+            return 200
+        code: int = a.take()[0]["body"]["code"]
+        return code
+
+    def push(self, policies: Policies, what: Any, **how: Any) -> Any:
+        text = what if isinstance(what, str) else json.dumps(what)
+        return policies.push((("document", text),), "a test", **how)
+
+    def assertRefused(self, pushed: Deferred[Any], code: int, *words: str) -> None:
+        why: Any = self.failureResultOf(pushed, Refused).value
+        self.assertEqual(code, why.code)
+        for word in words:
+            self.assertIn(word, str(why.body()))
+
+    # -- files -------------------------------------------------------------------
+
+    def test_file(self) -> None:
+        """
+        A file is read at the start, and again when it has changed.
+        """
+        self.write(DENY)
+        policies = self.begin()
+        before = self.node.enforcement.program
+        self.assertIsNotNone(before)
+
+        self.write(TWO)
+        self.look()
+
+        self.assertIsNot(before, self.node.enforcement.program)
+        self.assertEqual([1, 2], [version.number for version in policies.versions])
+
+    def test_same(self) -> None:
+        """
+        What says the same changes nothing, however often it is written.
+        """
+        self.write(DENY)
+        policies = self.begin()
+        before = self.node.enforcement.program
+        self.file.unlink()
+        self.write(DENY)
+
+        self.look()
+
+        self.assertIs(before, self.node.enforcement.program)
+        self.assertEqual(1, len(list(policies.versions)))
+
+    def test_directory(self) -> None:
+        """
+        All files of a directory count together, in the order of their names, but an editor's and vectors.
+        """
+        folder = self.home / "policies"
+        folder.mkdir()
+        self.write(document(rule("permit", {"actionType": {"equals": "create"}})), folder / "1.json")
+        self.write(DENY, folder / "2.json")
+        self.write("half", folder / ".2.json.swp.json")
+        self.write([{"expect": "deny"}], folder / "2.vectors.json")
+        self.begin(str(folder))
+
+        self.assertEqual(["s/p/r", "s~2/p/r"], self.node.enforcement.rules())
+
+        (folder / "1.json").unlink()
+        self.look()
+
+        self.assertEqual(["s/p/r"], self.node.enforcement.rules())
+
+    def test_bad_change(self) -> None:
+        """
+        A file that is wrong changes nothing; the log says where and what, once.
+        """
+        self.write(DENY)
+        policies = self.begin()
+        thousand = document(*(rule("permit", id=number) for number in range(999)), rule("prmit", id="bad"))
+        for wrong, words in (
+            (json.dumps(DENY)[:50], "ends in the middle"),
+            ("<html></html>", "this looks like HTML"),
+            (thousand, "/0/policies/0/rules/999/effect: expected permit or deny"),
+        ):
+            before = len(self.log)
+            self.write(wrong)
+            for _ in range(3):
+                self.look()
+
+            (said,) = self.log[before:]
+            self.assertIn(words, said)
+            self.assertIn("policy.json:1:", said)
+            self.assertEqual((1, 403), (len(list(policies.versions)), self.code()))
+        self.assertEqual(3, policies.failed)
+
+    def test_gone(self) -> None:
+        """
+        A file that is gone changes nothing; when it is there again it counts again.
+        """
+        self.write(DENY)
+        policies = self.begin()
+        self.file.unlink()
+        self.look()
+        self.assertIn("cannot be read: No such file", policies.wrong)
+
+        self.write(TWO)
+        self.look()
+
+        self.assertEqual((200, ""), (self.code(), policies.wrong))
+
+    def test_bad_start(self) -> None:
+        """
+        At the start a wrong file stops the node, unless it has a version that was good.
+        """
+        self.write("[")
+        self.assertIn("policy.json:1:2", str(self.assertRaises(ConfigError, self.begin)))
+
+        self.write(DENY)
+        self.begin()
+        self.write("[")
+        self.begin()
+
+        self.assertEqual(403, self.code())
+        self.assertTrue(any("using version 1" in said for said in self.log))
+
+    def test_damaged(self) -> None:
+        """
+        A kept version that cannot be read is left out and named, and its number not used again.
+        """
+        self.write(DENY)
+        self.begin()
+        self.write("half", self.home / "state/policy/000007.json")
+        self.write(TWO)
+
+        policies = self.begin()
+
+        self.assertEqual([1, 8], [version.number for version in policies.versions])
+        self.assertTrue(any("000007.json" in said for said in self.log))
+
+    def test_unwritable(self) -> None:
+        """
+        Policies take effect also where they cannot be kept.
+        """
+        self.write("in the way", self.home / "state")
+        self.write(DENY)
+        self.begin()
+
+        self.assertEqual(403, self.code())
+        self.assertTrue(any("is not on disk" in said for said in self.log))
+
+    # -- push ----------------------------------------------------------------------
+
+    def test_push(self) -> None:
+        """
+        What is pushed counts at once, and after a restart.
+        """
+        policies = self.begin("push")
+        self.assertEqual(200, self.code())
+
+        version = self.successResultOf(self.push(policies, DENY))
+
+        self.assertEqual((1, "a test"), (version.number, version.origin))
+        self.assertEqual(403, self.code())
+        self.begin("push")
+        self.assertEqual(403, self.code())
+
+    def test_push_elsewhere(self) -> None:
+        """
+        Where the policies come from elsewhere a push is 409, and names the place.
+        """
+        self.write(PERMIT)
+        policies = self.begin()
+
+        self.assertRefused(self.push(policies, DENY), 409, str(self.file))
+        self.assertRefused(self.push(self.begin(""), DENY), 409, "policy.source")
+
+    def test_push_wrong(self) -> None:
+        """
+        A document that is wrong is 400 with every problem, and changes nothing.
+        """
+        policies = self.begin("push")
+        self.successResultOf(self.push(policies, DENY))
+
+        self.assertRefused(self.push(policies, json.dumps(PERMIT)[:-5]), 400, "document:1:", "problems")
+        self.assertRefused(
+            self.push(policies, document(rule("x"), rule("y", id=2))), 400, "rules/0", "rules/1"
+        )
+        self.assertEqual((1, 403), (len(list(policies.versions)), self.code()))
+
+    def test_push_old(self) -> None:
+        """
+        A version that is not newer is 409, unless it is forced.
+        """
+        policies = self.begin("push")
+        self.successResultOf(self.push(policies, document(rule("deny", CARRIED), version=4)))
+
+        self.assertRefused(self.push(policies, document(rule("permit"), version=4)), 409, "not newer than 4")
+        self.assertRefused(self.push(policies, document(rule("permit"), version=3)), 409)
+        self.assertEqual(403, self.code())
+        self.successResultOf(self.push(policies, document(rule("permit"), version=3), force=True))
+        self.assertEqual(200, self.code())
+
+    def test_push_old_set(self) -> None:
+        """
+        The same holds for the version of each policy set.
+        """
+        policies = self.begin("push")
+        sets: Any = [{**DENY[0], "version": 2}]
+        self.successResultOf(self.push(policies, sets))
+
+        old = self.push(policies, [{**PERMIT[0], "version": 2}])
+        self.assertRefused(old, 409, "version 2 of policy set s is not newer")
+        self.successResultOf(self.push(policies, [{**PERMIT[0], "version": 3}]))
+
+    def test_if_match(self) -> None:
+        """
+        Who read another revision than the one that is live gets 412.
+        """
+        policies = self.begin("push")
+        first = self.successResultOf(self.push(policies, DENY))
+
+        second = self.successResultOf(self.push(policies, TWO, if_match=first.revision))
+
+        self.assertRefused(self.push(policies, PERMIT, if_match=first.revision), 412, second.revision)
+
+    def test_roll_back(self) -> None:
+        """
+        An older version is live again under a new number; only some are kept.
+        """
+        policies = self.begin("push", keep_versions=3)
+        for made in (DENY, TWO, PERMIT):
+            self.successResultOf(self.push(policies, made))
+        self.assertEqual(200, self.code("read"))
+
+        self.successResultOf(policies.roll_back(2, "a test"))
+
+        self.assertEqual(403, self.code("read"))
+        self.assertEqual([2, 3, 4], [version.number for version in policies.versions])
+        kept = sorted(path.name for path in (self.home / "state/policy").iterdir())
+        self.assertEqual(["000002.json", "000003.json", "000004.json"], kept)
+        self.assertRefused(_caught(lambda: policies.roll_back(1, "a test")), 404, "2, 3, 4")
+
+    def test_order(self) -> None:
+        """
+        Pushes that come while another is compiled take effect in order, none in part.
+        """
+        waits: list[tuple[Any, Any, Deferred[Any]]] = []
+
+        def later(function: Any, *arguments: Any) -> Deferred[Any]:
+            waits.append((function, arguments, Deferred()))
+            return waits[-1][2]
+
+        policies = self.begin("push")
+        policies._run = later
+        pushed = [self.push(policies, made) for made in (DENY, TWO, PERMIT)]
+        live = []
+        while waits:
+            function, arguments, done = waits.pop(0)
+            done.callback(function(*arguments))
+            live.append(self.code("read"))
+
+        self.assertEqual([1, 2, 3], [self.successResultOf(each).number for each in pushed])
+        self.assertEqual([200, 403, 403, 403, 403, 200], live)
+
+    def test_not_utf8(self) -> None:
+        """
+        A file that is no text is refused by line and column.
+        """
+        self.write(DENY)
+        policies = self.begin()
+        self.file.write_bytes(b'[\n"\xff"]')
+
+        self.look()
+
+        self.assertIn("policy.json:2:2", policies.wrong)
+
+
+def _caught(call: Any) -> Deferred[Any]:
+    from twisted.internet.defer import maybeDeferred
+
+    return maybeDeferred(call)
