@@ -28,7 +28,8 @@ def gently(function: Callable[..., Any], *arguments: Any) -> Any:
     Call it in a thread beside the reactor's, so that messages hardly notice.
 
     The interpreter changes between threads more often meanwhile, and does not
-    stop them all to look for cycles, which take longer the more policies there are.
+    stop them all to look for cycles: among all that is new that would take
+    tens of milliseconds.
     """
     interval, collects = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(GENTLE)
@@ -36,6 +37,9 @@ def gently(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     finally:
+        # What is new goes to what is old, unseen; it is long-lived.
+        gc.freeze()
+        gc.unfreeze()
         if collects:
             gc.enable()
         sys.setswitchinterval(interval)

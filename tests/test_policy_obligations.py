@@ -339,6 +339,16 @@ class TestCounters:
             {"rate.alloc.lastMinute": {"moreThan": 50}}, type="read", **asking | {"from": "x://y/z"}
         )
 
+    def test_any_number_of_types(self):
+        """
+        A sender who thinks of ever new types is counted, but not remembered by each of them.
+        """
+        for number in range(1000):
+            self.decide({}, type=f"kind{number}")
+
+        assert "deny" == self.decide({"rate.messages.lastMinute": {"moreThan": 1000}})
+        assert 400 > sum(map(len, self.counters._senders.values()))
+
     def test_bounded(self):
         """
         No more senders are kept than there may be.

@@ -17,6 +17,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from msgnode.admintoken import EVERY, AdminTokens
 from msgnode.connectors.web import answer_error, answer_json
 from msgnode.errors import Rejected
+from msgnode.peer import peer_name
 from msgnode.policies import Refused
 from msgnode.policydesk import PolicyDesk
 
@@ -69,7 +70,9 @@ class PolicyAdmin(Resource):
         try:
             method, params = _understood(request)
             params |= _conditions(request)
-            asked = self._desk.ask(method, params, f"{request.getClientAddress()}")
+            asked = self._desk.ask(
+                method, params, f"the admin listener, {peer_name(request.getClientAddress())}"
+            )
         except Rejected as why:
             return _rejected(request, why)
         gone = request.notifyFinish()

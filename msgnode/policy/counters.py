@@ -13,6 +13,7 @@ from msgnode.policy.attributes import WINDOWS
 from msgnode.policy.context import Context
 
 MOST_SENDERS = 10_000
+MOST_COUNTERS = 100  # of one sender, who may think of any number of types
 
 
 class Counters:
@@ -46,6 +47,8 @@ class Counters:
         if len(self._senders) > self._most:
             self._senders.popitem(last=False)
         now = self._now()
+        if (kind, 1) not in windows and len(windows) >= MOST_COUNTERS * len(WINDOWS):
+            del counted[kind]
         for counter, amount in counted.items():
             for seconds in WINDOWS.values():
                 present = self._present(windows, counter, seconds, now)

@@ -147,7 +147,7 @@ class Below:
     the fewest share; those that need none are always found.
     """
 
-    __slots__ = ("_always", "_buckets", "find", "needs", "nodes")
+    __slots__ = ("_always", "_buckets", "needs", "nodes")
 
     def __init__(self, nodes: Sequence[Node], index: bool = True) -> None:
         self.nodes = tuple(nodes)
@@ -159,12 +159,13 @@ class Below:
             node.order = order
         if index and len(self.nodes) > SMALL:
             self._file(needs)
-        self.find = self._some if self._buckets else self._all
 
-    def _all(self, context: Context) -> Sequence[Node]:
-        return self.nodes
-
-    def _some(self, context: Context) -> Sequence[Node]:
+    def find(self, context: Context) -> Sequence[Node]:
+        """
+        Those the message may concern, in order.
+        """
+        if not self._buckets:
+            return self.nodes
         found: Sequence[Node] = self._always
         sources = 1 if found else 0
         for attribute, buckets in self._buckets:
