@@ -25,15 +25,23 @@ class Authority:
         self.path = str(directory / "authority.pem")
         Path(self.path).write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, names: list[x509.GeneralName] | None = None, file: str = "") -> str:
+    def issue(
+        self,
+        name: str,
+        names: list[x509.GeneralName] | None = None,
+        file: str = "",
+        until: datetime.timedelta = DAY,
+    ) -> str:
         """
         The file of a new certificate for this DNS name, or these others, and its key, in PEM.
+
+        It is valid until so much after now.
         """
         if names is None:
             names = [x509.DNSName(name)]
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)] if name else [])
-        certificate = self._certificate(subject, key.public_key(), names, authority=False)
+        certificate = self._certificate(subject, key.public_key(), names, authority=False, until=until)
         path = self._directory / f"{file or name}.pem"
         path.write_bytes(
             certificate.public_bytes(serialization.Encoding.PEM)
@@ -45,7 +53,7 @@ class Authority:
         )
         return str(path)
 
-    def _certificate(self, subject, public_key, names, authority):
+    def _certificate(self, subject, public_key, names, authority, until=DAY):
         now = datetime.datetime.now(datetime.UTC)
         builder = (
             x509.CertificateBuilder()
@@ -54,7 +62,7 @@ class Authority:
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
+            .not_valid_after(now + until)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
         )
         if names:

@@ -1,0 +1,261 @@
+"""
+A call out to a back end over HTTP.
+
+There is one deadline for all of it: the wait for a place, connecting, every
+attempt and the whole body.  What goes wrong becomes a Rejected with the code
+the sender is told, and is counted.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, NamedTuple
+
+import msgspec
+from OpenSSL import SSL
+from service_identity import VerificationError
+from treq.client import HTTPClient
+from treq.cookies import IndexableCookieJar
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
+from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
+from twisted.logger import Logger
+from twisted.web.client import RequestTransmissionFailed, ResponseFailed
+from twisted.web.http_headers import Headers
+from twisted.web.iweb import IAgent
+
+from msgnode.breaker import Breaker
+from msgnode.config import BackEnd
+from msgnode.connectors.body import Body, Sent, TooLarge
+from msgnode.connectors.dial import Dial, agent_for
+from msgnode.errors import Rejected
+
+log = Logger()
+
+JSON = {"Content-Type": "application/json"}
+# The line was never there, or broke.  A deadline that passed is not among them.
+TRANSPORT = (
+    ConnectError,
+    ConnectionClosed,
+    DNSLookupError,
+    OSError,
+    RequestTransmissionFailed,
+    ResponseFailed,
+)
+SAFE = ("GET", "HEAD")
+
+
+class Answer(NamedTuple):
+    """
+    What the back end answered, whatever its status.
+    """
+
+    status: int
+    headers: Headers
+    content: bytes
+    asked: "Rest"
+
+    def json(self) -> Any:
+        """
+        The content; Rejected (502) if it is not JSON, whatever its type says.
+        """
+        try:
+            return msgspec.json.decode(self.content)
+        except (msgspec.DecodeError, RecursionError):
+            self.asked.counts["nonsense"] += 1
+            raise Rejected(f"Invalid response from the {self.asked.name}.", 502) from None
+
+    def object(self) -> dict[str, Any] | None:
+        """
+        The JSON object that the content is, if it is one.
+        """
+        try:
+            value = msgspec.json.decode(self.content)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def check(self) -> "Answer":
+        """
+        Itself if it is a success.  Else Rejected: with a status of 400 to 499, or with 502.
+        """
+        if 200 <= self.status < 300:
+            return self
+        said = self.content[:200].decode("utf-8", "replace") or f"status {self.status}"
+        code = self.status if 400 <= self.status < 500 else 502
+        raise Rejected(f"The {self.asked.name} refused: {said}", code)
+
+
+class Rest:
+    """
+    The HTTP client of one back end, which `name` tells people: "domain registry".
+
+    `counts` has one entry an outcome: "2xx" to "5xx", "silent" (no answer in
+    time), "unreachable", "untrusted" (its certificate, or it takes none of
+    ours), "large", "nonsense" (no JSON where some was wanted), "busy" (too
+    many at once) and "paused" (given up for the moment).
+    """
+
+    def __init__(
+        self,
+        base: str,
+        options: BackEnd,
+        reactor: Any,
+        name: str = "back end",
+        agent: IAgent | None = None,
+        dial: Dial | None = None,
+    ) -> None:
+        self.name = name
+        self.counts: Counter[str] = Counter()
+        self._reactor = reactor
+        self._options = options
+        self._base, made = agent_for(base, options, reactor, dial)
+        self._said = base
+        forgetful = IndexableCookieJar(DefaultCookiePolicy(allowed_domains=[]))
+        self._http = HTTPClient(agent or made, forgetful, Sent)
+        self._slots = DeferredSemaphore(options.in_flight)
+        self._breaker = Breaker(reactor.seconds)
+
+    @property
+    def down(self) -> bool:
+        """
+        Is it given up for the moment?
+        """
+        return self._breaker.open
+
+    @property
+    def under_way(self) -> int:
+        """
+        Requests that the back end has been given and not answered.
+        """
+        return self._slots.limit - self._slots.tokens
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        json: Any = None,
+        headers: Mapping[str, str] | None = None,
+        safe: bool | None = None,
+        data: Any = None,
+        deadline: float | None = None,
+    ) -> Deferred[Answer]:
+        """
+        The back end's answer.  Fails with Rejected: 504 if there is none, 502 if too much comes, 503 if busy.
+
+        `path` is percent-encoded already, and begins with a `/`.  `safe`: it does no harm twice (a GET
+        does not), so it is sent again when the line breaks.  `data` is a body in place of `json`.
+        """
+        if not self._breaker.admits():
+            return self._refuse("paused")
+        slots = self._slots
+        if not slots.tokens and len(slots.waiting) >= self._options.queue:
+            return self._refuse("busy")
+        sent: dict[Any, Any] = dict(headers or {})
+        if json is not None:
+            sent, data = {**JSON, **sent}, msgspec.json.encode(json)
+        attempts = self._options.attempts if (method in SAFE if safe is None else safe) else 1
+        answer = Deferred.fromCoroutine(self._call(method, self._base + path, sent, data, attempts))
+        late = self._reactor.callLater(deadline or self._options.deadline, answer.cancel)
+        return answer.addBoth(_in_time, late)
+
+    async def _call(self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int) -> Answer:
+        try:
+            await self._slots.acquire()
+        except CancelledError:
+            # Not the back end's fault alone, and nothing was asked of it.
+            raise self._rejected("paused" if self.down else "busy") from None
+        try:
+            answer = await self._attempts(method, url, headers, data, attempts)
+        except (CancelledError, TooLarge, SSL.Error, *TRANSPORT) as why:
+            outcome = _outcome(why)
+            if outcome == "large":
+                self._succeeded()
+            else:
+                self._failed(outcome, why)
+            raise self._rejected(outcome) from None
+        else:
+            self._succeeded()
+            self.counts[f"{answer.status // 100}xx"] += 1
+            return answer
+        finally:
+            self._slots.release()
+
+    async def _attempts(
+        self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int
+    ) -> Answer:
+        while True:
+            attempts -= 1
+            try:
+                response = await self._http.request(
+                    method,
+                    url,
+                    headers=headers,
+                    data=data,
+                    allow_redirects=False,
+                    unbuffered=True,
+                    reactor=self._reactor,
+                )
+                body = Body(self._options.answer)
+                response.deliverBody(body)
+                return Answer(response.code, response.headers, await body.whole, self)
+            except TRANSPORT as why:
+                if not attempts or _outcome(why) != "unreachable":
+                    raise
+
+    def _succeeded(self) -> None:
+        if self._breaker.succeeded():
+            log.info("the {name} at {base} answers again", name=self.name, base=self._said)
+
+    def _failed(self, outcome: str, why: BaseException) -> None:
+        if self._breaker.failed():
+            log.warn(
+                "the {name} at {base} is {outcome}: {why}; it is asked now and again",
+                name=self.name,
+                base=self._said,
+                outcome=outcome,
+                why=_in_words(why),
+            )
+            for waiting in list(self._slots.waiting):
+                waiting.cancel()
+
+    def _refuse(self, outcome: str) -> Deferred[Answer]:
+        refused: Deferred[Answer] = Deferred()
+        refused.errback(self._rejected(outcome))
+        return refused
+
+    def _rejected(self, outcome: str) -> Rejected:
+        self.counts[outcome] += 1
+        if outcome == "large":
+            return Rejected(f"Invalid response from the {self.name}.", 502)
+        if outcome == "busy":
+            return Rejected(f"Too many requests to the {self.name}; try again later.", 503)
+        return Rejected(f"Error contacting the {self.name}.", 504)
+
+
+def _in_time(result: Any, late: Any) -> Any:
+    if late.active():
+        late.cancel()
+    return result
+
+
+def _reasons(why: BaseException) -> list[BaseException]:
+    """
+    The exception and those it was made of.
+    """
+    inside = [failure.value for failure in getattr(why, "reasons", None) or ()]
+    return [why] + [reason for each in inside for reason in _reasons(each)]
+
+
+def _outcome(why: BaseException) -> str:
+    if isinstance(why, TooLarge):
+        return "large"
+    for reason in _reasons(why):
+        if isinstance(reason, CancelledError):  # the deadline passed
+            return "silent"
+        if isinstance(reason, SSL.Error | VerificationError):
+            return "untrusted"
+    return "unreachable"
+
+
+def _in_words(why: BaseException) -> str:
+    return "; ".join(str(reason) or type(reason).__name__ for reason in _reasons(why)[-1:])

@@ -1,0 +1,105 @@
+"""
+Back ends in memory: a server of twisted.web, or one that writes what it is told, behind an endpoint.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.internet.protocol import Protocol
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from msgnode.config import BackEnd
+from msgnode.connectors.rest import Rest
+from tests.network import Link, Wire
+
+
+class Scripted(Protocol):
+    """
+    A server that keeps what it is sent, and writes `reply` once a request is there.
+    """
+
+    reply = b""
+
+    def __init__(self) -> None:
+        self.got = b""
+
+    def dataReceived(self, data: bytes) -> None:
+        self.got += data
+        if self.reply:
+            self.transport.write(self.reply)
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self.gone = True
+
+    gone = False
+
+
+@implementer(IStreamClientEndpoint)
+class Memory:
+    """
+    An endpoint whose connections lead to what `serve` makes; `dialled` counts them.
+
+    `refuse` is an exception that connecting ends with, or "hang".
+    """
+
+    def __init__(self, clock: Clock, serve: Callable[[], Any] = Scripted) -> None:
+        self.clock = clock
+        self.serve = serve
+        self.refuse: Any = None
+        self.dialled = 0
+        self.servers: list[Any] = []
+        self.links: list[Link] = []
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        self.dialled += 1
+        if self.refuse == "hang":
+            return Deferred()
+        if self.refuse is not None:
+            return fail(self.refuse)
+        client, server = protocolFactory.buildProtocol(None), self.serve()
+        link = Link(client, server, Wire(client, False), Wire(server, True), False, self.clock)
+        server.makeConnection(link.serverIO)
+        client.makeConnection(link.clientIO)
+        self.servers.append(server)
+        self.links.append(link)
+        return succeed(client)
+
+    def pump(self) -> None:
+        for _ in range(10_000):
+            self.clock.advance(0)
+            if not any([link.pump(advanceClock=False) for link in self.links]):
+                break
+        self.links = [link for link in self.links if not link.over]
+
+    def cut(self) -> None:
+        """
+        All connections break.
+        """
+        for link in self.links:
+            link.serverIO.abortConnection()
+        self.pump()
+
+    @property
+    def open(self) -> int:
+        """
+        Connections that stand.
+        """
+        self.pump()
+        return len(self.links)
+
+    def rest(self, base: str = "http://registry.example.org", **options: Any) -> Rest:
+        """
+        A client of this back end.
+        """
+        return Rest(base, BackEnd(**options), self.clock, "registry", dial=lambda host, port: self)
+
+
+def http(body: bytes = b"{}", status: str = "200 OK", kind: str = "application/json") -> bytes:
+    """
+    A whole response.
+    """
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
