@@ -1,0 +1,110 @@
+"""
+The file both registries keep their records in.
+
+Statements run in the reactor's thread, because each takes some microseconds
+and never waits for the disk: what they write goes to SQLite's log.  Moving
+the log into the file, which does wait, is done now and again in a thread.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from msgnode.config import ConfigError
+
+log = Logger()
+
+TABLES = """
+BEGIN;
+CREATE TABLE IF NOT EXISTS record (
+    kind TEXT NOT NULL, id TEXT NOT NULL, user TEXT, email TEXT, name TEXT, reporter TEXT,
+    status TEXT NOT NULL, expires INTEGER NOT NULL, starting REAL NOT NULL, modified REAL NOT NULL,
+    fields TEXT NOT NULL, PRIMARY KEY (kind, id)
+) STRICT;
+CREATE INDEX IF NOT EXISTS record_user ON record (user) WHERE user IS NOT NULL;
+CREATE INDEX IF NOT EXISTS record_email ON record (email) WHERE email IS NOT NULL;
+CREATE INDEX IF NOT EXISTS record_name ON record (name) WHERE name IS NOT NULL;
+CREATE INDEX IF NOT EXISTS record_reporter ON record (reporter) WHERE reporter IS NOT NULL;
+CREATE INDEX IF NOT EXISTS record_due ON record (modified + expires) WHERE status != 'disconnected';
+CREATE TABLE IF NOT EXISTS updated (kind TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (kind, id)) STRICT;
+CREATE TABLE IF NOT EXISTS owner (guid TEXT PRIMARY KEY, user TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS graph (guid TEXT PRIMARY KEY, jwt TEXT NOT NULL) STRICT;
+COMMIT;
+"""
+EVERY = 20.0  # seconds from one move of the log to the next
+
+
+def connect(path: Path | str) -> sqlite3.Connection:
+    """
+    The database, made if there is none.  ConfigError says why it cannot be used.
+    """
+    try:
+        if path != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        database = sqlite3.connect(path, isolation_level=None)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA wal_autocheckpoint = 0")
+        database.execute("PRAGMA busy_timeout = 1000")
+        database.executescript(TABLES)
+    except (sqlite3.Error, OSError) as why:
+        text = why.strerror if isinstance(why, OSError) else why
+        raise ConfigError(f"registry: {path} cannot be used: {text}; move it away, or name another") from why
+    return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """
+    All of it, or nothing.
+    """
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+class Tidy(Service):
+    """
+    Moves the log into the file at `path`; `run` may use a thread.
+    """
+
+    def __init__(self, path: Path, run: Callable[..., Deferred[None]], clock: IReactorTime) -> None:
+        self._path = path
+        self._run = run
+        self._beat = LoopingCall(self._move)
+        self._beat.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        self._beat.start(EVERY, now=False)
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        if self._beat.running:
+            self._beat.stop()
+        return self._move()
+
+    def _move(self) -> Deferred[None]:
+        moved = self._run(move_log, self._path)
+        return moved.addErrback(
+            lambda why: log.error("{path}: {why}", path=str(self._path), why=why.getErrorMessage())
+        )
+
+
+def move_log(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA busy_timeout = 1000")
+        database.execute("PRAGMA wal_checkpoint(PASSIVE)")

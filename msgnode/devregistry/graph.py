@@ -1,0 +1,101 @@
+"""
+The global registry: one signed record for each GUID, answered as the reTHINK server does.
+"""
+
+import time
+from sqlite3 import Connection
+from typing import Any
+from urllib.parse import unquote
+
+from msgnode.connectors.globalrecord import WrongRecord, check_signature, read_record
+from msgnode.devregistry.domain import Reply, say
+
+REQUIRED = {
+    "guid",
+    "schemaVersion",
+    "userIDs",
+    "lastUpdate",
+    "timeout",
+    "publicKey",
+    "salt",
+    "revoked",
+    "defaults",
+}
+DEFAULTS = {"voice", "chat", "video"}
+
+
+class Graph:
+    """
+    Answers requests from the records.
+    """
+
+    def __init__(self, database: Connection) -> None:
+        self._database = database
+
+    def answer(self, method: str, uri: str, body: bytes) -> Reply:
+        path = uri.partition("?")[0]
+        match method, path.rstrip("/").split("/")[1:]:
+            case "GET", []:
+                version = {"date": "", "version": "0.3.4", "build": "msgnode"}
+                info = {"Code": 200, "Description": "OK", "Value": ""}
+                return say(200, {**info, "version": version, "connectedNodes": []})
+            case "GET", ["guid", guid]:
+                return self._get(unquote(guid))
+            case "PUT", ["guid", guid]:
+                return self._put(unquote(guid), body, path)
+        return spring(404, "Not Found", path)
+
+    def _get(self, guid: str) -> Reply:
+        row = self._database.execute("SELECT jwt FROM graph WHERE guid = ?", (guid,)).fetchone()
+        if row is None:
+            return refuse(404, "Not found", "There is no record for this GUID.")
+        return say(200, {"Code": 200, "Description": "OK", "Value": row[0]})
+
+    def _put(self, guid: str, body: bytes, path: str) -> Reply:
+        if not body:
+            return spring(400, "Bad Request", path)
+        jwt = body.decode("utf-8", "replace")
+        if jwt.count(".") != 2:
+            return spring(500, "Internal Server Error", path)
+        try:
+            record = read_record(jwt)
+        except WrongRecord as why:
+            return refuse(500, "Internal Server Error", str(why))
+        try:
+            check_shape(record.data)
+            check_signature(record, record.data)
+        except WrongRecord as why:
+            return refuse(400, "Bad Request", str(why))
+        row = self._database.execute("SELECT jwt FROM graph WHERE guid = ?", (guid,)).fetchone()
+        if row is not None:
+            stored = read_record(row[0]).data
+            if record.data["guid"] != stored["guid"]:
+                return refuse(400, "Bad Request", "The GUID is not that of the stored record.")
+            try:
+                check_signature(record, stored)
+            except WrongRecord:
+                return refuse(500, "Internal Server Error", "It is not signed with the stored key.")
+        self._database.execute("INSERT OR REPLACE INTO graph VALUES (?, ?)", (guid, jwt))
+        done = {"Code": 200, "Description": "OK", "Explanation": "Stored.", "Value": ""}
+        return say(200, done)
+
+
+def check_shape(data: dict[str, Any]) -> None:
+    missing = REQUIRED - data.keys()
+    defaults = data.get("defaults")
+    if not missing and not (isinstance(defaults, dict) and defaults.keys() >= DEFAULTS):
+        missing = {"defaults.voice, .chat, .video"}
+    if missing:
+        raise WrongRecord(f"missing: {', '.join(sorted(missing))}")
+
+
+def refuse(code: int, description: str, explanation: str) -> Reply:
+    return say(code, {"Code": code, "Description": description, "Explanation": explanation, "Value": ""})
+
+
+def spring(status: int, error: str, path: str) -> Reply:
+    """
+    What its framework answers by itself.
+    """
+    now = int(time.time() * 1000)
+    return say(status, {"timestamp": now, "status": status, "error": error, "message": error, "path": path})

@@ -1,0 +1,258 @@
+"""
+The records of the domain registry: hyperties and data objects, and what becomes of them.
+
+Nothing is ever deleted.  A record that is not kept alive, or is deleted, becomes
+`disconnected`, and is named once to whoever asks what changed.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from sqlite3 import Connection
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from msgnode.devregistry.database import transaction
+
+DISCONNECTED, LIVE = "disconnected", "live"
+
+
+class Hyperty(Struct):
+    """
+    What may be written of a hyperty.  Other keys are dropped.
+    """
+
+    userID: str | None = None
+    descriptor: str | None = None
+    guid: str | None = None
+    resources: list[str] | None = None
+    dataSchemes: list[str] | None = None
+    runtime: str | None = None
+    p2pRequester: str | None = None
+    p2pHandler: str | None = None
+    status: str | None = None
+    expires: int | None = None
+
+
+class DataObject(Struct):
+    """
+    What may be written of a data object.
+    """
+
+    schema: str | None = None
+    name: str | None = None
+    reporter: str | None = None
+    resources: list[str] | None = None
+    dataSchemes: list[str] | None = None
+    runtime: str | None = None
+    p2pRequester: str | None = None
+    status: str | None = None
+    expires: int | None = None
+
+
+class Kind(NamedTuple):
+    """
+    A kind of record: its name, the key that holds its address, its shape and what it cannot do without.
+    """
+
+    name: str
+    key: str
+    shape: type[Hyperty] | type[DataObject]
+    required: frozenset[str]
+
+
+_BOTH = {"expires", "dataSchemes", "resources", "runtime", "status"}
+HYPERTY = Kind("hyperty", "hypertyID", Hyperty, frozenset(_BOTH | {"descriptor"}))
+OBJECT = Kind("dataobject", "url", DataObject, frozenset(_BOTH | {"schema", "name", "reporter"}))
+KINDS = {kind.name: kind for kind in (HYPERTY, OBJECT)}
+
+SELECT = "SELECT kind, id, status, expires, starting, modified, fields FROM record WHERE"
+WRITE = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+CHANGED = "INSERT OR IGNORE INTO updated VALUES (?, ?)"
+UNCHANGED = "DELETE FROM updated WHERE kind = ? AND id = ?"
+
+
+class Row(NamedTuple):
+    """
+    A record as it lies in the database.
+    """
+
+    kind: str
+    id: str
+    status: str
+    expires: int
+    starting: float
+    modified: float
+    fields: str
+
+
+def clean(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    The fields that a record of that kind has, without nulls.  ValidationError if one has a wrong type.
+    """
+    known = msgspec.structs.asdict(msgspec.convert(fields, kind.shape))
+    return {name: value for name, value in known.items() if value is not None}
+
+
+class Records:
+    """
+    `wall` gives seconds since 1970; `longest` is the most a record may live without a word.
+    """
+
+    def __init__(self, database: Connection, wall: Callable[[], float], longest: int = 3600) -> None:
+        self._database = database
+        self._wall = wall
+        self._longest = longest
+
+    # -- writing -------------------------------------------------------------
+
+    def create(self, kind: Kind, id: str, fields: dict[str, Any], user: str | None = None) -> bool:
+        """
+        Make or replace a record.  False: another user's hyperty has that address.
+        """
+        now = self._wall()
+        with transaction(self._database):
+            row = self._row(kind, id)
+            if row is not None and user is not None and msgspec.json.decode(row.fields)["userID"] != user:
+                return False
+            fields = {**fields, "expires": min(fields["expires"], self._longest)}
+            if user is not None:
+                fields["userID"] = user
+                if row is None and "guid" in fields:
+                    self._database.execute(
+                        "INSERT OR REPLACE INTO owner VALUES (?, ?)", (fields["guid"], user)
+                    )
+            self._write(kind, id, fields, now if row is None else row.starting, now)
+        return True
+
+    def update(self, kind: Kind, id: str, fields: dict[str, Any]) -> bool | None:
+        """
+        Lay these fields over a record.  Did its status change?  None: there is no such record.
+        """
+        with transaction(self._database):
+            row = self._row(kind, id)
+            if row is None:
+                return None
+            before = {**msgspec.json.decode(row.fields), "status": row.status, "expires": row.expires}
+            self._write(kind, id, {**before, **fields}, row.starting, self._wall())
+            return bool(fields.get("status", row.status) != row.status)
+
+    def keep_alive(self, kind: Kind, id: str) -> bool | None:
+        """
+        It is live from now on, as an update says.
+        """
+        return self.update(kind, id, {"status": LIVE})
+
+    def delete(self, user: str, id: str) -> bool:
+        """
+        The user's hyperty is disconnected.  False: there is none.
+        """
+        with transaction(self._database):
+            row = self._row(HYPERTY, id)
+            if row is None or msgspec.json.decode(row.fields)["userID"] != user:
+                return False
+            self._disconnect([row])
+            return True
+
+    def _write(self, kind: Kind, id: str, fields: dict[str, Any], starting: float, now: float) -> None:
+        rest = {name: value for name, value in fields.items() if name not in ("status", "expires")}
+        user = fields.get("userID")
+        indexed = (
+            user,
+            user.rpartition("/")[2] if user is not None else None,
+            fields.get("name"),
+            fields.get("reporter"),
+        )
+        times = (fields["status"], fields["expires"], starting, now)
+        self._database.execute(WRITE, (kind.name, id, *indexed, *times, msgspec.json.encode(rest).decode()))
+        self._database.execute(UNCHANGED, (kind.name, id))
+
+    def _disconnect(self, rows: list[Row]) -> None:
+        for row in rows:
+            if row.status != DISCONNECTED:
+                self._database.execute(
+                    "UPDATE record SET status = ? WHERE kind = ? AND id = ?", (DISCONNECTED, row.kind, row.id)
+                )
+                self._database.execute(CHANGED, (row.kind, row.id))
+
+    # -- reading -------------------------------------------------------------
+
+    def get(self, kind: Kind, id: str) -> dict[str, Any] | None:
+        """
+        One record.
+        """
+        return self._found(kind, "id = ?", id).get(id)
+
+    def find(self, kind: Kind, by: str, value: str) -> dict[str, dict[str, Any]]:
+        """
+        The records with this `user`, `email`, `guid`, `name` or `reporter`, by their addresses.
+        """
+        if by == "guid":
+            return self._found(kind, "user = (SELECT user FROM owner WHERE guid = ?)", value)
+        return self._found(kind, f"{by} = ?", value)
+
+    def sweep(self) -> None:
+        """
+        Disconnect everything whose time is over.
+        """
+        due = f"{SELECT} status != '{DISCONNECTED}' AND modified + expires <= ?"
+        with transaction(self._database):
+            self._disconnect(list(map(Row._make, self._database.execute(due, (self._wall() - 1,)))))
+
+    def take_updated(self) -> dict[str, dict[str, Any]]:
+        """
+        What was disconnected since this was last asked.
+        """
+        with transaction(self._database):
+            rows = self._database.execute(f"{SELECT} (kind, id) IN (SELECT kind, id FROM updated)")
+            found = {row.id: _as_record(row) for row in map(Row._make, rows)}
+            self._database.execute("DELETE FROM updated")
+        return found
+
+    def count(self) -> int:
+        """
+        Hyperties, live or not.
+        """
+        (found,) = self._database.execute("SELECT count(*) FROM record WHERE kind = 'hyperty'").fetchone()
+        return int(found)
+
+    def _row(self, kind: Kind, id: str) -> Row | None:
+        row = self._database.execute(f"{SELECT} kind = ? AND id = ?", (kind.name, id)).fetchone()
+        return None if row is None else Row(*row)
+
+    def _found(self, kind: Kind, where: str, value: str) -> dict[str, dict[str, Any]]:
+        rows = [
+            Row(*row) for row in self._database.execute(f"{SELECT} kind = ? AND {where}", (kind.name, value))
+        ]
+        return {row.id: _as_record(row) for row in self._expired(rows)}
+
+    def _expired(self, rows: list[Row]) -> Iterator[Row]:
+        """
+        The rows as they are now: some may be over since they were last looked at.
+        """
+        now = self._wall()
+        over = [row for row in rows if row.status != DISCONNECTED and int(now - row.modified) > row.expires]
+        if over:
+            # A disk that is full keeps nobody from reading; the sweep writes it down later.
+            with suppress(sqlite3.OperationalError), transaction(self._database):
+                self._disconnect(over)
+        gone = {row.id for row in over}
+        return (row._replace(status=DISCONNECTED) if row.id in gone else row for row in rows)
+
+
+def _as_record(row: Row) -> dict[str, Any]:
+    return {
+        **msgspec.json.decode(row.fields),
+        KINDS[row.kind].key: row.id,
+        "status": row.status,
+        "expires": row.expires,
+        "startingTime": _time(row.starting),
+        "lastModified": _time(row.modified),
+    }
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

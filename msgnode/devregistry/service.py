@@ -1,0 +1,112 @@
+"""
+Both registries as services: records, sweep, and the web in front.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from twisted.application.internet import StreamServerEndpointService
+from twisted.application.service import MultiService, Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from msgnode.devregistry.database import Tidy, connect
+from msgnode.devregistry.domain import Domain
+from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.graph import Graph
+from msgnode.devregistry.records import Records
+from msgnode.devregistry.web import RegistryResource, RegistrySite
+
+log = Logger()
+
+
+class Rules(NamedTuple):
+    """
+    Seconds between sweeps, seconds a record may live unheard of, who alone may ask, and a fault for tests.
+    """
+
+    sweep: float = 20.0
+    longest: int = 3600
+    balancer: str = ""
+    fault: Fault | None = None
+
+
+class Registries(MultiService):
+    """
+    The two registries on one file, or `:memory:`, which is opened when the service starts.
+
+    `domain` and `graph` are where they listen, if they do.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        reactor: Any,
+        domain: IStreamServerEndpoint | None = None,
+        graph: IStreamServerEndpoint | None = None,
+        run: Callable[..., Deferred[None]] = maybeDeferred,
+        wall: Callable[[], float] = time.time,
+        rules: Rules | None = None,
+    ) -> None:
+        super().__init__()
+        self._path = path
+        self._reactor = reactor
+        self._endpoints = (domain, graph)
+        self._run = run
+        self._wall = wall
+        self._rules = rules or Rules()
+
+    def startService(self) -> None:
+        database, rules = connect(self._path), self._rules
+        self._database = database
+        records = Records(database, self._wall, rules.longest)
+        for endpoint, answer in zip(
+            self._endpoints, (Domain(records).answer, Graph(database).answer), strict=True
+        ):
+            if endpoint is not None:
+                resource = RegistryResource(answer, self._reactor, rules.balancer, rules.fault)
+                listening = StreamServerEndpointService(
+                    endpoint, RegistrySite(resource, reactor=self._reactor)
+                )
+                listening._raiseSynchronously = True  # type: ignore[assignment]
+                listening.setServiceParent(self)
+        Every(rules.sweep, records.sweep, self._reactor).setServiceParent(self)
+        if isinstance(self._path, Path):
+            Tidy(self._path, self._run, self._reactor).setServiceParent(self)
+        super().startService()
+
+    def stopService(self) -> Deferred[Any]:
+        stopped: Deferred[Any] = maybeDeferred(super().stopService)
+        return stopped.addBoth(lambda done: self._database.close())
+
+
+class Every(Service):
+    """
+    Does something every so many seconds.
+    """
+
+    def __init__(self, seconds: float, do: Callable[[], None], clock: Any) -> None:
+        self._seconds = seconds
+        self._do = do
+        self._beat = LoopingCall(self._once)
+        self._beat.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        self._beat.start(self._seconds, now=False)
+
+    def _once(self) -> None:
+        try:
+            self._do()
+        except sqlite3.Error as why:  # the disk may be full now, and not the next time
+            log.error("the registry's file cannot be used: {why}", why=str(why))
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._beat.running:
+            self._beat.stop()

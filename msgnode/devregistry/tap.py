@@ -1,0 +1,125 @@
+"""
+What `twistd msgregistry` starts, and its options.
+
+EXPIRES, EXPIRES_MAX and LOAD_BALANCER_IP are read from the environment, as the
+reTHINK server does.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from twisted.application.service import MultiService
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.usage import Options as BaseOptions
+
+from msgnode import __version__
+from msgnode.config import ConfigError
+from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.service import Registries, Rules
+
+log = Logger()
+
+BACKLOG = 1024  # connections that wait to be accepted
+
+
+def stop(why: str) -> NoReturn:
+    """
+    Do not start; say why in one line.
+    """
+    print(f"msgregistry: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
+class Options(BaseOptions):
+    """
+    The options of `twistd msgregistry`.
+    """
+
+    optParameters = [
+        ["domain", None, "tcp:4567:interface=127.0.0.1", "Endpoint of the domain registry, or none."],
+        ["global", None, "tcp:5002:interface=127.0.0.1", "Endpoint of the global registry, or none."],
+        ["data", None, ":memory:", "The SQLite file, or :memory: to forget everything at the end."],
+        [
+            "fault",
+            None,
+            None,
+            "Fail on purpose: delay=S, drop, empty, hang, html or redirect; @SHARE of requests.",
+        ],
+    ]
+
+    def opt_version(self) -> None:
+        """
+        Print the version and leave.
+        """
+        print(f"msgnode {__version__}")
+        sys.exit(0)
+
+    def postOptions(self) -> None:
+        try:
+            self.rules = rules(os.environ)
+            if self["fault"] is not None:
+                self.rules = self.rules._replace(fault=Fault.parse(self["fault"]))
+        except ValueError as why:
+            stop(str(why))
+
+
+def rules(environment: Mapping[str, str]) -> Rules:
+    """
+    What the environment says; ValueError names the variable that is no number.
+    """
+    numbers = {}
+    for variable, name in (("EXPIRES", "sweep"), ("EXPIRES_MAX", "longest")):
+        given = environment.get(variable)
+        if given:
+            if not given.isdecimal() or not int(given):
+                raise ValueError(f"{variable}: expected seconds, found {given!r}")
+            numbers[name] = int(given)
+    return Rules(balancer=environment.get("LOAD_BALANCER_IP", ""), **numbers)  # type: ignore[arg-type]
+
+
+class Started(Registries):
+    """
+    Says what it is for; a mistake stops the start in one line.
+    """
+
+    def startService(self) -> None:
+        try:
+            super().startService()
+        except ConfigError as why:
+            stop(str(why))
+        log.info(
+            "registries for development and small domains of one node, kept in {path}", path=str(self._path)
+        )
+
+
+def with_backlog(endpoint: str) -> str:
+    """
+    Room for a node that connects a hundred times at once; others would wait a second or more.
+    """
+    roomy = endpoint.startswith(("tcp:", "ssl:")) and "backlog=" not in endpoint
+    return f"{endpoint}:backlog={BACKLOG}" if roomy else endpoint
+
+
+def makeService(options: Options, reactor: Any = None) -> MultiService:
+    """
+    Both registries, ready to start.
+    """
+    if reactor is None:
+        from twisted.internet import reactor
+    endpoints = []
+    for name in ("domain", "global"):
+        try:
+            given = options[name]
+            endpoints.append(None if given == "none" else serverFromString(reactor, with_backlog(given)))
+        except Exception as why:  # each kind of endpoint complains in its own way
+            stop(f"{name}: expected an endpoint such as tcp:4567, found {given!r}: {why}")
+    path = options["data"] if options["data"] == ":memory:" else Path(options["data"])
+    run = partial(deferToThreadPool, reactor, reactor.getThreadPool())
+    domain, graph = endpoints
+    return Started(path, reactor, domain, graph, run, rules=options.rules)

@@ -1,0 +1,84 @@
+"""
+The registries on the web: from a request to `answer`, and back.
+"""
+
+import sqlite3
+from typing import Any
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+
+from msgnode.devregistry.domain import BROKEN, Answering, Reply
+from msgnode.devregistry.faults import Fault
+
+log = Logger()
+
+
+class RegistryResource(Resource):
+    """
+    One registry.  `fault` may befall requests; only `balancer`, an IP address, may ask, if given.
+    """
+
+    isLeaf = True
+
+    def __init__(
+        self, answer: Answering, clock: IReactorTime, balancer: str = "", fault: Fault | None = None
+    ) -> None:
+        super().__init__()
+        self.fault = fault
+        self._answer = answer
+        self._clock = clock
+        self._balancer = balancer
+
+    def render(self, request: Request) -> Any:
+        fault = self.fault
+        if fault is not None and fault.befalls():
+            if fault.kind == "delay":
+                late = self._clock.callLater(fault.seconds, self._finish, request)
+                request.notifyFinish().addErrback(_forget, late)
+                return NOT_DONE_YET
+            return fault.spoil(request)
+        return self._respond(request)
+
+    def _respond(self, request: Request) -> bytes:
+        if self._balancer and getattr(request.getClientAddress(), "host", "") != self._balancer:
+            return send(request, Reply(401, b"Unauthorized request", "text/plain"))
+        assert request.content is not None
+        method, uri = request.method.decode("ascii", "replace"), request.uri.decode("utf-8", "replace")
+        try:
+            reply = self._answer(method, uri, request.content.read())
+        except sqlite3.Error as why:
+            log.error("the registry's file cannot be used: {why}", why=str(why))
+            reply = BROKEN
+        return send(request, reply)
+
+    def _finish(self, request: Request) -> None:
+        request.write(self._respond(request))
+        request.finish()
+
+
+def _forget(gone: Failure, late: IDelayedCall) -> None:
+    if late.active():
+        late.cancel()
+
+
+def send(request: Request, reply: Reply) -> bytes:
+    request.setResponseCode(reply.status)
+    request.setHeader(b"Content-Type", reply.kind.encode())
+    if reply.location:
+        request.setHeader(b"Location", reply.location.encode())
+    return reply.body
+
+
+class RegistrySite(Site):
+    """
+    Writes no line per request.
+    """
+
+    noisy = False
+
+    def log(self, request: Any) -> None:
+        pass
