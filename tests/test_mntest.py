@@ -1,9 +1,8 @@
 """
 The reTHINK project's conformance cases for messaging nodes, in our own words.
 
-Cases 20 to 27 and 30 register at the domain registry and come with it.  Case
-29 as published cannot be passed; ours is what it means to say: a change of an
-entity's status reaches who subscribed to it, from another runtime.
+Case 29 as published cannot be passed; ours is what it means to say: a change of
+an entity's status reaches who subscribed to it, from another runtime.
 """
 
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.network import Network
+from tests.registry import RegistryNode
 from tests.vertx_stub import VertxStub
 
 D = "example.org"
@@ -18,6 +18,8 @@ P = f"hyperty-runtime://{D}/protostub/1"
 RUNTIME = f"runtime://{D}/1"
 A = f"domain://msg-node.{D}/address-allocation"
 SM = f"domain://msg-node.{D}/sm"
+REGISTRY = f"domain://registry.{D}"
+USER = f"user://{D}/user-1"
 
 
 class Case(SynchronousTestCase):
@@ -285,3 +287,102 @@ class StatusTests(Case):
 
         self.ask(second, {**message, "body": {"resources": ["x://y/registration"]}})
         self.assertEqual("live", second.statuses[-1])
+
+
+class RegistrationTests(Case):
+    """
+    Cases 20 to 30: allocation and registration, searches, status.
+    """
+
+    def setUp(self) -> None:
+        self.net = Network(RegistryNode(domain=D))
+        stub = self.stub()
+        value = {"number": 1}
+        allocation = {"id": 1, "type": "create", "from": f"{P}/registry/allocation", "to": A}
+        allocated = self.ask(stub, {**allocation, "body": {"scheme": "hyperty", "value": value}})
+        (self.address,) = allocated["value"]["allocated"]
+        hyperty = {
+            "url": self.address,
+            "descriptor": f"hyperty-catalogue://catalogue.{D}/.well-known/hyperty/x",
+            "user": USER,
+            "expires": 1200,
+            "status": "live",
+            "dataSchemes": ["comm"],
+            "resources": ["chat"],
+            "runtime": RUNTIME,
+        }
+        self.registry(stub, "create", {"value": hyperty, "policyURL": ""})
+        self.end(stub)
+
+    def registry(self, stub: VertxStub, type: str, body: dict[str, Any]) -> dict[str, Any]:
+        """
+        Ask the registry; its answer, with code 200.
+        """
+        message = {"id": 2, "type": type, "from": f"{RUNTIME}/registry", "to": REGISTRY, "body": body}
+        return self.ask(stub, message)
+
+    def test_20_to_24_search(self) -> None:
+        """
+        A registered hyperty is found by its user, with data schemes, with resources and with both.
+        """
+        stub = self.stub()
+        for criteria in (
+            {},
+            {"dataSchemes": ["comm"]},
+            {"resources": ["chat"]},
+            {"resources": ["chat"], "dataSchemes": ["comm"]},
+        ):
+            found = self.registry(stub, "read", {"resource": USER, "criteria": criteria})
+
+            self.assertEqual([self.address], list(found["value"]))
+
+    def test_25_address(self) -> None:
+        """
+        And by its address.
+        """
+        found = self.registry(self.stub(), "read", {"resource": self.address})
+
+        self.assertEqual(self.address, found["value"]["hypertyID"])
+
+    def test_26_unknown(self) -> None:
+        """
+        What was never registered is 404.
+        """
+        stub = self.stub()
+        body = {"resource": f"schema://{D}/non-existing-object"}
+
+        stub.post({"id": 2, "type": "read", "from": f"{RUNTIME}/registry", "to": REGISTRY, "body": body})
+
+        self.assertEqual(404, stub.bus[-1]["body"]["code"])
+
+    def test_27_keep_alive(self) -> None:
+        """
+        A registration is kept alive.
+        """
+        self.registry(self.stub(), "update", {"resource": self.address})
+
+    def test_28_to_30_status(self) -> None:
+        """
+        Who subscribed its registration is told when it is taken back.
+        """
+        watcher = self.stub(runtime=f"runtime://{D}/2")
+        body = {"resources": [f"{self.address}/registration"]}
+        self.ask(
+            watcher, {"id": 3, "type": "subscribe", "from": f"{RUNTIME}/registry", "to": SM, "body": body}
+        )
+        seen = len(watcher.bus)
+
+        left = {"resource": self.address, "value": "disconnected", "attribute": "status"}
+        self.registry(self.stub(), "update", left)
+
+        (told,) = watcher.bus[seen:]
+        self.assertEqual(P, told["body"].pop("via"))  # the stub's own mark
+        self.assertEqual(
+            (
+                "update",
+                REGISTRY,
+                f"{self.address}/registration",
+                {"value": "disconnected", "attribute": "status"},
+            ),
+            (told["type"], told["from"], told["to"], told["body"]),
+        )

@@ -74,13 +74,14 @@ class Bench:
     def _one(self, scenario: Scenario, entrant: Entrant) -> Run:
         self._count += 1
         try:
+            config, behind = scenario.config, None
+            if entrant.registry:
+                behind = self._started(entrant.registry)
+                config += f'[registry]\nurl = "http://127.0.0.1:{behind.ports["line"]}"\n'
             document = corpus(entrant.policies, entrant.body) if entrant.policies else ""
-            which = entrant.server, document
-            if which not in self._running:
-                self._running[which] = Server(entrant.server, self._venvs, scenario.config, document)
+            server = self._started(entrant.server, config, document)
         except RuntimeError as why:
             return {"figure": None, "errors": [str(why)]}
-        server = self._running[which]
         job = {
             "load": scenario.load,
             "run": f"bench{self._count}",
@@ -88,12 +89,23 @@ class Bench:
             "wire": entrant.wire,
             "port": server.ports[entrant.wire],
             "pids": server.pids(),
+            "registry": behind.ports["line"] if behind is not None else 0,
         }
         run = self._generate(job | self._how | scenario.job | entrant.job)
         if run["figure"] is None:
             # What it was left with is not what the next run should meet.
-            self._running.pop(which).stop()
+            self._stop(server)
         return run
+
+    def _started(self, kind: str, config: str = "", document: str = "") -> Server:
+        which = kind, document
+        if which not in self._running:
+            self._running[which] = Server(kind, self._venvs, config, document)
+        return self._running[which]
+
+    def _stop(self, server: Server) -> None:
+        self._running = {which: other for which, other in self._running.items() if other is not server}
+        server.stop()
 
     def _generate(self, job: dict[str, Any]) -> Run:
         python = str(self._venvs.node / "bin" / "python")

@@ -9,7 +9,18 @@ from typing import Any
 
 import uvloop
 
-from benchmark import allocation, bindings, fanout, hardship, pairs, policies, polling, restart, sessions
+from benchmark import (
+    allocation,
+    bindings,
+    fanout,
+    hardship,
+    pairs,
+    policies,
+    polling,
+    registry,
+    restart,
+    sessions,
+)
 
 LOADS = {
     "pairs": pairs.load,
@@ -27,6 +38,8 @@ LOADS = {
     "policies": policies.load,
     "decide": policies.decide,
     "lag": policies.lag,
+    "registry": registry.through,
+    "beside-registry": registry.beside,
 }
 
 

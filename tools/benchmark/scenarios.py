@@ -18,6 +18,7 @@ class Entrant:
     One column of a scenario: a server, the wire to it, and what differs in the job.
 
     `policies`: how many the node has; `body`: they look into bodies.
+    `registry` is a second server behind a node: "registry" or "hung registry".
     """
 
     label: str
@@ -26,6 +27,7 @@ class Entrant:
     job: dict[str, Any] = field(default_factory=dict)
     policies: int = 0
     body: bool = False
+    registry: str = ""
 
 
 @dataclass(frozen=True)
@@ -296,6 +298,34 @@ POLICIES = (
     ),
 )
 
+REGISTRY = Scenario(
+    name="registry",
+    title="records read from the domain registry, 100 under way",
+    unit="requests/s",
+    load="registry",
+    job={"window": 100},
+    entrants=(
+        Entrant("through the node", "msgnode", "line", registry="registry"),
+        Entrant("treq alone", "msgnode", "line", {"straight": True}, "registry"),
+    ),
+    targets=(Target("treq alone", 0.7),),
+)
+
+HUNG_REGISTRY = Scenario(
+    name="hung-registry",
+    title="100 B, 8 pairs, window 64, beside 100 requests/s to a registry",
+    unit="messages/s",
+    load="beside-registry",
+    job={"size": 100, "pairs": 8, "window": 64, "asking": 100},
+    entrants=(
+        Entrant("it hangs", "msgnode", registry="hung registry"),
+        Entrant("no requests", "msgnode", job={"asking": 0}, registry="registry"),
+        Entrant("it answers", "msgnode", registry="registry"),
+    ),
+    targets=(Target("no requests", 0.9),),
+    fresh=True,
+)
+
 SCENARIOS = (
     *_point_to_point(),
     BURST,
@@ -314,6 +344,8 @@ SCENARIOS = (
     AWAY,
     RESTART,
     *POLICIES,
+    REGISTRY,
+    HUNG_REGISTRY,
 )
 
 

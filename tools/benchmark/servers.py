@@ -127,12 +127,30 @@ def _crossbar(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
     return [str(venvs.crossbar / "bin" / "crossbar"), "start", "--cbdir", str(home), "--loglevel=warn"]
 
 
+def _registry(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
+    where = f"tcp:{ports['line']}:interface=127.0.0.1"
+    twistd = [str(venvs.node / "bin" / "twistd"), "-n", "--pidfile=", "msgregistry"]
+    return [*twistd, "--domain", where, "--global", "none"]
+
+
+def _hung_registry(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
+    return [*_registry(venvs, home, ports), "--fault", "hang"]
+
+
 COMMANDS: dict[str, Callable[[Venvs, Path, Ports], list[str]]] = {
     "msgnode": _msgnode,
     "nats": _nats,
     "crossbar": _crossbar,
+    "registry": _registry,
+    "hung registry": _hung_registry,
 }
-WIRES = {"msgnode": ("websocket", "line"), "nats": ("websocket", "line"), "crossbar": ("websocket",)}
+WIRES = {
+    "msgnode": ("websocket", "line"),
+    "nats": ("websocket", "line"),
+    "crossbar": ("websocket",),
+    "registry": ("line",),
+    "hung registry": ("line",),
+}
 
 
 def _end_with_parent() -> None:

@@ -1,0 +1,150 @@
+"""
+The registries behind the node: their responders, and what must run for them.
+
+An embedded registry is spoken to as any other, by HTTP; it listens on a UNIX
+socket in the state directory.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import UNIXServerEndpoint
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from msgnode.config import Config, ConfigError
+from msgnode.connectors.domainregistry import DomainRegistry, Poller
+from msgnode.connectors.farewell import Farewell
+from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
+from msgnode.connectors.rest import Rest
+from msgnode.devregistry.service import Registries
+from msgnode.node import Node
+
+log = Logger()
+
+DOMAIN, GRAPH, FILE = "registry.sock", "global-registry.sock", "registry.sqlite"
+LONGEST_PATH = 100  # bytes of a UNIX socket's path; the kernel takes a few more
+BACKLOG = 1024
+
+
+class Embedded(Registries):
+    """
+    The registries within the node, on the sockets of `directory`.
+    """
+
+    def __init__(
+        self, place: "Place", config: Config, reactor: Any, run: Callable[..., Deferred[Any]]
+    ) -> None:
+        domain, graph = (
+            UNIXServerEndpoint(reactor, place.socket(name), BACKLOG, 0o600, wantPID=True) if wanted else None
+            for name, wanted in (
+                (DOMAIN, config.registry.url == "embedded"),
+                (GRAPH, config.global_registry.url == "embedded"),
+            )
+        )
+        super().__init__(place.file, reactor, domain, graph, run)
+        self._place = place
+
+    def startService(self) -> None:
+        super().startService()
+        log.info(
+            "registry: embedded, in {file}; for development and small domains", file=str(self._place.file)
+        )
+
+    def stopService(self) -> Deferred[Any]:
+        return super().stopService().addBoth(lambda done: self._place.clear())
+
+
+class Place:
+    """
+    Where the embedded registries keep their file and their sockets.
+
+    A private temporary directory takes the place of a state directory that
+    is not there, or whose name is too long for a socket.
+    """
+
+    def __init__(self, state: str) -> None:
+        self._state = Path(state).absolute() if state != "none" else None
+        self._temporary: TemporaryDirectory[str] | None = None
+
+    @property
+    def file(self) -> Path:
+        return (self._state or self._made()) / FILE
+
+    def socket(self, name: str) -> str:
+        path = str((self._state or self._made()) / name)
+        return path if len(path.encode()) <= LONGEST_PATH else str(self._made() / name)
+
+    def clear(self) -> None:
+        """
+        What was temporary goes.
+        """
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def _made(self) -> Path:
+        if self._temporary is None:
+            self._temporary = TemporaryDirectory(prefix="msgnode-")
+        return Path(self._temporary.name)
+
+
+def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[Service]:
+    """
+    Let the node answer for its registries; the services that this takes.  ConfigError if it cannot.
+    """
+    config = node.config
+    services: list[Service] = []
+    place = Place(config.state)
+    if "embedded" in (config.registry.url, config.global_registry.url):
+        services.append(Embedded(place, config, reactor, run))
+
+    def rest(options: Any, name: str, socket: str) -> Rest:
+        url = f"unix:{place.socket(socket)}" if options.url == "embedded" else options.url
+        try:
+            made = Rest(url, options, reactor, name)
+        except ConfigError as why:
+            raise ConfigError(f"{name.replace('domain ', '').replace(' ', '_')}: {why}") from None
+        node.back_ends.append(made)
+        return made
+
+    if config.registry.url != "none":
+        registry = attach_domain(node, rest(config.registry, "domain registry", DOMAIN))
+        services.append(Poller(registry, config.registry.poll, reactor))
+        if config.registry.disconnect:
+            services.append(attach_farewell(node, registry, reactor))
+    if config.global_registry.url != "none":
+        attach_graph(node, rest(config.global_registry, "global registry", GRAPH), run)
+    return services
+
+
+def attach_domain(node: Node, rest: Rest) -> DomainRegistry:
+    """
+    Let the node answer for the domain registry that `rest` calls.
+    """
+    config = node.config
+    registry = DomainRegistry(config.domain, rest, config.registry, node.publish, node.registered)
+    node.responders.update(dict.fromkeys((registry.address, f"{registry.address}/"), registry))
+    return registry
+
+
+def attach_farewell(node: Node, registry: DomainRegistry, clock: IReactorTime) -> Farewell:
+    """
+    Let the ends of sessions be told there.
+    """
+    after = node.config.registry.disconnect_after
+    farewell = Farewell(registry.disconnect, node.registered, node.sessions.get, after, clock)
+    node.sessions.farewell = farewell.ended
+    return farewell
+
+
+def attach_graph(node: Node, rest: Rest, run: Callable[..., Deferred[Any]]) -> None:
+    """
+    Let the node answer for the global registry that `rest` calls.
+    """
+    graph = GlobalRegistry(rest, node.config.global_registry, run)
+    node.responders.update(dict.fromkeys((ADDRESS, f"{ADDRESS}/"), graph))

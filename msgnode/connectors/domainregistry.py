@@ -1,0 +1,281 @@
+"""
+The domain registry at `domain://registry.<domain>`: who is registered, found, kept alive and gone.
+
+Every request is answered, an `update` too; runtimes wait for it.  Whoever subscribed
+`<address>/registration` is told when what is registered there comes or goes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from msgnode import registration
+from msgnode.config import Registry
+from msgnode.connectors.rest import Answer, Rest
+from msgnode.errors import Rejected
+from msgnode.message import Message, compose
+from msgnode.registration import Call
+from msgnode.session import Session
+
+log = Logger()
+
+LIVE, DISCONNECTED = "live", "disconnected"
+STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other in a notification
+MOST_GONE = 100_000  # addresses remembered as disconnected
+UNAVAILABLE = "Temporarily Unavailable"
+PHRASES = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
+
+
+class Registered(Protocol):
+    """
+    Who remembers what a session has registered: registered.Registered.
+    """
+
+    def add(self, url: str, session: Session, anew: bool) -> bool: ...
+    def drop(self, url: str) -> None: ...
+
+
+class DomainRegistry:
+    """
+    The responder.  `publish` sends a message of the node's own to whoever listens.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        rest: Rest,
+        options: Registry,
+        publish: Callable[[Message], int],
+        registered: Registered,
+    ) -> None:
+        self.address = f"domain://registry.{domain}"
+        self._domain = domain
+        self._rest = rest
+        self._options = options
+        self._publish = publish
+        self._registered = registered
+        self._ids = count(1)
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def respond(self, message: Message, session: Session) -> Deferred[Message] | None:
+        """
+        Whatever becomes of it is told in a reply; only a response has none.
+        """
+        kind = message.type.lower()
+        if kind == "response":
+            raise Rejected("the domain registry asks nothing, so it takes no response")
+        return Deferred.fromCoroutine(self._answered(self._carry_out(kind, message, session), message))
+
+    async def _answered(self, doing: Coroutine[Any, Any, dict[str, Any]], message: Message) -> Message:
+        try:
+            body = await doing
+        except Rejected as why:
+            body = {"code": why.code, "description": str(why)}
+        if body["code"] != 200:
+            body["desc"] = body["description"]
+        message.code = body["code"]
+        return message.reply(body)
+
+    async def _carry_out(self, kind: str, message: Message, session: Session) -> dict[str, Any]:
+        body = message.fields()
+        if kind == "read":
+            return await self._read(registration.reads(body, self._domain))
+        if kind == "create":
+            call = registration.create(body, message.from_, session.runtime)
+            return await self._create(call, session)
+        if kind == "update":
+            call = registration.update(body, self._domain)
+            return await self._update(call, session, body.get("method") == "refresh")
+        if kind == "delete":
+            return await self._delete(*registration.delete(body), session)
+        raise Rejected(
+            f"the domain registry understands create, read, update and delete, not {message.type!r}"
+        )
+
+    # -- reading -----------------------------------------------------------------
+
+    async def _read(self, calls: list[Call]) -> dict[str, Any]:
+        for number, call in enumerate(calls, 1):
+            answer = await self._ask(call)
+            if answer.status != 404 or number == len(calls):
+                break
+        if answer.status not in (200, 408):
+            return self._failure(answer)
+        value = answer.object()
+        if answer.status == 408 and value is None:
+            return {"code": self._options.unavailable_code, "description": UNAVAILABLE}
+        if value is None:
+            answer.json()  # tells what is wrong, unless it is JSON
+            raise Rejected("Invalid response from the domain registry.", 502)
+        code = answer.status
+        if call.filter is not None:
+            value = {url: record for url, record in value.items() if registration.fits(record, call.filter)}
+            if not value:
+                return {"code": 404, "description": PHRASES[404]}
+            code = 408 if all(record.get("status") == DISCONNECTED for record in value.values()) else 200
+        if code == 408:
+            return {"code": self._options.unavailable_code, "description": UNAVAILABLE, "value": value}
+        return {"code": 200, "value": value}
+
+    # -- writing -----------------------------------------------------------------
+
+    async def _create(self, call: Call, session: Session) -> dict[str, Any]:
+        answer = await self._ask(call)
+        if answer.status != 200:
+            return self._failure(answer, registration.missing(call))
+        assert call.body is not None
+        self._remember(call.url, session, call.body["status"], anew=True)
+        if call.url in self._gone:
+            self._announce(call.url, call.body["status"])
+        return {"code": 200}
+
+    async def _update(self, call: Call, session: Session, refresh: bool = False) -> dict[str, Any]:
+        answer = await self._ask(call)
+        if answer.status != 200:
+            return self._failure(answer)
+        assert call.body is not None
+        status = call.body.get("status") if call.body else LIVE
+        if status is not None:
+            self._remember(call.url, session, status, anew=False)
+            self._announce_change(call, answer, status, refresh)
+        return {"code": 200}
+
+    async def _delete(self, call: Call | None, name: str, session: Session) -> dict[str, Any]:
+        if call is None:
+            url = await self._own_object(name, session)
+            if url is None:
+                return {"code": 404, "description": PHRASES[404]}
+            call = registration.write(url, {"status": DISCONNECTED})
+        if call.method == "PUT":
+            return await self._update(call, session)
+        answer = await self._ask(call)
+        if answer.status != 200:
+            return self._failure(answer)
+        self._registered.drop(call.url)
+        return {"code": 200}  # who listens is told of it by the next poll
+
+    async def _own_object(self, name: str, session: Session) -> str | None:
+        """
+        The session's own data object of that name.
+        """
+        answer = await self._ask(registration.by_name(name))
+        found = answer.object() if answer.status == 200 else None
+        for url, record in (found or {}).items():
+            mine = isinstance(record, dict) and (
+                record.get("runtime") == session.runtime or record.get("reporter") in session.bindings
+            )
+            if mine and record.get("status") != DISCONNECTED:
+                return url
+        return None
+
+    async def disconnect(self, url: str) -> None:
+        """
+        Nobody is there any more.  Rejected if the registry cannot be told.
+        """
+        call = registration.write(url, {"status": DISCONNECTED})
+        answer = await self._ask(call)
+        if answer.status == 200:
+            self._announce_change(call, answer, DISCONNECTED, refresh=False)
+
+    def _remember(self, url: str, session: Session, status: str, anew: bool) -> None:
+        if status == DISCONNECTED:
+            self._registered.drop(url)
+        elif not self._registered.add(url, session, anew):
+            # The session ended while the registry was asked.
+            Deferred.fromCoroutine(self.disconnect(url)).addErrback(_trap)
+
+    # -- notifications -----------------------------------------------------------
+
+    def _announce_change(self, call: Call, answer: Answer, status: str, refresh: bool) -> None:
+        if registration.is_hyperty(call.url):
+            told = answer.object() or {}
+            changed = told.get("statusChanged") == "true"
+        else:  # the registry does not say
+            changed = bool(call.body) and not refresh
+        if changed:
+            self._announce(call.url, status)
+
+    def _announce(self, url: str, status: Any) -> None:
+        if status not in STATUSES:
+            return
+        self._gone.pop(url, None)
+        if status == DISCONNECTED:
+            self._gone[url] = None
+            if len(self._gone) > MOST_GONE:
+                self._gone.popitem(last=False)
+        body = {"value": status, "attribute": "status"}
+        self._publish(compose(next(self._ids), "update", self.address, f"{url}/registration", body))
+
+    async def poll(self) -> None:
+        """
+        Ask what was disconnected by itself, and tell who listens.  To ask makes the registry forget it.
+        """
+        try:
+            answer = await self._rest.request("GET", "/registry/updated")
+        except Rejected:
+            return  # the breaker says it once
+        for url, record in ((answer.object() or {}) if answer.status == 200 else {}).items():
+            if isinstance(record, dict):
+                if record.get("status") == DISCONNECTED:
+                    self._registered.drop(url)
+                self._announce(url, record.get("status"))
+
+    # -- the registry --------------------------------------------------------------
+
+    def _ask(self, call: Call) -> Deferred[Answer]:
+        return self._rest.request(call.method, call.path, call.body, safe=call.method != "DELETE")
+
+    def _failure(self, answer: Answer, missing: list[str] | None = None) -> dict[str, Any]:
+        """
+        What the sender is told of a status that is no success.
+        """
+        status = answer.status
+        if 300 <= status < 400 or status == 401:
+            log.warn(
+                "the domain registry takes no writes from us: {status}; is [registry] cert set?",
+                status=status,
+            )
+            return {"code": 401, "description": PHRASES[401]}
+        said = (answer.object() or {}).get("message")
+        text = said if isinstance(said, str) and said else PHRASES.get(status, f"The registry said {status}")
+        if status == 400 and missing:
+            text = f"{text}: {', '.join(missing)} missing"
+        # Runtimes repeat a 500 at once, five times.
+        return {"code": 503 if status == 500 else status, "description": text}
+
+
+class Poller(Service):
+    """
+    The one poller of a registry.
+    """
+
+    def __init__(self, registry: DomainRegistry, seconds: float, clock: IReactorTime) -> None:
+        self._registry = registry
+        self._seconds = seconds
+        self._beat = LoopingCall(self._poll)
+        self._beat.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        if self._seconds:
+            self._beat.start(self._seconds, now=False)
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._beat.running:
+            self._beat.stop()
+
+    def _poll(self) -> Deferred[None]:
+        asked = Deferred.fromCoroutine(self._registry.poll())
+        return asked.addErrback(lambda why: log.failure("asking the registry what changed", why))
+
+
+def _trap(why: Any) -> None:
+    why.trap(Rejected)

@@ -1,0 +1,108 @@
+"""
+What a session had registered is disconnected when the session ends, so that nobody finds ghosts.
+
+Ten thousand sessions may end at once, or while the registry is away: a few
+are told at a time, and again later what could not be.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.errors import Rejected
+from msgnode.registered import Registered
+from msgnode.session import Session
+
+log = Logger()
+
+AT_ONCE = 10
+AGAIN = 5.0  # seconds until the registry is tried again
+MOST = 100_000  # addresses that wait; the registry forgets by itself who is not kept alive
+
+
+class Farewell(Service):
+    """
+    Calls `disconnect` for each address, `after` so many seconds.
+
+    A runtime that closes its session and opens it again within that time, as
+    pages do that are loaded again, keeps what it had registered.
+    """
+
+    def __init__(
+        self,
+        disconnect: Callable[[str], Coroutine[Any, Any, None]],
+        registered: Registered,
+        get: Callable[[str], Session | None],
+        after: float,
+        clock: IReactorTime,
+    ) -> None:
+        self._disconnect = disconnect
+        self._registered = registered
+        self._get = get
+        self._after = after
+        self._clock = clock
+        self._soon: set[IDelayedCall] = set()
+        self._waiting: deque[str] = deque(maxlen=MOST)
+        self._under_way = 0
+        self._pause: Any = None
+
+    def ended(self, session: Session) -> None:
+        """
+        The session is gone for good, unless its runtime opens another.
+        """
+        urls = self._registered.ended(session)
+        if urls:
+            call: IDelayedCall = self._clock.callLater(
+                self._after, lambda: self._say(call, session.runtime, urls)
+            )
+            self._soon.add(call)
+
+    def _say(self, call: IDelayedCall, runtime: str, urls: list[str]) -> None:
+        self._soon.discard(call)
+        session = self._get(runtime)
+        if session is None:
+            self._waiting.extend(urls)
+            self._go_on()
+            return
+        for url in urls:
+            self._registered.add(url, session, anew=False)
+
+    def stopService(self) -> None:
+        super().stopService()
+        self._waiting.clear()
+        for call in self._soon:
+            call.cancel()
+        self._soon.clear()
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    def _go_on(self) -> None:
+        while self._waiting and self._under_way < AT_ONCE and self._pause is None:
+            url = self._waiting.popleft()
+            if url not in self._registered:
+                self._under_way += 1
+                told = Deferred.fromCoroutine(self._disconnect(url))
+                told.addErrback(self._not_told, url).addBoth(self._told)
+
+    def _not_told(self, why: Failure, url: str) -> None:
+        if not why.check(Rejected):
+            log.failure("disconnecting {url}", why, url=url)
+            return
+        self._waiting.append(url)
+        if self._pause is None:
+            self._pause = self._clock.callLater(AGAIN, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._go_on()
+
+    def _told(self, done: None) -> None:
+        self._under_way -= 1
+        self._go_on()

@@ -1,0 +1,119 @@
+"""
+The global registry at `global://registry`: which accounts belong to a GUID, signed by its owner.
+
+Runtimes read the server's own words, `Code`, `Value` and `Description`, and
+wait until a time-out unless there is a `code` too; so both are given.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from twisted.internet.defer import Deferred
+
+from msgnode.config import GlobalRegistry as Options
+from msgnode.connectors.globalrecord import WrongRecord, check_record, read_record
+from msgnode.connectors.rest import Answer, Rest
+from msgnode.errors import Rejected
+from msgnode.message import Message
+from msgnode.session import Session
+
+ADDRESS = "global://registry"
+LONGEST = 2048  # characters of a GUID
+# The server's words of several generations, the newest first.
+CODE, VALUE = ("Code", "responseCode", "status"), ("Value", "data")
+DESCRIPTION = ("Description", "message", "Message", "error")
+
+
+class GlobalRegistry:
+    """
+    The responder; `run` may use a thread.
+    """
+
+    def __init__(self, rest: Rest, options: Options, run: Callable[..., Deferred[None]]) -> None:
+        self._rest = rest
+        self._options = options
+        self._run = run
+
+    def respond(self, message: Message, session: Session) -> Deferred[Message]:
+        """
+        Whatever becomes of it is told in a reply; only a response has none.
+        """
+        if message.type.lower() == "response":
+            raise Rejected("the global registry asks nothing, so it takes no response")
+        return Deferred.fromCoroutine(self._answered(message))
+
+    async def _answered(self, message: Message) -> Message:
+        try:
+            body = in_both(await self._carry_out(message.type.lower(), message))
+        except Rejected as why:
+            code, text = why.code, str(why)
+            body = {"Code": code, "Description": text, "code": code, "description": text, "desc": text}
+        message.code = body["code"]
+        return message.reply(body)
+
+    async def _carry_out(self, kind: str, message: Message) -> Answer:
+        body = message.fields()
+        guid = _guid(body)
+        place = f"/guid/{quote(guid, safe='')}"
+        if kind == "read":
+            return await self._rest.request("GET", place)
+        if kind in ("create", "update"):
+            jwt = await self._checked(guid, body)
+            plain = {"Content-Type": "text/plain"}
+            wait = self._options.write_deadline
+            return await self._rest.request("PUT", place, data=jwt.encode(), headers=plain, deadline=wait)
+        raise Rejected(f"the global registry understands read, create and update, not {message.type!r}"[:200])
+
+    async def _checked(self, guid: str, body: dict[str, Any]) -> str:
+        """
+        The JWT to be written, if it is a record of that GUID and, as configured, rightly signed.
+        """
+        jwt = body.get("jwt") or body.get("value")
+        if not isinstance(jwt, str):
+            raise Rejected("give the signed record in 'jwt', or in 'value'")
+        try:
+            record = read_record(jwt)
+            if record.data.get("guid") != guid:
+                raise WrongRecord(f"it is the record of {record.data.get('guid')!r}, not of {guid!r}"[:300])
+            if self._options.verify:
+                await self._run(check_record, record)
+        except WrongRecord as why:
+            raise Rejected(f"the record is refused: {why}") from None
+        return jwt
+
+
+def in_both(answer: Answer) -> dict[str, Any]:
+    """
+    The server's answer, and the same in our words.  Rejected if it makes no sense.
+    """
+    said = answer.object()
+    if said is None:
+        answer.json()
+        raise Rejected("Invalid response from the global registry.", 502)
+    code = _first(said, CODE)
+    if not isinstance(code, int) or isinstance(code, bool):
+        code = answer.status
+    description = _first(said, DESCRIPTION)
+    told: dict[str, Any] = {"Code": code}
+    if isinstance(description, str):
+        told["Description"] = told["description"] = description
+    value = _first(said, VALUE)
+    if value is not None:
+        told["Value"] = told["value"] = value
+    # Runtimes repeat a 500 at once.
+    body = {**told, **said, "code": 503 if code == 500 else code}
+    if code != 200:
+        body["desc"] = body.setdefault("description", f"The registry said {code}")
+    return body
+
+
+def _first(said: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((said[name] for name in names if name in said), None)
+
+
+def _guid(body: dict[str, Any]) -> str:
+    guid = body.get("guid") or body.get("resource")
+    if not isinstance(guid, str) or not 0 < len(guid) <= LONGEST:
+        raise Rejected(f"name the GUID in 'guid', or in 'resource', not {guid!r}"[:200])
+    return guid.removeprefix("user-guid://")

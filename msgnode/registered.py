@@ -1,0 +1,64 @@
+"""
+What each session has registered at the domain registry, so that its end can be told there.
+"""
+
+from collections.abc import Callable
+
+from msgnode.keeping import Keeping
+from msgnode.session import Session
+
+
+class Registered:
+    """
+    An address belongs to the session that registered it last; `get` finds a session by its name.
+    """
+
+    def __init__(self, keeping: Keeping, get: Callable[[str], Session | None], most: int) -> None:
+        self._keeping = keeping
+        self._get = get
+        self._most = most
+        self._by_session: dict[int, set[str]] = {}
+        self._holder: dict[str, int] = {}
+
+    def __contains__(self, url: str) -> bool:
+        return url in self._holder
+
+    def add(self, url: str, session: Session, anew: bool) -> bool:
+        """
+        The session registered it, or without `anew` kept alive what may be another's.  False: it has ended.
+        """
+        if self._get(session.runtime) is not session:
+            return False
+        held = self._holder.get(url)
+        urls = self._by_session.setdefault(session.sid, set())
+        if held == session.sid or (held is not None and not anew) or len(urls) >= self._most:
+            return True
+        self.drop(url)
+        self.restore(session.sid, url)
+        self._keeping.registered(session.sid, url)
+        return True
+
+    def restore(self, sid: int, url: str) -> None:
+        """
+        So it was before a restart.
+        """
+        self._by_session.setdefault(sid, set()).add(url)
+        self._holder[url] = sid
+
+    def drop(self, url: str) -> None:
+        """
+        It is registered no more.
+        """
+        sid = self._holder.pop(url, None)
+        if sid is not None:
+            self._by_session[sid].discard(url)
+            self._keeping.unregistered(sid, url)
+
+    def ended(self, session: Session) -> list[str]:
+        """
+        The session has ended; what it leaves behind.
+        """
+        urls = sorted(self._by_session.pop(session.sid, ()))
+        for url in urls:
+            del self._holder[url]
+        return urls

@@ -1,0 +1,287 @@
+"""
+What a message to the domain registry asks for, as calls of the registry's HTTP.
+
+Runtimes of all ages say it in many ways; connectors before this one
+misunderstood several.  Everything here is a function from words to words.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from msgnode.errors import Rejected
+
+LISTS = ("resources", "dataSchemes")
+HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes whose addresses are registered as hyperties
+UPDATABLE = ("descriptor", "expires", *LISTS, "status", "runtime", "p2pRequester", "p2pHandler")
+OBJECT_UPDATABLE = ("name", "schema", "reporter", "expires", *LISTS, "status", "runtime", "p2pRequester")
+REQUIRED = {
+    True: ("expires", "dataSchemes", "resources", "runtime", "status", "descriptor"),
+    False: ("schema", "name", "reporter", "resources", "dataSchemes", "status", "expires", "runtime"),
+}
+EXPIRES = 3600  # seconds
+
+_SEARCH = re.compile(r"/([^/]+)/(user|idp-identifier|guid|url|name|reporter)/(.+)", re.DOTALL)
+_PART = re.compile(r"/([^/]+)/(.+)", re.DOTALL)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# How the registry calls what is searched by.
+_BY = {"user": "user", "idp-identifier": "email", "guid": "guid"}
+
+
+class Call(NamedTuple):
+    """
+    One call of the registry: `url` is the address it is about, `body` what is written there.
+
+    `filter` is a search that the registry does not offer, to be made in its answer.
+    """
+
+    method: str
+    path: str
+    body: dict[str, Any] | None = None
+    url: str = ""
+    filter: dict[str, list[str]] | None = None
+
+
+def is_hyperty(url: str) -> bool:
+    """
+    Is it registered as a hyperty?  Else as a data object.
+    """
+    return _scheme(url) in HYPERTIES
+
+
+def path(*pieces: str) -> str:
+    """
+    A path in which each address is one piece.
+    """
+    return "/" + "/".join(map(encoded, pieces))
+
+
+def encoded(text: str) -> str:
+    """
+    As encodeURIComponent does it.
+    """
+    return quote(text, safe="-_.!~*'()", errors="replace")
+
+
+# -- reading ---------------------------------------------------------------------
+
+
+def reads(body: Mapping[str, Any], domain: str) -> list[Call]:
+    """
+    The calls that a read asks for: the second, if there is one, in case the first finds nothing.
+    """
+    criteria = body.get("criteria")
+    if not isinstance(criteria, dict):
+        criteria = {}
+    lists = {name: values for name in LISTS if (values := _texts(criteria.get(name)))}
+    reporter = criteria.get("reporter")
+    if isinstance(reporter, str) and reporter:
+        return [_search("dataobject/reporter", reporter, lists)]
+    resource = body.get("resource")
+    if not isinstance(resource, str) or not resource:
+        raise Rejected("name what to find in 'resource'")
+    found = _SEARCH.fullmatch(resource)
+    if found:
+        return [_by_keyword(found[2], found[3], lists)]
+    return _by_address(address_of(resource, domain) or resource, lists)
+
+
+def _by_keyword(keyword: str, value: str, lists: dict[str, list[str]]) -> Call:
+    if keyword in _BY:
+        return _search(_BY[keyword], value, lists)
+    if keyword == "url":
+        return by_url(value)
+    return _search(f"dataobject/{keyword}", value, lists)
+
+
+def _by_address(resource: str, lists: dict[str, list[str]]) -> list[Call]:
+    scheme = _scheme(resource)
+    if scheme == "user":
+        return [_search("user", resource, lists)]
+    if scheme == "user-guid":
+        return [_search("guid", resource, lists)]
+    if scheme.lower() == "dataobject":
+        return [_search("dataobject/name", resource.partition("://")[2], lists)]
+    if scheme:
+        return [by_url(resource)]
+    by_name = _search("dataobject/name", _identifier(resource), lists)
+    return [_search("email", resource, lists), by_name] if "@" in resource else [by_name]
+
+
+def by_url(url: str) -> Call:
+    """
+    Reads one record.
+    """
+    place = ("hyperty", "url") if is_hyperty(url) else ("hyperty", "dataobject", "url")
+    return Call("GET", path(*place, url))
+
+
+def by_name(name: str) -> Call:
+    """
+    Reads the data objects of that name.
+    """
+    return _search("dataobject/name", name, {})
+
+
+def _search(by: str, value: str, lists: dict[str, list[str]]) -> Call:
+    found = f"/hyperty/{by}{path(value)}"
+    if not lists:
+        return Call("GET", found)
+    if by == "guid":  # the registry looks by guid alone
+        return Call("GET", found, filter=lists)
+    query = "&".join(f"{name}={','.join(map(encoded, values))}" for name, values in lists.items())
+    return Call("GET", f"{found}/{'do' if by.startswith('dataobject') else 'hyperty'}?{query}")
+
+
+def fits(record: Any, wanted: Mapping[str, list[str]]) -> bool:
+    """
+    Has this record every value of both lists?
+    """
+    return isinstance(record, dict) and all(
+        set(values) <= set(_texts(record.get(name))) for name, values in wanted.items()
+    )
+
+
+# -- writing ---------------------------------------------------------------------
+
+
+def create(body: Mapping[str, Any], from_: str, runtime: str) -> Call:
+    """
+    The call that registers what `value` describes, with what older runtimes leave out.
+    """
+    value = _object(body)
+    url = _needed(value, "url", "hypertyURL")
+    given = {name: field for name, field in value.items() if field is not None}
+    if "hypertyDescriptorURL" in given:
+        given.setdefault("descriptor", given["hypertyDescriptorURL"])
+    given.setdefault("status", "live")
+    given.setdefault("expires", EXPIRES)
+    given.setdefault("runtime", _runtime(from_, runtime))
+    given["resources"] = _texts(given.get("resources"))
+    given["dataSchemes"] = _texts(given.get("dataSchemes"))
+    if is_hyperty(url):
+        user = _needed(value, "user")
+        fields = {name: given[name] for name in (*UPDATABLE, "guid") if name in given}
+        return Call("PUT", path("hyperty", "user", user, url), fields, url)
+    if not given["dataSchemes"] and _scheme(url):
+        given["dataSchemes"] = [_scheme(url)]
+    fields = {name: given[name] for name in OBJECT_UPDATABLE if name in given}
+    return Call("PUT", path("hyperty", "dataobject", url), fields, url)
+
+
+def update(body: Mapping[str, Any], domain: str) -> Call:
+    """
+    The call that changes a record, or keeps it alive.
+    """
+    resource = body.get("resource")
+    url = address_of(resource, domain) if isinstance(resource, str) else None
+    if url is None or not _scheme(url):
+        raise Rejected(f"name the address to update in 'resource', not {resource!r}"[:200])
+    return write(url, _changes(body, UPDATABLE if is_hyperty(url) else OBJECT_UPDATABLE))
+
+
+def write(url: str, fields: dict[str, Any]) -> Call:
+    """
+    Lays these fields over the record of that address; none: keeps it alive.
+    """
+    place = path("hyperty", "url", url) if is_hyperty(url) else path("dataobject", "url", url)
+    return Call("PUT", place, fields, url)
+
+
+def _changes(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    value, attribute = body.get("value"), body.get("attribute")
+    if isinstance(attribute, str) and value is not None and not isinstance(value, dict):
+        if attribute not in known:
+            raise Rejected(f"'attribute' must be one of {', '.join(known)}, not {attribute!r}"[:300])
+        value = {attribute: value}
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Rejected(f"'value' must be an object, or come with an 'attribute', not {value!r}"[:200])
+    return {name: value[name] for name in known if value.get(name) is not None}
+
+
+def delete(body: Mapping[str, Any]) -> tuple[Call | None, str]:
+    """
+    The call that takes a registration back, or None and the name of the data object.
+
+    The registry deletes no data objects; they are disconnected.
+    """
+    value = body.get("value")
+    if not isinstance(value, dict):
+        value = {"url": body.get("resource")}
+    url = value.get("url") or value.get("hypertyURL")
+    name = value.get("name")
+    if isinstance(url, str) and url:
+        user = value.get("user")
+        if is_hyperty(url) and isinstance(user, str) and user:
+            return Call("DELETE", path("hyperty", "user", user, url), url=url), ""
+        return write(url, {"status": "disconnected"}), ""
+    if isinstance(name, str) and name:
+        return None, name
+    raise Rejected("name what to delete in 'value.url', or a data object in 'value.name'")
+
+
+def missing(call: Call) -> list[str]:
+    """
+    The fields without which the registry creates nothing.
+    """
+    return [name for name in REQUIRED[is_hyperty(call.url)] if name not in (call.body or ())]
+
+
+# -- words -----------------------------------------------------------------------
+
+
+def address_of(resource: str, domain: str) -> str | None:
+    """
+    The address a resource names: itself, or in `/hyperty/<address>`, or `/<scheme>/<identifier>` here.
+
+    None: `/dataObject/<name>` and what else tells no scheme.
+    """
+    match = _PART.fullmatch(resource)
+    if match is None:
+        return resource if _scheme(resource) else None
+    word, rest = match[1], match[2]
+    if _SCHEME.match(rest):
+        return rest
+    return None if word.lower() == "dataobject" else f"{word}://{domain}/{rest}"
+
+
+def _identifier(resource: str) -> str:
+    match = _PART.fullmatch(resource)
+    return match[2] if match else resource
+
+
+def _scheme(url: str) -> str:
+    match = _SCHEME.match(url)
+    return match[1] if match else ""
+
+
+def _runtime(from_: str, runtime: str) -> str:
+    stripped = from_.removesuffix("/").removesuffix("/registry")
+    return stripped if stripped != from_.removesuffix("/") else runtime
+
+
+def _texts(value: Any) -> list[str]:
+    """
+    A list of texts, or one alone.
+    """
+    if isinstance(value, str):
+        return [value] if value else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _object(body: Mapping[str, Any]) -> dict[str, Any]:
+    value = body.get("value")
+    if not isinstance(value, dict):
+        raise Rejected("describe what to register in an object 'value'")
+    return value
+
+
+def _needed(value: Mapping[str, Any], *names: str) -> str:
+    for name in names:
+        found = value.get(name)
+        if isinstance(found, str) and found:
+            return found
+    raise Rejected(f"'value.{names[0]}' must be a text that is not empty, not {value.get(names[0])!r}"[:200])

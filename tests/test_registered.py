@@ -1,0 +1,121 @@
+"""
+What each session has registered, over the lives of sessions and nodes.
+"""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.message import compose
+from tests.durable import DurableNode
+from tests.fakes import MemoryNode, directory
+
+ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+H1, H2 = "hyperty://example.org/1", "hyperty://example.org/2"
+
+
+class RegisteredTests(SynchronousTestCase):
+    """
+    Whose an address is.
+    """
+
+    def setUp(self) -> None:
+        self.node = MemoryNode()
+        self.ann, self.bob = (self.node.client(runtime).session for runtime in (ANN, BOB))
+        self.registered = self.node.registered
+
+    def test_ended(self) -> None:
+        """
+        A session leaves behind what it registered and did not take back.
+        """
+        for url in (H1, H2):
+            self.assertTrue(self.registered.add(url, self.ann, anew=True))
+        self.registered.drop(H2)
+
+        self.assertEqual([H1], self.registered.ended(self.ann))
+        self.assertEqual([], self.registered.ended(self.ann))
+        self.assertNotIn(H1, self.registered)
+
+    def test_last_one(self) -> None:
+        """
+        Who registers an address anew has it; who keeps it alive only if nobody has.
+        """
+        self.registered.add(H1, self.ann, anew=True)
+        self.registered.add(H1, self.bob, anew=False)
+        self.assertEqual([], self.registered.ended(self.bob))
+
+        self.registered.add(H1, self.bob, anew=True)
+        self.registered.add(H2, self.bob, anew=False)
+
+        self.assertEqual([], self.registered.ended(self.ann))
+        self.assertEqual([H1, H2], self.registered.ended(self.bob))
+
+    def test_too_late(self) -> None:
+        """
+        A session that has ended registers nothing, though another has its name by now.
+        """
+        self.ann.connection.close()
+        self.node.client(ANN)
+
+        self.assertFalse(self.registered.add(H1, self.ann, anew=True))
+        self.assertNotIn(H1, self.registered)
+
+    def test_bounded(self) -> None:
+        """
+        Of one session no more is remembered than it may bind.
+        """
+        node = MemoryNode(limits={"bindings_per_session": 2})
+        ann = node.client(ANN).session
+        for number in range(5):
+            self.assertTrue(node.registered.add(f"comm://{number}", ann, anew=True))
+
+        self.assertEqual(2, len(node.registered.ended(ann)))
+
+    def test_restart(self) -> None:
+        """
+        It is known after kill -9, and gone from the disk when the session has ended.
+        """
+        node = DurableNode(directory(self))
+        self.addCleanup(lambda: node.store.shut())
+        client = node.client(ANN)
+        for url in (H1, H2):
+            node.registered.add(url, client.session, anew=True)
+        node.registered.drop(H2)
+        node.clock.advance(0)
+
+        again = node.killed()
+
+        self.assertEqual(([True, False]), [url in again.registered for url in (H1, H2)])
+        again.sessions.end(again.sessions.get(ANN), "closed")
+        self.assertNotIn(H1, again.registered)
+        again.clock.advance(0)
+        last = again.killed()
+        self.addCleanup(last.store.shut)
+        self.assertNotIn(H1, last.registered)
+
+
+class PublishTests(SynchronousTestCase):
+    """
+    Messages of the node's own.
+    """
+
+    def test_published(self) -> None:
+        """
+        What the node publishes reaches all who are bound, waits for who is away, and nobody is told of it.
+        """
+        node = MemoryNode()
+        ann, bob = node.client(ANN), node.client(BOB)
+        for client in (ann, bob):
+            client.subscribe("comm://example.org/o/registration")
+        bob.drop()
+        message = compose(
+            1, "update", "domain://registry.example.org", "comm://example.org/o/registration", {}
+        )
+
+        reached = node.publish(message)
+
+        self.assertEqual((2, 1, 1), (reached, len(ann.take()), node.sessions.get(BOB).waiting))
+        line = node.journal.messages[-1]
+        self.assertEqual(
+            ("node", "delivered", 1, 1),
+            tuple(line[key] for key in ("connector", "outcome", "recipients", "waiting")),
+        )
+        self.assertEqual(0, node.publish(compose(2, "update", "x", "comm://example.org/nobody", {})))
