@@ -7,6 +7,8 @@ connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
 reception.py   receive: the door, and the one `try` on the path
 message.py     decode: the header; the bytes are kept as they came
 handshake.py   mn:/session: open, re-open, close
+gate.py        whose token opens a session, and what waits while it is looked at
+identity.py    until when: a warning, a newer token, the park; proof.py, asserted.py, devices.py
 points.py, enforcement.py   check: the policies are asked
 fulfilment.py, delays.py, marking.py    and what they oblige to is done
 router.py      route: the one path, a responder or the routing table
@@ -21,6 +23,13 @@ receipts.py    what became of a message
 sessions.py    all of them, and the connections that come and go beneath
 binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
+backends.py    the servers behind the node
+connectors/rest.py, dial.py, body.py, breaker.py    a call to one of them
+registration.py, connectors/domainregistry.py    the domain registry: what is asked, and how
+registered.py, connectors/farewell.py    what a session had registered, and its end
+connectors/globalregistry.py, globalrecord.py    the global registry
+devregistry/   both registries, embedded in the node
+connectors/tokens.py, jws.py, provider.py    which tokens are believed; idm.py, qos.py answer, offers.py
 keeping.py, store.py, restore.py    what survives a restart
 policies.py, policysource.py, policyloading.py, policyversions.py    how policies come and go
 policydesk.py, policyresponder.py, admintoken.py, trial.py    who may look after them, and how
@@ -29,7 +38,7 @@ traffic.py, linelog.py, hourly.py    what became of each message, written down
 policy/        who may send what to whom: a message in, a decision out; docs/policy.md
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
-config.py, configfile.py, reloading.py    what an operator can set, how it is read, and read again
+config.py, configfile.py, trust.py, reloading.py    what an operator can set, how it is read, and read again
 """
 
 __version__ = "0.1.0"

@@ -74,12 +74,13 @@ class Domain:
         self.node = f"domain://msg-node.{name}"
         self._services = tuple(f"domain://{service}.{name}" for service in ("msg-node", "idm", "qos-broker"))
         self._registry = f"domain://registry.{name}"
+        self.also: frozenset[str] = frozenset()  # addresses of other schemes that the node answers for
 
     def owns(self, address: str) -> bool:
         """
         Does the node itself answer here: `mn:`, `global:`, `domain://` of this domain?
         """
-        if address.startswith(("mn:", "global:")):
+        if address.startswith(("mn:", "global:")) or address in self.also:
             return True
         if not address.startswith("domain://"):
             return False
@@ -91,7 +92,7 @@ class Domain:
         Does this sender say it is the node?  `registry`: does the node answer for the registry?
         """
         if not from_.startswith(("mn:", "global:", "domain://")):
-            return False
+            return from_ in self.also
         if not from_.startswith("domain://"):
             return True
         services = (*self._services, self._registry) if registry else self._services

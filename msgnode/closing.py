@@ -34,6 +34,7 @@ STOPPING = Closing(1001, "going away", 1)
 FULL = Closing(1013, "full", 30)
 UNDECIDED = Closing(1013, "policy", 30)
 TAKEN = Closing(4401, "token")
+TOKEN_LATER = Closing(4401, "token", 5)  # its provider does not answer
 REFUSED = Closing(4403, "refused")
 NO_OPEN = Closing(4408, "no open", 1)
 SUPERSEDED = Closing(4409, "superseded")

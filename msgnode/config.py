@@ -25,6 +25,11 @@ MessageToken = Literal["off", "require"]
 Trust = Literal["verified", "claimed"]
 Effect = Literal["permit", "deny"]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Auth = Literal["none", "optional", "required"]
+# Those that need a secret which the node would have to share are not among them, nor is none.
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"
+]
 
 WEB, LINE, ADMIN = 9090, 9091, 9092
 
@@ -112,14 +117,6 @@ class WebSocketOptions(_Section):
     deflate_above: OrOff = 0
 
 
-class IdentityOptions(_Section):
-    """
-    Whose word policies take for who sends: the node's, or the client's.
-    """
-
-    trust: Trust = "verified"
-
-
 def _decisions() -> str:
     return _below_user_data("decisions")
 
@@ -145,6 +142,93 @@ class PolicyOptions(_Section):
     decision_log: str = field(default_factory=_decisions)
     sample_permits: Share = 0.01
     mask: list[Literal["from", "to", "session", "identity"]] = []
+
+
+class BackEnd(_Section):
+    """
+    A server that the node calls by HTTP: how long, how often, how much at once, and whom to trust.
+    """
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    deadline: Positive = 5.0
+    attempts: Count = 2
+    in_flight: Count = 100
+    queue: OrOff = 1000
+    answer: Bytes = 8 * 1024 * 1024
+
+
+class Registry(BackEnd):
+    """
+    The domain registry, the code for what is registered but away, and what is told it at a session's end.
+    """
+
+    url: str = "embedded"
+    poll: Seconds = 5.0
+    unavailable_code: Literal[408, 500] = 408
+    disconnect: bool = True
+    disconnect_after: Seconds = 10.0
+
+
+class GlobalRegistry(BackEnd):
+    """
+    The global registry; with `verify` a record's signature and GUID are checked before it is sent.
+    """
+
+    url: str = "embedded"
+    deadline: Positive = 6.0
+    write_deadline: Positive = 13.0
+    verify: bool = True
+
+
+class IdentityProvider(BackEnd, kw_only=True):
+    """
+    An OpenID provider whose tokens are believed.
+
+    `audiences` are the clients and services a token may be meant for; `user_url`
+    is what makes a user's address of a token's claims.  Without `jwks_uri` the
+    provider's own discovery document says where its keys are.
+    """
+
+    domain: str
+    issuer: str
+    audiences: list[str]
+    jwks_uri: str = ""
+    algs: list[Algorithm] = field(default_factory=lambda: ["RS256", "ES256", "PS256", "EdDSA"])
+    user_url: str = "user://{domain}/{email}"
+    trust_email: bool = False
+    client_id: str = ""
+    redirect_uri: str = ""
+    scopes: list[str] = field(default_factory=lambda: ["openid", "email", "profile"])
+    answer: Bytes = 1024 * 1024
+
+
+class IdentityOptions(_Section):
+    """
+    Is a token wanted when a session opens, whose, and what happens when it ends?
+
+    `trust`: whose word policies take for who sends, the node's or the client's.
+    """
+
+    auth: Auth = "none"
+    warn: Seconds = 60.0
+    grace: Seconds = 30.0
+    leeway: Seconds = 60.0
+    devices: str = ""
+    providers: list[IdentityProvider] = []
+    trust: Trust = "verified"
+
+
+class QoSOptions(BackEnd):
+    """
+    The QoS broker, which knows TURN servers, and this domain's account with it.
+    """
+
+    url: str = ""
+    csp: str = ""
+    connectivity: str = ""
+    deadline: Positive = 4.0
 
 
 class Listen(_Section):
@@ -217,6 +301,9 @@ class Config(_Section):
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     identity: IdentityOptions = field(default_factory=IdentityOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
+    qos: QoSOptions = field(default_factory=QoSOptions)
+    registry: Registry = field(default_factory=Registry)
+    global_registry: GlobalRegistry = field(default_factory=GlobalRegistry)
 
     def adopt(self, fresh: "Config") -> tuple[list[str], list[str]]:
         """

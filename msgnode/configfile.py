@@ -12,12 +12,14 @@ from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
 from msgnode.address import Domain, is_scheme
-from msgnode.config import Config, ConfigError, Listen, PoolAddresses
+from msgnode.config import Config, ConfigError, IdentityProvider, Listen, PoolAddresses
 from msgnode.pool import MOST, expand
+from msgnode.trust import wrong_identity, wrong_qos
 
 
 def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -35,18 +37,21 @@ def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> C
         except tomllib.TOMLDecodeError as why:
             raise ConfigError(f"{path}: is not TOML: {why}") from why
         check(table, path)  # a mistake in the file is told as the file's
-    return check(_laid_over(table, options or {}), "options")
+    return check(laid_over(table, options or {}), "options")
 
 
-def _laid_over(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """
-    The table with the options in it; a section keeps what they do not name.
+    The table with the options in it; an option that is a table itself changes only the keys it names.
     """
-    both = {**table, **options}
+    merged = dict(table)
     for name, value in options.items():
-        if isinstance(value, dict) and isinstance(table.get(name), dict):
-            both[name] = {**table[name], **value}
-    return both
+        there = merged.get(name)
+        if isinstance(there, dict) and isinstance(value, dict):
+            merged[name] = {**there, **value}
+        else:
+            merged[name] = value
+    return merged
 
 
 def check(table: Mapping[str, Any], where: str) -> Config:
@@ -93,6 +98,12 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
     for name in ("traffic", "state"):
         if not getattr(config, name):
             yield name, "expected a directory or 'none', found ''"
+    for name, back_end in (("registry", config.registry), ("global_registry", config.global_registry)):
+        if back_end.url not in ("embedded", "none") and not is_base_url(back_end.url):
+            urls = "http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH"
+            yield f"{name}.url", f"expected 'embedded', 'none', {urls}, found {back_end.url!r}"
+        if back_end.key and not back_end.cert:
+            yield f"{name}.key", "expected 'cert' beside 'key'"
     if config.path_prefix and not re.fullmatch(r"(/[^/?#\s]+)+", config.path_prefix):
         yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
     schemes: dict[str, str] = {}
@@ -122,9 +133,26 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
         owned = [a for a in pool.all_addresses() if Domain(config.domain).owns(a)]
         if owned:
             yield key, f"expected addresses that are not the node's own, found {owned[0]!r}"
+    certificates = any(listen.client_ca for listen in config.listen)
+    yield from wrong_identity(config.identity, certificates)
+    yield from wrong_qos(config.qos)
     for number, listen in enumerate(config.listen):
         if not listen.cert and (listen.key or listen.client_ca):
             yield f"listen[{number}]", "expected 'cert' beside 'key' or 'client_ca'"
+
+
+def is_base_url(url: str) -> bool:
+    """
+    Can a back end be called there?
+    """
+    if url.startswith("unix:/"):
+        return True
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    return bool(right) and not (parts.query or parts.fragment or parts.username)
 
 
 def _is_ip(text: str) -> bool:
@@ -201,6 +229,9 @@ def _known(names: list[str | int]) -> list[str]:
 
 
 def _choices(names: list[str | int]) -> tuple[str, ...]:
+    if isinstance(names[-1], int):
+        (item,) = get_args(_types(names[:-2])[str(names[-2])])
+        return get_args(item)
     return get_args(_types(names[:-1])[str(names[-1])])
 
 
@@ -213,4 +244,6 @@ def _types(names: list[str | int]) -> dict[str, Any]:
         first = str(names[0])
         kinds: dict[str, Any] = {"pools": PoolAddresses, "listen": Listen}
         place = kinds[first] if first in kinds else _types([])[first]
+        if names[:2] == ["identity", "providers"]:
+            place = IdentityProvider
     return {field.name: field.type for field in msgspec.structs.fields(place)}

@@ -24,9 +24,10 @@ from msgnode.fulfilment import Fulfilment
 from msgnode.marking import mark
 from msgnode.message import Message, decode
 from msgnode.points import CONNECT, IN, OUT
-from msgnode.policy import Context, Decision, Explanation, Program
+from msgnode.policy import Context, Decision, Explanation, Identity, Program
 from msgnode.policy.counters import Counters
-from msgnode.session import Session
+from msgnode.proof import Proof
+from msgnode.session import Connection, Session
 from msgnode.trial import Trial
 
 log = Logger()
@@ -90,7 +91,9 @@ class Enforcement:
         clock: IReactorTime,
         changed: Callable[[], None],
         now: Callable[[], datetime] = datetime.now,
+        who: Callable[[Connection], Proof | None] = lambda connection: None,
     ) -> None:
+        self.who = who  # whose token the connection has shown
         self.outward = False
         self.decisions = Decisions(config.node)
         self.trial: Trial | None = None
@@ -205,8 +208,28 @@ class Enforcement:
         What no policy decides on, so that those who can mend the policies always may.
         """
         if point is CONNECT:
-            return bool(message.origin.identity) and message.origin.identity in self._options.managers
+            return bool(self.manager(message.origin))
         return (message.from_ if point is OUT else message.to) == self._desk
+
+    def manager(self, connection: Connection) -> str:
+        """
+        The name in `policy.managers` that this very connection has shown, by a certificate or a token.
+        """
+        proof = self.who(connection)
+        names = [connection.identity, *((proof.user, proof.username) if proof is not None else ())]
+        return next((name for name in names if name and name in self._options.managers), "")
+
+    def _identity(self, point: str, connection: Connection) -> Identity | None:
+        """
+        Who the node knows the sender to be.
+        """
+        proof = self.who(connection)
+        if proof is not None:
+            return Identity(proof.username or proof.user, proof.idp, proof.scopes)
+        name, session = connection.identity, connection.session
+        if not name and point is not CONNECT and session is not None and session.connection is connection:
+            name = session.identity
+        return Identity(name) if name else None
 
     def _without_policies(self, point: str, message: Message) -> None:
         if self._is_closed and not self._is_built_in(point, message):
@@ -215,9 +238,7 @@ class Enforcement:
     def _context(self, point: str, message: Message, session: Session | None, count: int) -> Context:
         connection = message.origin
         sender = connection.session if connection is not None else None
-        identity = "" if connection is None else connection.identity
-        if not identity and point is not CONNECT and sender is not None and sender.connection is connection:
-            identity = sender.identity
+        identity = None if connection is None else self._identity(point, connection)
         if point is OUT:  # of this leg
             assert session is not None
             connection = session.connection
@@ -225,7 +246,7 @@ class Enforcement:
             message,
             point,
             domain=self._domain,
-            identity=identity or None,
+            identity=identity,
             trust=self._config.identity.trust,
             now=self._now,
             connector="" if connection is None else connection.connector,

@@ -7,13 +7,17 @@ speaks to the node again, so nothing here answers anything else to `open` and
 `re-open`: a name that cannot be borne closes the connection instead.
 """
 
+from functools import partial
 from secrets import token_hex
 from time import time_ns
 from typing import Any
 
+from twisted.internet.defer import Deferred
+
 from msgnode.address import SESSION, Domain, split_token
 from msgnode.closing import CLOSED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
-from msgnode.errors import Blocked, Rejected
+from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
+from msgnode.gate import Gate
 from msgnode.message import Message, compose
 from msgnode.ownership import Ownership
 from msgnode.points import CONNECT, Policy
@@ -31,7 +35,8 @@ class Handshake:
     Answers for mn:/session, on the connection that asks and before anything else is read from it.
     """
 
-    def __init__(self, sessions: Sessions, domain: Domain, ownership: Ownership) -> None:
+    def __init__(self, sessions: Sessions, domain: Domain, ownership: Ownership, gate: Gate) -> None:
+        self._gate = gate
         self._sessions = sessions
         self._domain = domain
         self._ownership = ownership
@@ -43,7 +48,7 @@ class Handshake:
         """
         kind = message.type.lower()
         if kind in ("open", "re-open"):
-            return self.open(message, connection, kind)
+            return self.open(message, connection, kind) if self._may(message, connection) else None
         if kind == "ack":
             return self.acknowledge(message, connection)
         message.outcome, message.code = "answered", 200
@@ -52,7 +57,23 @@ class Handshake:
         if kind == "response":
             message.outcome, message.code = "dropped", 0
             return connection.session
-        raise Rejected(f"{SESSION} understands open, re-open, close and ack, not {message.type!r}")
+        if kind == "update" and "token" in message.fields():
+            return self.renew(message, connection)
+        raise Rejected(f"{SESSION} understands open, re-open, update, close and ack, not {message.type!r}")
+
+    def _may(self, message: Message, connection: Connection) -> bool:
+        """
+        Has the client the token it takes?  False: not, or it is not known yet.
+        """
+        if self._gate.is_open:
+            return True
+        token = message.fields().get("token") or connection.bearer
+        admitted = self._gate.admit(token, connection, partial(self._gate.receive, message.data, connection))
+        if isinstance(admitted, Closing):
+            message.outcome, message.code = "refused", _REFUSALS[admitted.code]
+            self._refuse(admitted, connection)
+            return False
+        return admitted
 
     def open(self, message: Message, connection: Connection, kind: str) -> Session | None:
         """
@@ -84,19 +105,24 @@ class Handshake:
             session.go_on()
         return session
 
-    def enter(self, runtime: str, connection: Connection, greeting: bytes = b"") -> Session | Closing:
+    def enter(self, runtime: str, connection: Connection, greeting: bytes = b"") -> None:
         """
-        Attach the connection of a client that never speaks of tokens, or say why it was closed.
+        Attach the connection of a client that never speaks of session tokens, or close it.
 
         `greeting` is sent before anything that waits.
         """
+        again = partial(self.enter, runtime, connection, greeting)
+        admitted = self._gate.admit(connection.bearer, connection, again)
+        if isinstance(admitted, Closing):
+            self._refuse(admitted, connection)
+        if admitted is not True:
+            return
         session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
         if isinstance(session, Session):
             session.agree(False, connection.counted, fresh=True)
             if greeting:
                 self._sessions.say(connection, greeting)
             session.go_on()
-        return session
 
     def come_back(self, session: Session, connection: Connection) -> None:
         """
@@ -107,6 +133,7 @@ class Handshake:
             self._sessions.part(connection, obstacle)
             return
         self._sessions.attach(session, connection)
+        self._gate.entered(session, connection)
         session.agree(False, connection.counted, fresh=False)
 
     def _enter(self, runtime: str, connection: Connection, token: str, message: Message) -> Session | Closing:
@@ -115,20 +142,51 @@ class Handshake:
         """
         session = self._sessions.get(runtime) if runtime else connection.session
         obstacle = self._obstacle(runtime, session, connection)
-        if obstacle is None:
+        if obstacle is None and not self._gate.owns(runtime, session, connection):
             obstacle = self._ownership.refuses(runtime, session, connection, token)
+        if obstacle is None and self._gate.refuses(runtime, session, connection, token):
+            obstacle = TAKEN
         if obstacle is None:
             obstacle = self._blocked(message, runtime, session, connection)
         if obstacle is not None:
-            self._sessions.counts.refuse(_REFUSALS[obstacle.code])
-            held = obstacle.code == TAKEN.code and not connection.counted
-            self._sessions.part(connection, obstacle, TAKEN_WAITS if held else 0)
+            self._refuse(obstacle, connection)
             return obstacle
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
         session.identity = self._ownership.identity(session, connection)
         self._sessions.attach(session, connection)
+        self._gate.entered(session, connection)
+        return session
+
+    def _refuse(self, why: Closing, connection: Connection) -> None:
+        self._sessions.counts.refuse(_REFUSALS[why.code])
+        held = why.code == TAKEN.code and not connection.counted
+        self._sessions.part(connection, why, TAKEN_WAITS if held else 0)
+
+    def renew(self, message: Message, connection: Connection) -> Session | None:
+        """
+        The session's client has a newer token: it goes on, and nothing is lost.
+        """
+        session, token = connection.session, message.fields()["token"]
+        message.outcome = ""
+        if session is None:
+            raise NoSession("open a session before you renew its token")
+        if self._gate.is_open:
+            raise NotOffered("this node looks at no tokens")
+        if not isinstance(token, str) or not token:
+            raise Rejected("'body.token' must be the new token")
+        verdict = self._gate.ask(token, connection)
+        if isinstance(verdict, Deferred):
+            again = partial(self._gate.receive, message.data, connection)
+            self._gate.later(verdict, token, connection, again)
+            return session
+        if isinstance(verdict, Rejected):
+            raise verdict
+        self._gate.renew(session, connection, verdict)
+        message.outcome = "answered"
+        reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, {"code": 200})
+        self._sessions.say(connection, reply.data)
         return session
 
     def _obstacle(self, runtime: str, session: Session | None, connection: Connection) -> Closing | None:

@@ -29,6 +29,8 @@ class Keeping(Protocol):
     def bound(self, sid: int, address: str, kinds: int) -> None: ...
     def keyed(self, sid: int, key: str, addresses: Iterable[str]) -> None: ...
     def unkeyed(self, sid: int, address: str) -> None: ...
+    def registered(self, sid: int, url: str) -> None: ...
+    def unregistered(self, sid: int, url: str) -> None: ...
     def settled(self) -> "Deferred[None]": ...
 
 
@@ -59,6 +61,12 @@ class Nothing:
         pass
 
     def unkeyed(self, sid: int, address: str) -> None:
+        pass
+
+    def registered(self, sid: int, url: str) -> None:
+        pass
+
+    def unregistered(self, sid: int, url: str) -> None:
         pass
 
     def settled(self) -> "Deferred[None]":

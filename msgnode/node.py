@@ -7,23 +7,30 @@ give it a Clock and talk to it in memory.
 
 import random
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.address import Domain
 from msgnode.allocation import Allocation
 from msgnode.arrivals import Arrivals
+from msgnode.asserted import vouched
 from msgnode.binding import Binder
 from msgnode.config import Config
 from msgnode.enforcement import Enforcement
 from msgnode.errors import Rejected
+from msgnode.gate import Gate
 from msgnode.handshake import Handshake
+from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
 from msgnode.ledger import Air, Paper
 from msgnode.ownership import Ownership
+from msgnode.proof import Validator
 from msgnode.rates import Rates
 from msgnode.reception import Reception
+from msgnode.registered import Registered
 from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Counts, Session
@@ -31,11 +38,33 @@ from msgnode.sessions import Journal, Sessions
 from msgnode.subscription import Subscription
 
 
+class Offer(Responder, Protocol):
+    """
+    A responder that knows its addresses.
+    """
+
+    @property
+    def addresses(self) -> Iterable[str]: ...
+
+
+class BackEnd(Protocol):
+    """
+    A server that the node calls: what came of it so far, by outcome, and is it given up for the moment?
+    """
+
+    name: str
+    counts: Counter[str]
+
+    @property
+    def down(self) -> bool: ...
+
+
 class Node:
     """
     What a connector needs: `receive(data, connection)`, `settle`, `sessions` and `handshake`.
 
-    `keeping` and `paper` are where sessions and messages survive a restart.
+    `keeping` and `paper` are where sessions and messages survive a restart;
+    `validator` looks at the tokens that sessions are opened with.
     """
 
     def __init__(
@@ -47,6 +76,7 @@ class Node:
         paper: Paper | None = None,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
+        validator: Validator | None = None,
     ) -> None:
         self.config = config
         self.counts = Counts()
@@ -58,9 +88,19 @@ class Node:
         self.sessions = Sessions(
             config, self.routes, journal, self.counts, clock, keeping, paper, self.arrivals, wall, chance
         )
-        domain = Domain(config.domain)
+        self._domain = domain = Domain(config.domain)
         self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
-        self.handshake = Handshake(self.sessions, domain, ownership)
+        self.identities = Identities(config.identity, clock, wall, self.sessions.park, keeping)
+        self.gate = Gate(
+            config.identity,
+            validator,
+            self.identities,
+            self.routes.runtime,
+            self.sessions.part,
+            self.sessions.connections.__contains__,
+            clock,
+        )
+        self.handshake = Handshake(self.sessions, domain, ownership, self.gate)
         binder = Binder(domain, self.routes, config.limits)
         allocation = Allocation(config, domain, self.routes, binder, keeping)
         subscription = Subscription(domain, self.routes, binder)
@@ -71,13 +111,24 @@ class Node:
             config, domain, self.routes, self.responders, journal, self.counts, keeping, ownership
         )
         self.sessions.receipt = router.receipts.give_late
+        self.registered = Registered(keeping, self.sessions.get, config.limits.bindings_per_session)
+        self.sessions.farewell = self.registered.ended
+        self.publish = router.publish
+        self.back_ends: list[BackEnd] = []
         self._reception = reception = Reception(
-            self.handshake, router.route, self.sessions.tell, journal, self.counts, router.receipts
+            self.handshake,
+            router.route,
+            self.sessions.tell,
+            journal,
+            self.counts,
+            router.receipts,
+            self.gate,
         )
+        self.gate.receive = reception.receive
         self.receive = reception.receive
         self.garbled = reception.garbled
         self.settle = self.sessions.ledger.settle
-        self.enforcement = Enforcement(config, clock, self._ask_policies)
+        self.enforcement = Enforcement(config, clock, self._ask_policies, who=self.gate.who)
         self.apply()
 
     def apply(self) -> None:
@@ -89,6 +140,7 @@ class Node:
         self.sessions.ledger.most = options.memory
         strict = self.rates.on or options.message_token != "off"
         self._reception.check = self._check if strict else None
+        self._reception.vouch = None if self.config.identity.auth == "none" else vouched
         self.enforcement.apply()
 
     def _ask_policies(self) -> None:
@@ -98,6 +150,13 @@ class Node:
         enforcement = self.enforcement if self.enforcement.is_on else None
         self._router.policy = self.handshake.policy = self._subscription.policy = enforcement
         self._reception.leaving = enforcement.leaving if enforcement is not None else None
+
+    def offer(self, responder: Offer) -> None:
+        """
+        Let it answer at its addresses.
+        """
+        self.responders.update(dict.fromkeys(responder.addresses, responder))
+        self._domain.also |= {a for a in responder.addresses if not self._domain.owns(a)}
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
         if self.rates.on and not self.rates.take(session, connection.peer, len(data)):

@@ -6,16 +6,16 @@ in, whatever the policies say; so they can lock nobody out who has to mend
 them, and nobody's claim lets anybody in.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from msgnode.address import Domain
-from msgnode.config import PolicyOptions
 from msgnode.errors import Blocked, Rejected
 from msgnode.message import Message
 from msgnode.policydesk import PolicyDesk
-from msgnode.session import Session
+from msgnode.session import Connection, Session
 
 
 class PolicyResponder:
@@ -23,17 +23,17 @@ class PolicyResponder:
     `body: {"method", "params"}`; answered with `value`, as today's runtimes do it.
     """
 
-    def __init__(self, domain: Domain, options: PolicyOptions, desk: PolicyDesk) -> None:
+    def __init__(self, domain: Domain, manager: Callable[[Connection], str], desk: PolicyDesk) -> None:
         self.address = f"{domain.node}/policy"
-        self._options = options
+        self._manager = manager
         self._desk = desk
 
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         """
         200 with `value`; what went wrong as an error with `problems` where there are some.
         """
-        who = message.origin.identity  # of this connection, not of one that came before or after
-        if not who or who not in self._options.managers:
+        who = self._manager(message.origin)  # this connection, not one that came before or after
+        if not who:
             raise Blocked("only a policy manager may do this: policy.managers names them", 403)
         if message.type.lower() != "execute":
             raise Rejected(f"policies understand execute, not {message.type!r}"[:200])

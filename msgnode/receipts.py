@@ -8,7 +8,7 @@ waited for (200); handing it to one that does not is all that can be said of it
 
 from collections import deque
 
-from msgnode.address import is_multicast
+from msgnode.address import SESSION, is_multicast
 from msgnode.message import Message, compose, decode
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
@@ -85,4 +85,6 @@ def wants_answer(message: Message, by_validator: bool = False) -> bool:
         return False
     if by_validator:
         return True
+    if message.to == SESSION and kind == "update":
+        return "token" in message.fields()
     return kind != "update" and isinstance(message.to, str) and not is_multicast(message.to)

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from msgnode.address import SESSION, split_token, without_tokens
 from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
+from msgnode.gate import Gate
 from msgnode.handshake import Handshake
 from msgnode.message import Message, compose, decode
 from msgnode.outbox import Outbox
@@ -42,11 +43,16 @@ class Reception:
         journal: Journal,
         counts: Counts,
         receipts: Receipts,
+        gate: Gate,
     ) -> None:
+        self._gate = gate
+        self._held = gate.held
         # What the operator has each message looked at for: rates, tokens.
         self.check: Callable[[bytes, Session, Connection], None] | None = None
         # What the operator has each answer of the node looked at for; None: it must not leave.
         self.leaving: Callable[[Message, Session], Message | None] | None = None
+        # Where tokens are looked at: no message says who its sender is but by the node's own word.
+        self.vouch: Callable[[bytes, Session], bytes] | None = None
         self._receipts = receipts
         self._handshake = handshake
         self._route = route
@@ -58,6 +64,9 @@ class Reception:
         """
         One message, a JSON object in UTF-8, from a client.
         """
+        if self._held and connection in self._held:
+            self._gate.keep(data, connection)  # behind an `open` that waits
+            return
         came = time_ns()
         counts = self._counts
         counts.received += 1
@@ -76,6 +85,12 @@ class Reception:
                     return  # sent again, and done already
                 if self.check is not None and session is not None:
                     self.check(data, session, connection)
+                if self.vouch is not None and session is not None:
+                    vouched = self.vouch(data, session)
+                    if vouched is not data:
+                        data = vouched
+                        message = decode(data, connection)
+                        message.came = came
                 if UNDERSCORE in data and b"mns_" in data:
                     message = decode(without_tokens(data), connection)
                     message.came = came
@@ -103,6 +118,9 @@ class Reception:
         else:
             if message.outcome:  # a list of recipients is written down one by one
                 self._settled(message, session)
+            elif message.to == SESSION:  # it will be received once more
+                counts.received -= 1
+                counts.received_bytes -= len(data)
 
     def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
         if self.leaving is not None:

@@ -14,6 +14,7 @@ import msgspec
 from msgnode.keys import Keys
 from msgnode.node import Node
 from msgnode.outbox import Outbox
+from msgnode.proof import read_proof
 from msgnode.session import Session
 from msgnode.waiting import Kept
 
@@ -44,6 +45,10 @@ class Rows(Protocol):
     def bindings(self) -> Iterable[tuple[int, str, int]]: ...
     @property
     def keys(self) -> Iterable[tuple[int, str, str]]: ...
+    @property
+    def registered(self) -> Iterable[tuple[int, str]]: ...
+    @property
+    def proofs(self) -> Iterable[tuple[int, str]]: ...
 
 
 def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
@@ -57,6 +62,9 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
         session.token_hash, session.anonymous = bytes(token_hash), bool(anonymous)
         session.used, session.identity = bool(used), identity
         left_at[sid] = left
+    for sid, proof in rows.proofs:
+        if sid in found:
+            found[sid].proof = read_proof(proof)
     known = {session.runtime for session in found.values()}
     for sid, owing in owed.items():
         state = msgspec.json.decode(owing.state) if owing.state else None
@@ -68,6 +76,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
         _owe(node, found[sid], state, owing)
     for session in found.values():
         node.sessions.restore(session)
+        node.identities.go_on(session)
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
         if sid in found:
@@ -79,6 +88,9 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             if keys is None:
                 keys = found[sid].keys = Keys()
             keys.add(key, [address])
+    for sid, url in rows.registered:
+        if sid in found:
+            node.registered.restore(sid, url)
     for session in found.values():
         node.sessions.expect(session, left_at.get(session.sid))
 
@@ -92,6 +104,8 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     if state is not None:
         session.token_hash = bytes.fromhex(state["token"])
         session.anonymous, session.identity = state["anonymous"], state["identity"]
+        # A spool of before there were proofs says nothing of them.
+        session.proof = read_proof(state.get("proof")) or session.proof
         session.missed = state["missed"] + owing.missed
         agreed = state["outbox"]
     ledger = node.sessions.ledger

@@ -33,6 +33,17 @@ _NO_SENDER = ("/children/", "/changes", "/subscription")
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
 
 
+class Own:
+    """
+    Where the node's own messages come from.
+    """
+
+    connector = "node"
+    peer = ""
+
+
+OWN = Own()
+
 Reply = Message | Deferred[Message] | None
 
 
@@ -49,7 +60,7 @@ class Responder(Protocol):
 
 class Router:
     """
-    `responders` are found by their whole address.
+    `responders` are found by their whole address; one at `scheme://host/` answers for all below.
     """
 
     def __init__(
@@ -157,8 +168,21 @@ class Router:
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
         self.receipts.give(message, 202, session, delivered + waiting)
 
-    def _deliver(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
-        if message.receipt:
+    def publish(self, message: Message) -> int:
+        """
+        Carry a message of the node's own to everybody who is bound to its address; how many they are.
+        """
+        assert isinstance(message.to, str)
+        recipients = self._routes.resolve(message.to)
+        if recipients:
+            message.came = time_ns()
+            message.origin = OWN
+            self._deliver(message, None, recipients)
+            self._journal.message(message, None)
+        return len(recipients)
+
+    def _deliver(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> None:
+        if message.receipt and session is not None:
             self._deliver_for_receipt(message, session, recipients)
             return
         data = message.data
@@ -259,7 +283,7 @@ class Router:
 
     def _respond(self, message: Message, to: str, session: Session) -> Reply:
         message.receipt = False  # the answer is better than that
-        responder = self._responders.get(to)
+        responder = self._responders.get(to) or self._responders.get(_host(to))
         if responder is None:
             raise NotOffered(f"this node offers nothing at {to}")
         keeping = self._keeping
@@ -268,7 +292,7 @@ class Router:
         before = keeping.changes
         reply = responder.respond(message, session)
         message.outcome = "answered"
-        message.code = 200 if reply is not None else 0
+        message.code = message.code or (200 if reply is not None else 0)
         if keeping.changes == before or not isinstance(reply, Message):
             return reply
         written, answer = keeping.settled(), reply
@@ -305,3 +329,10 @@ class Router:
             return
         if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
             self._routes.bind(from_, session, LEARNT)
+
+
+def _host(address: str) -> str:
+    """
+    `domain://registry.example.org/` of that and of all below.
+    """
+    return address[: address.find("/", address.find("://") + 3) + 1]

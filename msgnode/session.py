@@ -20,6 +20,7 @@ from msgnode.keys import Keys
 from msgnode.ledger import Ledger
 from msgnode.message import Message, decode
 from msgnode.outbox import Outbox
+from msgnode.proof import Proof
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
 Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
@@ -36,12 +37,14 @@ class Connection(Protocol):
     The node sets `session`; the connector says with Sessions.paused and
     Sessions.ready whether its transport takes more, and calls Node.settle
     before what it was given to send leaves the process.  `identity` is who the
-    client is by its certificate, `counted` whether its requests acknowledge.
+    client is by its certificate, `bearer` the token its request brought along,
+    `counted` whether its requests acknowledge.
     """
 
     connector: str
     peer: str
     identity: str
+    bearer: str
     counted: bool
     session: "Session | None"
     full: bool
@@ -120,6 +123,8 @@ class Session:
     """
     `runtime` is its key, `bindings` what it hears and why, `keys` its allocations by key.
 
+    `identity` is who it is now, by its token or its certificate, or empty;
+    `proof` what its token proved, kept when that has ended: it stays its owner's.
     `sid` stands for it on disk.  `missed` counts what a client that
     acknowledges will never get, since it was last told.
     """
@@ -135,10 +140,12 @@ class Session:
         "expiry",
         "identity",
         "keys",
+        "lapse",
         "last_key",
         "learnt",
         "missed",
         "outbox",
+        "proof",
         "ready",
         "runtime",
         "sid",
@@ -151,6 +158,8 @@ class Session:
         self.runtime = runtime
         self.sid = sid
         self.identity = ""
+        self.proof: Proof | None = None
+        self.lapse: IDelayedCall | None = None  # what its identity comes to next
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
         self.keys: Keys | None = None
@@ -218,6 +227,8 @@ class Session:
                 self.settle_receipt(kept, 410)
             self.ledger.release(kept)
         self.token_hash = b""
+        if self.lapse is not None and self.lapse.active():
+            self.lapse.cancel()
 
     def pause(self) -> None:
         """
@@ -529,6 +540,7 @@ class Session:
             "token": self.token_hash.hex(),
             "anonymous": self.anonymous,
             "identity": self.identity,
+            "proof": self.proof.encoded() if self.proof is not None else "",
             "missed": self.missed,
             "outbox": self.outbox.as_dict() if self.outbox is not None else None,
         }

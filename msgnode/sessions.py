@@ -67,6 +67,7 @@ class Sessions(Service):
             paper, config.session.memory, self._make_room, self._hold, self._go_on, clock, wall
         )
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
+        self.farewell: Callable[[Session], object] = _no_farewell  # told of each session that ended
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         self._before_open: dict[Connection, IDelayedCall] = {}
@@ -261,6 +262,16 @@ class Sessions(Service):
         else:
             self._lose(connection, why)
 
+    def park(self, session: Session, why: Closing) -> None:
+        """
+        Close every connection of the session, which waits for its client to come back.
+        """
+        connections = list(self._superseded.get(session, ()))
+        if session.connection is not None:
+            connections.append(session.connection)
+        for connection in connections:
+            self.part(connection, why)
+
     def _part_at_last(self, connection: Connection, why: Closing) -> None:
         if connection in self.connections and connection.session is None:
             self._lose(connection, why)
@@ -421,6 +432,7 @@ class Sessions(Service):
         self._keeping.ended(session)
         self.ledger.forget(session.sid)
         del self._by_runtime[session.runtime]
+        self.farewell(session)
         self._note(event, session, connection)
         for older in self._superseded.pop(session, ()):
             older.session = None
@@ -447,6 +459,8 @@ class Sessions(Service):
             if session.expiry is not None:
                 session.expiry.cancel()
                 session.expiry = None
+            if session.lapse is not None and session.lapse.active():
+                session.lapse.cancel()
         self._stopped = Deferred()
         if self.connections:
             wait = min(STOP_WAITS, self._config.drain_seconds / 4)
@@ -460,6 +474,10 @@ class Sessions(Service):
 def _size(session: Session) -> int:
     sent = session.outbox.sent_bytes if session.outbox is not None else 0
     return session.waiting_bytes + sent
+
+
+def _no_farewell(session: Session) -> None:
+    pass
 
 
 def _no_receipt(data: bytes, code: int, asker: int) -> None:

@@ -47,23 +47,36 @@ STEPS = (
         sid INTEGER NOT NULL, address TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (sid, address)
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE registered (
+        sid INTEGER NOT NULL, address TEXT NOT NULL, PRIMARY KEY (sid, address)
+    ) STRICT, WITHOUT ROWID;
+    """,
+    "CREATE TABLE proof (sid INTEGER PRIMARY KEY, proof TEXT NOT NULL) STRICT",
 )
 
 OPEN = "INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, NULL)"
 CHANGE = "UPDATE session SET token = ?, used = ?, identity = ? WHERE sid = ?"
+PROVE = "INSERT OR REPLACE INTO proof VALUES (?, ?)"
 LEAVE = "UPDATE session SET since = ? WHERE sid = ?"
 END = "DELETE FROM session WHERE sid = ?"
+UNPROVE = "DELETE FROM proof WHERE sid = ?"
 UNBIND_ALL = "DELETE FROM binding WHERE sid = ?"
 UNKEY_ALL = "DELETE FROM key WHERE sid = ?"
 BIND = "INSERT OR REPLACE INTO binding VALUES (?, ?, ?)"
 UNBIND = "DELETE FROM binding WHERE sid = ? AND address = ?"
 KEY = "INSERT OR REPLACE INTO key VALUES (?, ?, ?)"
+REGISTER = "INSERT OR REPLACE INTO registered VALUES (?, ?)"
+UNREGISTER = "DELETE FROM registered WHERE sid = ? AND address = ?"
+UNREGISTER_ALL = "DELETE FROM registered WHERE sid = ?"
 UNKEY = "DELETE FROM key WHERE sid = ? AND address = ?"
 
 COLUMNS = {
     "session": ("sid", "runtime", "token", "anonymous", "used", "identity", "since"),
     "binding": ("sid", "address", "kinds"),
     "key": ("sid", "address", "key"),
+    "registered": ("sid", "address"),
+    "proof": ("sid", "proof"),
 }
 
 Change = tuple[str, tuple[Any, ...]]
@@ -77,6 +90,8 @@ class Loaded(NamedTuple):
     sessions: Iterable[tuple[int, str, bytes, bool, bool, str, float | None]]
     bindings: Iterable[tuple[int, str, int]]
     keys: Iterable[tuple[int, str, str]]
+    registered: Iterable[tuple[int, str]] = ()
+    proofs: Iterable[tuple[int, str]] = ()
 
 
 class Store(Service):
@@ -165,12 +180,14 @@ class Store(Service):
 
     def changed(self, session: Session) -> None:
         self._note(CHANGE, (session.token_hash, session.used, session.identity, session.sid))
+        if session.proof is not None:
+            self._note(PROVE, (session.sid, session.proof.encoded()))
 
     def left(self, session: Session, when: float | None) -> None:
         self._note(LEAVE, (when, session.sid))
 
     def ended(self, session: Session) -> None:
-        for statement in (END, UNBIND_ALL, UNKEY_ALL):
+        for statement in (END, UNBIND_ALL, UNKEY_ALL, UNREGISTER_ALL, UNPROVE):
             self._note(statement, (session.sid,))
 
     def bound(self, sid: int, address: str, kinds: int) -> None:
@@ -185,6 +202,12 @@ class Store(Service):
 
     def unkeyed(self, sid: int, address: str) -> None:
         self._note(UNKEY, (sid, address))
+
+    def registered(self, sid: int, url: str) -> None:
+        self._note(REGISTER, (sid, url))
+
+    def unregistered(self, sid: int, url: str) -> None:
+        self._note(UNREGISTER, (sid, url))
 
     def settled(self) -> Deferred[None]:
         """
@@ -322,6 +345,8 @@ def load(database: sqlite3.Connection) -> Loaded:
         database.execute("SELECT sid, runtime, token, anonymous, used, identity, since FROM session"),
         database.execute("SELECT sid, address, kinds FROM binding"),
         database.execute("SELECT sid, key, address FROM key"),
+        database.execute("SELECT sid, address FROM registered"),
+        database.execute("SELECT sid, proof FROM proof"),
     )
 
 
@@ -361,7 +386,7 @@ def examine_database(path: Path) -> list[str]:
             if version > len(STEPS):
                 return [f"{path}: was written by a newer msgnode (version {version})"]
             found = [text for (text,) in database.execute("PRAGMA integrity_check(3)") if text != "ok"]
-            if version and not found:
+            if version == len(STEPS) and not found:
                 for rows in load(database):
                     for _ in rows:
                         pass  # the check does not look at what a text holds

@@ -26,6 +26,7 @@ from twisted.web.client import Agent
 from msgnode import __version__
 from msgnode.address import Domain
 from msgnode.admintoken import AdminTokens
+from msgnode.backends import attach
 from msgnode.config import Config, ConfigError, Listen
 from msgnode.configfile import load
 from msgnode.connectors.cork import Cork
@@ -41,11 +42,12 @@ from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.connectors.wire import keep_alive
 from msgnode.decisions import DecisionLog
 from msgnode.node import Node
+from msgnode.offers import offer_identity, offer_qos, tokens_of
 from msgnode.policies import PUSH, Policies
 from msgnode.policydesk import PolicyDesk
 from msgnode.policyresponder import PolicyResponder
 from msgnode.policysource import FileSource, Source
-from msgnode.reloading import Reloading
+from msgnode.reloading import Reloading, Renewable
 from msgnode.restore import restore
 from msgnode.segment import Damaged
 from msgnode.sessions import Journal
@@ -85,6 +87,13 @@ class Options(BaseOptions):
         ["state", None, None, "Directory of sessions, addresses and what waits, or none."],
         ["policy", None, None, "File or directory of the policies."],
         ["sync", None, None, "normal, or full: what was promised survives power loss too."],
+        ["registry", None, None, "The domain registry: embedded, none, or its URL. [default: embedded]"],
+        [
+            "global-registry",
+            None,
+            None,
+            "The global registry: embedded, none, or its URL. [default: embedded]",
+        ],
     ]
 
     def __init__(self) -> None:
@@ -116,6 +125,9 @@ class Options(BaseOptions):
                 self.given[name] = self[name]
         if self["policy"] is not None:
             self.given["policy"] = {"source": self["policy"]}
+        for name in ("registry", "global-registry"):
+            if self[name] is not None:
+                self.given[name.replace("-", "_")] = {"url": self[name]}
         try:
             self.loaded = self.read()
         except ConfigError as why:
@@ -280,31 +292,55 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         store = Store(Path(config.state), reactor, in_thread, full=config.sync == "full")
         spool = Spool(Path(config.state, "spool"), config.sync == "full")
     journal: Journal = traffic or NoLog()
-    node = Node(config, reactor, journal, store, spool)
+    tokens = _started(tokens_of, config, reactor)
+    node = Node(config, reactor, journal, store, spool, validator=tokens)
+    try:
+        back_ends = attach(node, reactor, in_thread)
+        offer_identity(node, tokens)
+        offer_qos(node, reactor)
+    except ConfigError as why:
+        stop(f"{options['config'] or 'options'}: {why}")
     lag = Lag(reactor)
-    tokens = AdminTokens(config.state)
+    admins = AdminTokens(config.state)
     policies = policies_of(node, reactor, in_thread)
-    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, tokens)
+    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins)
     where = options["config"] or "options"
     listening = [_prepared(listen, served[listen.kind], where, reactor) for listen in config.listeners()]
     certificates = [listener.tls for listener in listening if listener.tls is not None]
-    apply = [node.apply, *(factory.apply for factory in served.values()), policies.look]
+    apply = [
+        node.apply,
+        partial(offer_identity, node, tokens),
+        *(factory.apply for factory in served.values()),
+        policies.look,
+    ]
 
     # A SIGHUP must not end the node, neither while it starts nor while it stops.
-    services: list[Service] = [Reloading(config, options.read, certificates, apply, reactor.callFromThread)]
+    renewed: list[Renewable] = [*certificates, tokens]
+    services: list[Service] = [Reloading(config, options.read, renewed, apply, reactor.callFromThread)]
     if traffic is not None:
         services.append(traffic)
     if store is not None and spool is not None:
         services += [store, Restart(node, store, spool), Sweep(spool, node.sessions, reactor)]
-    services += [lag, tokens, *decision_logs(node, reactor, in_thread), policies]
+    services += [lag, admins, *decision_logs(node, reactor, in_thread), policies, *back_ends]
     # Operators may look on while clients are told that the node stops.
     services += [listener for listener in listening if listener.kind == "admin"]
     services.append(node.sessions)
     services += [listener for listener in listening if listener.kind != "admin"]
+    reactor.callWhenRunning(tokens.start)
     whole = Whole(config, reactor)
     for service in services:
         service.setServiceParent(whole)
     return whole
+
+
+def _started(make: Callable[..., Any], *args: Any) -> Any:
+    """
+    What `make` makes, or one line that says why it cannot be.
+    """
+    try:
+        return make(*args)
+    except ConfigError as why:
+        stop(str(why))
 
 
 def _count_evenly(reactor: Any) -> None:
@@ -330,7 +366,9 @@ def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = ma
         source = FileSource(options.source, run)
     state = None if config.state == "none" else Path(config.state)
     policies = Policies(options, node.enforcement, source, state, reactor, run)
-    responder = PolicyResponder(Domain(config.domain), options, PolicyDesk(policies, node.enforcement))
+    responder = PolicyResponder(
+        Domain(config.domain), node.enforcement.manager, PolicyDesk(policies, node.enforcement)
+    )
     node.responders[responder.address] = responder
     return policies
 
@@ -353,7 +391,7 @@ def factories(
     lost_lines: Callable[[], int],
     reactor: Any,
     policies: Policies,
-    tokens: AdminTokens,
+    admins: AdminTokens,
 ) -> dict[str, Any]:
     """
     What answers on each kind of listener; `upgraded` makes the WebSocket connections of the web listener.
@@ -369,7 +407,7 @@ def factories(
         {
             "live": LiveInFull(node, reactor),
             "metrics": Metrics(node, lag, lost_lines, PolicyCollector(policies)),
-            "policy": PolicyAdmin(PolicyDesk(policies, node.enforcement), tokens),
+            "policy": PolicyAdmin(PolicyDesk(policies, node.enforcement), admins),
         }
     )
     return {

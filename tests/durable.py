@@ -25,7 +25,9 @@ class DurableNode(Node):
     A node with its state in a directory; `killed` is the node that comes after kill -9.
     """
 
-    def __init__(self, directory: Path, clock: Clock | None = None, **sections: Any) -> None:
+    def __init__(
+        self, directory: Path, clock: Clock | None = None, world: Any = None, **sections: Any
+    ) -> None:
         self.clock = clock or Clock()
         self.journal = MemoryJournal()
         self.directory = directory
@@ -35,6 +37,8 @@ class DurableNode(Node):
         rows = self.store.open()
         owed = self.spool.open()
         config = check({"domain": "example.org", "node": "test", **sections}, "test")
+        self.make_world = world
+        self.world = world(config, self.clock, self.clock.seconds) if world else None
         super().__init__(
             config,
             self.clock,
@@ -43,6 +47,7 @@ class DurableNode(Node):
             self.spool,
             wall=self.clock.seconds,
             chance=lambda: 0.0,
+            validator=self.world.tokens if self.world else None,
         )
         restore(self, rows, owed)
 
@@ -60,7 +65,7 @@ class DurableNode(Node):
         self.store.shut()
         for call in list(self.clock.getDelayedCalls()):
             call.cancel()
-        return DurableNode(self.directory, self.clock, **self.sections)
+        return DurableNode(self.directory, self.clock, self.make_world, **self.sections)
 
 
 class Refusing:
@@ -89,6 +94,7 @@ class Wire:
     connector = "memory"
     peer = "192.0.2.1:1"
     identity = ""
+    bearer = ""
     counted = False
 
     def __init__(self, node: Any) -> None:

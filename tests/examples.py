@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from twisted.internet.protocol import Protocol
 
 from tests.network import Network
+from tests.registry import RegistryNode
 from tests.runtimes import WebSocketRuntime
+from tests.world import World
 
 TOP = Path(__file__).parent.parent
 _STEP = re.compile(r"(?:(\w+) )?(->|<-|--) (.*)")
@@ -69,6 +71,12 @@ class Bound:
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
+
+    def know(self, **words: str) -> None:
+        """
+        What these words stand for from the start; `_` is a space.
+        """
+        self._words.update({name.replace("_", " "): value for name, value in words.items()})
 
     def fill(self, text: str) -> str:
         return _PLACEHOLDER.sub(lambda match: self._words.get(match[1], match[0]), text)
@@ -153,7 +161,11 @@ class Play:
     @property
     def network(self) -> Network:
         if self._network is None:
-            self._network = Network(domain=self._domain, **self._settings)
+            self._network = Network(RegistryNode(domain=self._domain, world=World, **self._settings))
+            openid = self._network.node.world.openid
+            later = {"iat": int(openid.wall()) + 540, "exp": int(openid.wall()) + 1140}
+            self._bound.know(anns_token=openid.token(nonce="her key"), anns_newer_token=openid.token(**later))
+            self._bound.know(challenge="E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
         return self._network
 
     def _client(self, who: str, block: Block, path: str | None = None) -> Any:

@@ -15,6 +15,7 @@ from msgnode.config import Config
 from msgnode.configfile import check
 from msgnode.node import Node
 from msgnode.session import Connection, Session
+from tests.openid import NOW
 
 
 def directory(test: TestCase) -> Path:
@@ -67,6 +68,7 @@ class Client:
 
     connector = "memory"
     identity = ""
+    bearer = ""
     counted = False
     peer = "192.0.2.1:1"
 
@@ -160,13 +162,38 @@ class Client:
 class MemoryNode(Node):
     """
     A node with a Clock and a MemoryJournal; `sections` are those of the TOML file.
+
+    `world` makes the servers around it (tests/world.py); `links` are its
+    connections to those.
     """
 
-    def __init__(self, domain: str = "example.org", journal: Any = None, **sections: Any) -> None:
+    def __init__(
+        self, domain: str = "example.org", journal: Any = None, world: Any = None, **sections: Any
+    ) -> None:
         self.clock = Clock()
         self.journal = journal or MemoryJournal()
         config: Config = check({"domain": domain, "node": "test", **sections}, "test")
-        super().__init__(config, self.clock, self.journal, chance=lambda: 0.0)
+        self.world = world(config, self.clock, self.wall) if world else None
+        super().__init__(
+            config,
+            self.clock,
+            self.journal,
+            wall=self.wall,
+            chance=lambda: 0.0,
+            validator=self.world.tokens if self.world else None,
+        )
+        if self.world:
+            self.world.offer(self)
+
+    @property
+    def links(self) -> list[Any]:
+        return self.world.links if self.world else []
+
+    def wall(self) -> float:
+        """
+        Seconds since 1970, as far as the Clock says.
+        """
+        return NOW + self.clock.seconds()
 
     def client(self, runtime: str | None = None) -> Client:
         """

@@ -140,8 +140,10 @@ class Network:
     Listeners by name: `web`, `plain` (the lane off), `tls`, `line`, `admin`.
     """
 
-    def __init__(self, **sections: Any) -> None:
-        self.node = MemoryNode(**sections)
+    def __init__(self, node: MemoryNode | None = None, **sections: Any) -> None:
+        from tests.world import World  # which is built of our wires
+
+        self.node = node or MemoryNode(world=World, **sections)
         self.clock = self.node.clock
         self.journal = self.node.journal
         self.lag = Lag(self.clock)
@@ -186,7 +188,8 @@ class Network:
         """
         for _ in range(100_000):
             self.clock.advance(0)
-            moved = [link.pump(advanceClock=False) for link in self.links]
+            links = [*self.links, *self.node.links]
+            moved = [link.pump(advanceClock=False) for link in links]
             if not any(moved) and not any([runtime.settle() for runtime in self.runtimes]):
                 break
         else:

@@ -24,6 +24,7 @@ CONVERSATIONS = {
     if any(block.info.startswith("messages") for block in found)
 }
 EVERYWHERE = ["README.md", "docs/protocol.md", "docs/operations.md", "docs/traffic-log.md"]
+EVERYWHERE += ["docs/backends.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
 # Their defaults depend on the machine, or stand for a listener.
@@ -191,7 +192,7 @@ def test_operations_names_every_option():
     found = " ".join(row[0] for row in rows("docs/operations.md", "## Options"))
 
     known = {f"--{name.rstrip('=')}" for name in Options().longOpt}
-    assert known == set(re.findall(r"--[a-z]+", found))
+    assert known == set(re.findall(r"--[a-z-]+", found))
 
 
 def test_operations_names_every_metric():

@@ -21,6 +21,7 @@ from msgnode import store
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.keeping import Nothing
+from msgnode.proof import Proof
 from msgnode.store import AGAIN, NAME, STEPS, Store
 from tests.fakes import MemoryNode, directory
 
@@ -31,6 +32,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from twisted.internet.task import Clock
+from msgnode.proof import Proof
 from msgnode.store import Store
 
 clock = Clock()
@@ -52,7 +54,7 @@ def session(sid: int, runtime: str = "runtime://example.org/1") -> Any:
     Of a session, what is kept.
     """
     return SimpleNamespace(
-        sid=sid, runtime=runtime, token_hash=b"hash", anonymous=False, used=False, identity="x"
+        sid=sid, runtime=runtime, token_hash=b"hash", anonymous=False, used=False, identity="x", proof=None
     )
 
 
@@ -113,7 +115,7 @@ class KeepingTests(StoreTests):
 
         rows = made.open()
 
-        self.assertEqual([[], [], []], [list(part) for part in rows])
+        self.assertEqual([[]] * 5, [list(part) for part in rows])
         self.assertEqual(0o700, inside.stat().st_mode & 0o777)
         self.assertEqual(0o600, (inside / NAME).stat().st_mode & 0o777)
 
@@ -126,7 +128,7 @@ class KeepingTests(StoreTests):
         self.store.left(session(2), 1234.5)
         self.commit()
 
-        sessions, _, _ = self.restart()
+        sessions, *_ = self.restart()
 
         one = (1, "runtime://example.org/1", b"hash", 0, 0, "x", None)
         self.assertEqual([one, (2, "runtime://example.org/2", b"hash", 0, 0, "x", 1234.5)], sessions)
@@ -140,7 +142,7 @@ class KeepingTests(StoreTests):
         self.store.left(session(1), None)
         self.commit()
 
-        sessions, _, _ = self.restart()
+        sessions, *_ = self.restart()
 
         self.assertEqual([None], [row[6] for row in sessions])
 
@@ -151,12 +153,14 @@ class KeepingTests(StoreTests):
         changed = session(1)
         self.store.opened(changed)
         changed.token_hash, changed.used, changed.identity = b"new", True, "y"
+        changed.proof = Proof("user://example.org/ann", until=1.5)
         self.store.changed(changed)
         self.commit()
 
-        sessions, _, _ = self.restart()
+        sessions, _, _, _, proofs = self.restart()
 
         self.assertEqual([(1, changed.runtime, b"new", 0, 1, "y", None)], sessions)
+        self.assertEqual([(1, changed.proof.encoded())], proofs)
 
     def test_bindings(self) -> None:
         """
@@ -169,7 +173,7 @@ class KeepingTests(StoreTests):
         self.store.bound(1, "comm://b", 0)
         self.commit()
 
-        _, bindings, _ = self.restart()
+        _, bindings, *_ = self.restart()
 
         self.assertEqual([(1, "comm://a", 3), (2, "comm://b", 2)], bindings)
 
@@ -181,7 +185,7 @@ class KeepingTests(StoreTests):
         self.store.unkeyed(1, "comm://a")
         self.commit()
 
-        _, _, keys = self.restart()
+        _, _, keys, *_ = self.restart()
 
         self.assertEqual([(1, "k", "comm://b")], keys)
 
@@ -190,15 +194,19 @@ class KeepingTests(StoreTests):
         A session that ended takes what was bound to it along, and nothing of others.
         """
         for sid in (1, 2):
-            self.store.opened(session(sid))
+            known = session(sid)
+            known.proof = Proof("user://example.org/ann")
+            self.store.opened(known)
+            self.store.changed(known)
             self.store.bound(sid, "comm://a", 1)
             self.store.keyed(sid, "k", ["comm://a"])
+            self.store.registered(sid, "comm://a")
         self.store.ended(session(1))
         self.commit()
 
         found = self.restart()
 
-        self.assertEqual([[2], [2], [2]], [[row[0] for row in rows] for rows in found])
+        self.assertEqual([[2]] * 5, [[row[0] for row in rows] for rows in found])
 
     def test_text(self) -> None:
         """
@@ -208,7 +216,7 @@ class KeepingTests(StoreTests):
         self.store.bound(1, address, 1)
         self.commit()
 
-        _, bindings, _ = self.restart()
+        _, bindings, *_ = self.restart()
 
         self.assertEqual([(1, address, 1)], bindings)
 
@@ -223,7 +231,7 @@ class KeepingTests(StoreTests):
         client.subscribe("comm://x/changes")
         self.commit()
 
-        sessions, bindings, _ = self.restart()
+        sessions, bindings, *_ = self.restart()
 
         self.assertEqual(["runtime://example.org/1"], [row[1] for row in sessions])
         self.assertIn("comm://x/changes", [row[1] for row in bindings])
@@ -274,7 +282,7 @@ class CommitTests(StoreTests):
         self.clock.advance(0)
         self.runs[0][1].callback(None)
 
-        _, bindings, _ = self.restart()
+        _, bindings, *_ = self.restart()
 
         self.assertEqual([(1, "comm://a", 1)], bindings)
 
@@ -400,7 +408,7 @@ class FullDiskTests(StoreTests):
         self.note_much()
         self.refusal()
 
-        _, bindings, _ = self.restart()
+        _, bindings, *_ = self.restart()
 
         self.assertEqual([(1, "comm://before", 1)], bindings)
 
@@ -418,7 +426,7 @@ class FullDiskTests(StoreTests):
 
         self.assertEqual("", self.store.failing)
         self.successResultOf(self.store.settled())
-        _, bindings, _ = self.restart()
+        _, bindings, *_ = self.restart()
         self.assertEqual(1002, len(bindings))
 
     def test_order(self) -> None:
@@ -433,7 +441,7 @@ class FullDiskTests(StoreTests):
         self.make_room()
         self.clock.advance(AGAIN)
 
-        _, bindings, _ = self.restart()
+        _, bindings, *_ = self.restart()
 
         kinds = {address: kinds for _, address, kinds in bindings}
         self.assertNotIn("comm://during/7", kinds)
@@ -687,7 +695,7 @@ class KilledTests(SynchronousTestCase):
             kept = Store(state, Clock())
             self.addCleanup(kept.shut)
 
-            _, bindings, _ = (list(rows) for rows in kept.open())
+            _, bindings, *_ = (list(rows) for rows in kept.open())
 
             numbers = [sid for sid, _, _ in bindings]
             self.assertEqual(list(range(1, len(numbers) + 1)), numbers)

@@ -17,6 +17,7 @@ from msgnode.cli.policy import policy
 from msgnode.cli.state import state
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import load
+from msgnode.devices import Devices, line, make_token
 from msgnode.policy import PolicyRefused, Program
 from msgnode.policy.files import gather
 
@@ -46,6 +47,7 @@ def check(config: str | None, as_json: bool) -> None:
         loaded = load(config)
         _check_endpoints(loaded, config or "defaults")
         _check_policies(loaded, config or "defaults")
+        _check_back_ends(loaded, config or "defaults")
     except ConfigError as why:
         if as_json:
             click.echo(json.dumps({"ok": False, "error": str(why)}))
@@ -62,9 +64,11 @@ def check(config: str | None, as_json: bool) -> None:
     click.echo(f"  traffic  {loaded.traffic}")
     click.echo(f"  state    {loaded.state}")
     click.echo(f"  policy   {loaded.policy.source or 'none'}")
+    click.echo(f"  registry {loaded.registry.url}, global {loaded.global_registry.url}")
 
 
 def _check_endpoints(config: Config, where: str) -> None:
+    from msgnode.connectors.dial import Trust
     from msgnode.connectors.tls import options_for
 
     for listen in config.listeners():
@@ -79,6 +83,11 @@ def _check_endpoints(config: Config, where: str) -> None:
                 options_for(listen)
             except ConfigError as why:
                 raise ConfigError(f"{where}: {listen.kind}: {why}") from None
+    for name, back_end in (("registry", config.registry), ("global_registry", config.global_registry)):
+        try:
+            Trust(back_end)
+        except ConfigError as why:
+            raise ConfigError(f"{where}: {name}: {why}") from None
 
 
 main.add_command(policy)
@@ -97,6 +106,43 @@ def _check_policies(config: Config, where: str) -> None:
         raise ConfigError(f"{where}: policy.source: {source}: cannot be read: {why.strerror}") from None
     except PolicyRefused as why:
         raise ConfigError(f"{where}: policy.source: {why}") from None
+
+
+def _check_back_ends(config: Config, where: str) -> None:
+    """
+    Can the files be read that they need?  Nobody is called.
+    """
+    from msgnode.connectors.dial import Trust
+
+    try:
+        Devices(config.identity.devices).read()
+        for back_end in (*config.identity.providers, config.qos):
+            Trust(back_end)
+    except ConfigError as why:
+        raise ConfigError(f"{where}: {why}") from None
+
+
+@main.command()
+@click.argument("user")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def token(user: str, as_json: bool) -> None:
+    """
+    Make a token for a device, and its line for the file `identity.devices`.
+
+    The token is printed once and kept nowhere.
+
+    \b
+    Example:
+      msgnode token device://example.org/lamp
+    """
+    if not user or any(character.isspace() for character in user):
+        raise click.BadParameter("a device's address has no spaces", param_hint="USER")
+    secret = make_token()
+    if as_json:
+        click.echo(json.dumps({"token": secret, "line": line(secret, user)}))
+        return
+    click.echo(f"for the device:  {secret}")
+    click.echo(f"for the file:    {line(secret, user)}")
 
 
 main.add_command(state)

@@ -190,6 +190,12 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_store_failing", "1 while nothing can be written to disk.", float(bool(node.trouble()))
         )
+        down = GaugeMetricFamily(
+            "msgnode_back_end_down", "1 while a back end is given up.", labels=["back_end"]
+        )
+        for back_end in node.back_ends:
+            down.add_metric([back_end.name], float(back_end.down))
+        yield down
         yield GaugeMetricFamily(
             "msgnode_event_loop_lag_seconds", "How late the event loop runs.", self._lag.last
         )
@@ -227,6 +233,13 @@ class NodeCollector(Collector):
         for code, number in sorted(counts.refused.items()):
             refused.add_metric([str(code)], number)
         yield refused
+        asked = CounterMetricFamily(
+            "msgnode_back_end_requests", "Requests to back ends.", labels=["back_end", "outcome"]
+        )
+        for back_end in self._node.back_ends:
+            for outcome, number in sorted(back_end.counts.items()):
+                asked.add_metric([back_end.name, outcome], number)
+        yield asked
         events = CounterMetricFamily("msgnode_session_events", "Events in sessions' lives.", labels=["event"])
         for event, number in sorted(counts.sessions.items()):
             events.add_metric([event], number)

@@ -15,7 +15,7 @@ from msgspec import Raw
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
-from msgnode.closing import CLOSED, FULL, SUPERSEDED, Closing
+from msgnode.closing import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
 from msgnode.connectors.cork import Cork
 from msgnode.outbox import Outbox
 from msgnode.session import Session
@@ -26,6 +26,7 @@ MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the sess
 SUPERSEDED_RETRY = 5  # seconds
 
 ENDED = "the session ended"
+LAPSED = "the identity of this session has ended; open it again with a new token"
 TAKEN_OVER = "a newer request of this session took over"
 
 
@@ -39,6 +40,7 @@ class PollConnection:
     """
 
     connector = "poll"
+    bearer = ""
     counted = True
 
     def __init__(self, peer: str, sessions: Sessions, cork: Cork, clock: IReactorTime) -> None:
@@ -146,6 +148,8 @@ class PollConnection:
             self._refuse(401, ENDED)
         elif why.code == SUPERSEDED.code:
             self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
+        elif why.code == TAKEN.code:
+            self._refuse(401, LAPSED, why.retry_after)
         else:
             self._refuse(503, why.word, why.retry_after)
         self._stop_timer()

@@ -13,7 +13,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from msgnode.address import SESSION
 from msgnode.closing import STOPPING, TAKEN
 from msgnode.connectors.cork import Cork
-from msgnode.connectors.longpoll import PollConnection
+from msgnode.connectors.longpoll import LAPSED, PollConnection
 from msgnode.connectors.web import answer_error, answer_json
 from msgnode.connectors.wire import verified_name
 from msgnode.errors import Malformed
@@ -75,15 +75,15 @@ class Poll(Resource):
 
     # -- POST ----------------------------------------------------------------
 
-    def _post(self, request: Request) -> bytes:
+    def _post(self, request: Request) -> bytes | int:
         body: bytes = request.content.read()  # type: ignore[union-attr]
         try:
             body.decode()
         except UnicodeDecodeError as why:
             raise Wrong(400, f"not UTF-8 at byte {why.start}") from None
         token = _bearer(request)
-        if token is None:
-            return self._open(request, self._checked(body))
+        if token is None or not token.startswith("mns_"):
+            return self._open(request, self._checked(body), token or "")
         client = self._client(token, request)
         self._check_disk()
         parts = _parts(body)
@@ -130,13 +130,34 @@ class Poll(Resource):
                     return parts[number:]
         return []
 
-    def _open(self, request: Request, message: Message) -> bytes:
+    def _open(self, request: Request, message: Message, bearer: str) -> bytes | int:
         if message.to != SESSION or message.type.lower() not in OPENS:
             raise Wrong(401, "open a session first, or name its token: Authorization: Bearer mns_...")
         client = self._make_client(request)
+        client.bearer = bearer
         self._node.sessions.arrived(client)
         if client.refusal is None:
             self._node.receive(message.data, client)
+        over = self._node.gate.settled(client)
+        if over is None:
+            return self._opened(request, client)
+        request.notifyFinish().addErrback(lambda gone: self._node.sessions.lost(client))
+        over.addCallback(lambda done: self._open_late(request, client))
+        return NOT_DONE_YET
+
+    def _open_late(self, request: Request, client: PollConnection) -> None:
+        """
+        It took a while to look at the client's token.
+        """
+        try:
+            answer = self._opened(request, client)
+        except Wrong as why:
+            answer = answer_error(request, why.status, str(why))
+        if request.channel is not None:
+            request.write(answer)
+            request.finish()
+
+    def _opened(self, request: Request, client: PollConnection) -> bytes:
         greeting, client.greeting = client.greeting or [], None
         if client.session is None:
             why = client.refusal
@@ -201,6 +222,8 @@ class Poll(Resource):
         session = self._node.sessions.by_token(token)
         if session is None:
             raise Wrong(401, "no session has this token; open one")
+        if self._node.gate.lapsed(session):
+            raise Wrong(401, LAPSED)
         client = self._clients.get(session)
         if client is None:
             client = self._make_client(request)

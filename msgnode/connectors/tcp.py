@@ -34,6 +34,7 @@ class LineConnection(Protocol):
 
     connector = "line"
     identity = ""  # who the client is, by its certificate
+    bearer = ""  # a line has no header; its token stands in `open`
     counted = False
     factory: "LineFactory"
     transport: Any

@@ -18,7 +18,7 @@ from zope.interface import implementer
 from msgnode.closing import Closing
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
-from msgnode.connectors.wire import verified_name
+from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
 from msgnode.peer import peer_name
 from msgnode.session import Session
@@ -28,6 +28,14 @@ UNSUPPORTED = Closing(1003, "text only")
 CONNECTED = b'{"cmd":"connect","response":200,"data":{"msg":"connected"}}'
 WRONG_COMMAND = (
     b'{"cmd":"connect","response":400,"data":{"msg":"expected connect with data.runtimeURL, or disconnect"}}'
+)
+# Of a request nothing is needed once it is answered; a token stood in it, perhaps.
+FORGOTTEN = (
+    "http_request_data",
+    "http_headers",
+    "http_response_data",
+    "http_request_params",
+    "websocket_protocols",
 )
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 
@@ -40,6 +48,7 @@ class WebSocketConnection(LaneProtocol):
 
     connector = "websocket"
     identity = ""  # who the client is, by its certificate
+    bearer = ""  # the token in its request
     counted = False
     factory: "WebSocketFactory"
     session: Session | None = None
@@ -53,6 +62,8 @@ class WebSocketConnection(LaneProtocol):
         if request.origin and "*" not in allowed and request.origin not in allowed:
             raise ConnectionDeny(403, "this origin is not allowed")
         self.identity = verified_name(self.transport)
+        if config.identity.auth != "none":
+            self.bearer = bearer(request.headers.get("authorization", ""), request.protocols)
         forwarded = request.headers.get("x-forwarded-for", "")
         self.peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
         return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
@@ -78,7 +89,7 @@ class WebSocketConnection(LaneProtocol):
         """
         Ten thousand idle clients need not keep their HTTP headers.
         """
-        for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
+        for name in FORGOTTEN:
             self.__dict__.pop(name, None)
 
     def onMessage(self, payload: bytes, isBinary: bool) -> None:

@@ -3,6 +3,8 @@ What lies below a client's connection: its socket, and who it is by its certific
 """
 
 import socket
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -45,6 +47,24 @@ def keep_alive(listening: socket.socket) -> None:
         if option is not None:
             with suppress(OSError):  # known to Python, not to this system
                 listening.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def bearer(authorization: str, subprotocols: Iterable[str] = ()) -> str:
+    """
+    The token in a request: in its Authorization header, else in a sub-protocol `bearer.<base64url>`; or "".
+
+    A browser can set no header on a WebSocket, but sub-protocols.
+    """
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    for name in subprotocols:
+        kind, _, encoded = name.partition(".")
+        if kind == "bearer":
+            with suppress(ValueError):
+                return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+            return encoded or name  # nonsense, and refused as such
+    return ""
 
 
 class Unheard(Protocol):

@@ -1,0 +1,144 @@
+"""
+Identity, asked by messages: whose token is this, who am I, and where do I log in?
+
+It answers at `domain://idm.<domain>`, and where runtimes look for it.
+"""
+
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from twisted.internet.defer import Deferred
+
+from msgnode.config import IdentityOptions, IdentityProvider
+from msgnode.connectors.jws import refuse
+from msgnode.connectors.tokens import Tokens
+from msgnode.devices import PREFIX
+from msgnode.errors import NotOffered, Rejected
+from msgnode.message import Message
+from msgnode.proof import Claim
+from msgnode.session import Session
+
+LOGINS = ("getLoginEndpoint", "getAccessTokenAuthorisationEndpoint")
+_ASKED = ("code_challenge", "redirect_uri", "state", "nonce", "login_hint", "prompt")
+
+
+class Identity:
+    """
+    The responder; `tokens` knows which are believed.
+    """
+
+    def __init__(self, options: IdentityOptions, domain: str, tokens: Tokens) -> None:
+        self._options = options
+        self._own = (f"domain://idm.{domain}", f"domain://msg-node.{domain}/idm")
+        self._tokens = tokens
+
+    @property
+    def addresses(self) -> list[str]:
+        """
+        Where it is asked; `domain-idp://` is what runtimes call a provider.
+        """
+        own = [f"{address}{slash}" for address in self._own for slash in ("", "/")]
+        return own + [f"domain-idp://{options.domain}" for options in self._options.providers]
+
+    def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
+        fields = message.fields()
+        kind = message.type.lower()
+        if kind == "read":
+            return self._profile(message, fields.get("resource"), session)
+        if kind != "execute":
+            raise Rejected(f"identity understands execute and read, not {message.type!r}"[:200])
+        method, params = fields.get("method"), fields.get("params")
+        if method == "validateAssertion":
+            return self._validate(message, params)
+        if method in LOGINS:
+            return self._login(message, params)
+        raise NotOffered(
+            f"identity offers validateAssertion and {' and '.join(LOGINS)}, not {method!r}"[:300]
+        )
+
+    def _validate(self, message: Message, params: Any) -> Message | Deferred[Message]:
+        assertion = params.get("assertion") if isinstance(params, dict) else None
+        if not isinstance(assertion, str) or not assertion:
+            raise Rejected("'params.assertion' must be a token")
+        if assertion.startswith(PREFIX):
+            raise refuse("is a device's, and of no use to others")
+        claim = self._tokens.validate(assertion)
+        if isinstance(claim, Deferred):
+            return claim.addCallback(partial(_asserted, message))
+        return _asserted(message, claim)
+
+    def _profile(self, message: Message, resource: Any, session: Session) -> Message:
+        """
+        Who the session is; nobody learns that of another.
+        """
+        if not isinstance(resource, str) or not (resource + "/").startswith("/identity/"):
+            raise Rejected("'resource' must be /identity/ and your own address")
+        wanted = resource[len("/identity/") :]
+        proof = session.proof
+        if not session.identity:
+            raise Rejected("this session has shown no token", 404)
+        if wanted not in ("", session.identity):
+            raise Rejected("only your own identity can be read", 403)
+        if proof is None or proof.user != session.identity:
+            return message.reply({"code": 200, "value": {"userURL": session.identity}})
+        value: dict[str, Any] = {
+            "userURL": proof.user,
+            "idp": proof.idp,
+            "preferred_username": proof.username,
+            "scopes": proof.scopes,
+        }
+        if proof.until is not None:
+            value["expires"] = int(proof.until)
+        return message.reply({"code": 200, "value": value})
+
+    def _login(self, message: Message, params: Any) -> Deferred[Message]:
+        """
+        Where a user logs in: with a code and PKCE, so that no token travels in a URL.
+        """
+        asked = params if isinstance(params, dict) else {}
+        provider = self._tokens.by_domain(asked.get("domain"))
+        for name in _ASKED:
+            if not isinstance(asked.get(name, ""), str):
+                raise Rejected(f"'params.{name}' must be a string")
+        if not asked.get("code_challenge"):
+            raise Rejected("'params.code_challenge' is missing: the S256 challenge of PKCE (RFC 7636)")
+
+        def found(document: dict[str, Any]) -> Message:
+            return message.reply({"code": 200, "value": login_url(document, provider.options, asked)})
+
+        return provider.discover().addCallback(found)
+
+
+def login_url(document: dict[str, Any], options: IdentityProvider, asked: dict[str, Any]) -> str:
+    """
+    The provider's own login page, with everything filled in.
+    """
+    endpoint = document.get("authorization_endpoint")
+    if not isinstance(endpoint, str) or not endpoint.startswith(("https://", "http://")):
+        raise Rejected("the identity provider has no login page", 502)
+    query = {
+        "response_type": "code",
+        "client_id": options.client_id or options.audiences[0],
+        "scope": " ".join(options.scopes),
+        "code_challenge_method": "S256",
+        **{name: asked[name] for name in _ASKED if asked.get(name)},
+    }
+    if options.redirect_uri:
+        query["redirect_uri"] = options.redirect_uri
+    if "redirect_uri" not in query:
+        raise Rejected("'params.redirect_uri' is missing")
+    return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+
+
+def _asserted(message: Message, claim: Claim) -> Message:
+    proof, claims = claim.proof, claim.claims
+    value: dict[str, Any] = {
+        "identity": proof.username,
+        "contents": claims.get("nonce"),
+        "userURL": proof.user,
+        "idp": {"domain": proof.idp, "protocol": "OIDC"},
+        "expires": int(proof.until or 0),
+        "claims": claims,
+    }
+    return message.reply({"code": 200, "value": value})

@@ -1,0 +1,184 @@
+"""
+Which tokens are believed: those of the providers and devices in the configuration.
+
+Keys come only from where the providers say, never from where a token says.
+What was found out is kept until the token ends, so that asking again costs
+nothing.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from msgnode.config import ConfigError, IdentityOptions, IdentityProvider
+from msgnode.connectors.jws import LONGEST, Unsigned, check, read, refuse
+from msgnode.connectors.provider import Connect, Provider
+from msgnode.connectors.rest import Rest
+from msgnode.devices import PREFIX, Devices
+from msgnode.errors import NotOffered, Rejected
+from msgnode.proof import Claim, Proof
+
+log = Logger()
+
+MOST_KNOWN = 10_000  # tokens whose verdict is kept
+
+
+class Tokens:
+    """
+    The Validator.  `connect` makes the HTTP client for a provider's host.
+    """
+
+    def __init__(
+        self,
+        options: IdentityOptions,
+        clock: IReactorTime,
+        connect: Connect,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.devices = Devices(options.devices)
+        self.verified = 0  # signatures that were checked, for the metrics
+        self._options = options
+        self._clock = clock
+        self.called: Callable[[Rest], None] = lambda client: None  # who wants to know of a new client
+        self._connect = connect
+        self._wall = wall
+        self._providers: dict[str, Provider] = {}
+        self._known: OrderedDict[bytes, Claim] = OrderedDict()
+        self.use(self.read())
+        self.apply()
+
+    def apply(self) -> None:
+        """
+        The configuration has changed: what was believed may no longer be.
+        """
+        if self.devices.path != self._options.devices:
+            self.devices = Devices(self._options.devices)
+            try:
+                self.use(self.read())
+            except ConfigError as why:
+                log.error("no device is believed: {why}", why=str(why))
+        before, self._providers = self._providers, {}
+        for options in self._options.providers:
+            kept = before.get(options.issuer)
+            if kept is None or kept.options != options:
+                kept = Provider(options, self._clock, self._client, partial(self._forget, options.domain))
+            self._providers[options.issuer] = kept
+        if before:
+            self._known.clear()
+
+    def _client(self, host: str, options: IdentityProvider) -> Rest:
+        client = self._connect(host, options)
+        self.called(client)
+        return client
+
+    def start(self) -> None:
+        """
+        Fetch the keys of all providers, so that the first client need not wait for them.
+        """
+        for provider in self._providers.values():
+            keys = provider.keys()
+            if isinstance(keys, Deferred):
+                keys.addErrback(lambda why: None)  # it was logged, and is tried again
+
+    def read(self) -> dict[str, Proof]:
+        """
+        The devices' file; ConfigError if it is wrong.
+        """
+        return self.devices.read()
+
+    def use(self, known: dict[str, Proof]) -> None:
+        self.devices.use(known)
+
+    def still_holds(self, proof: Proof) -> bool:
+        """
+        Is whoever vouched for this still believed?
+        """
+        if any(provider.options.domain == proof.idp for provider in self._providers.values()):
+            return True
+        return self.devices.knows(proof.user)
+
+    # -- tokens ------------------------------------------------------------------
+
+    def validate(self, token: str) -> Claim | Deferred[Claim]:
+        """
+        What the token says.  Rejected: 401 it is no good, 403 nobody we believe, 503 or 504 we cannot know.
+        """
+        if len(token) > LONGEST:
+            raise refuse(f"has more than {LONGEST} characters")
+        if token.startswith(PREFIX):
+            proof = self.devices.find(token)
+            if proof is None:
+                raise refuse("is that of no device here")
+            return Claim(proof)
+        key = sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._known.get(key)
+        if known is not None:
+            return self._known_claim(key, known)
+        unsigned = read(token)
+        provider = self._providers.get(unsigned.issuer)
+        if provider is None:
+            raise refuse(f"is from {unsigned.issuer!r}, which is not trusted here"[:300], 403)
+        keys = provider.keys()
+        if isinstance(keys, Deferred):
+            return keys.addCallback(lambda found: self._check(key, unsigned, provider, found))
+        return self._check(key, unsigned, provider, keys)
+
+    def _known_claim(self, key: bytes, claim: Claim) -> Claim:
+        until = claim.proof.until
+        if until is not None and until + self._options.leeway <= self._wall():
+            del self._known[key]
+            raise refuse("has expired")
+        self._known.move_to_end(key)
+        return claim
+
+    def _check(
+        self, key: bytes, unsigned: Unsigned, provider: Provider, keys: list[Any]
+    ) -> Claim | Deferred[Claim]:
+        try:
+            return self._checked(key, unsigned, provider, keys)
+        except KeyError:
+            again = provider.look_again()
+        unknown = refuse("is signed with a key that its provider does not have")
+        if again is None:
+            raise unknown
+
+        def found(keys: list[Any]) -> Claim:
+            try:
+                return self._checked(key, unsigned, provider, keys)
+            except KeyError:
+                raise unknown from None
+
+        return (succeed(again) if isinstance(again, list) else again).addCallback(found)
+
+    def _checked(self, key: bytes, unsigned: Unsigned, provider: Provider, keys: list[Any]) -> Claim:
+        self.verified += 1
+        claim = check(unsigned, keys, provider.options, self._options.leeway, self._wall)
+        self._known[key] = claim
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        return claim
+
+    def _forget(self, idp: str) -> None:
+        """
+        A provider has other keys: what was signed with the old ones is looked at again.
+        """
+        for key in [key for key, claim in self._known.items() if claim.proof.idp == idp]:
+            del self._known[key]
+
+    def by_domain(self, domain: Any) -> Provider:
+        """
+        The provider of that domain; without one, the first.
+        """
+        for provider in self._providers.values():
+            if domain in (None, provider.options.domain):
+                return provider
+        if domain is None:
+            raise NotOffered("no identity provider is configured here")
+        raise Rejected(f"the identity provider {domain!r} is not trusted here"[:200], 403)

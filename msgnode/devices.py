@@ -1,0 +1,80 @@
+"""
+Static tokens, for devices that no identity provider knows.
+
+The file has one device a line: the SHA-256 of its token, and who it is.  The
+token itself is nowhere but in the device; `msgnode token` makes both.
+"""
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_urlsafe
+
+from msgnode.config import ConfigError
+from msgnode.proof import Proof
+
+PREFIX = "mnd_"
+IDP = "devices"  # the domain that vouches for them, where a policy asks
+
+_LINE = re.compile(r"([0-9a-fA-F]{64})\s+(\S+)")
+
+
+def make_token() -> str:
+    return PREFIX + token_urlsafe(32)
+
+
+def line(token: str, user: str) -> str:
+    """
+    What stands in the file for this token.
+    """
+    return f"{sha256(token.encode()).hexdigest()}  {user}"
+
+
+def parse(lines: Iterable[str], where: str) -> dict[str, Proof]:
+    """
+    Who has which token, by its hash.  ConfigError names the line that is wrong.
+    """
+    found: dict[str, Proof] = {}
+    for number, text in enumerate(lines, 1):
+        text = text.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = _LINE.fullmatch(text)
+        if match is None:
+            # What stands there may be a token by mistake.
+            raise ConfigError(f"{where}: line {number}: expected the SHA-256 of a token, and who has it")
+        if match[1].lower() in found:
+            raise ConfigError(f"{where}: line {number}: expected each token once")
+        found[match[1].lower()] = Proof(match[2], IDP, match[2], match[2])
+    return found
+
+
+class Devices:
+    """
+    The file, read again with the configuration (Reloading's Renewable).
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._known: dict[str, Proof] = {}
+
+    def read(self) -> dict[str, Proof]:
+        if not self.path:
+            return {}
+        try:
+            text = Path(self.path).read_text("utf-8")
+        except OSError as why:
+            raise ConfigError(f"identity.devices: {self.path}: cannot be read: {why.strerror}") from why
+        except UnicodeDecodeError as why:
+            raise ConfigError(f"identity.devices: {self.path}: is not UTF-8 at byte {why.start}") from why
+        return parse(text.splitlines(), f"identity.devices: {self.path}")
+
+    def use(self, known: dict[str, Proof]) -> None:
+        self._known = known
+
+    def find(self, token: str) -> Proof | None:
+        return self._known.get(sha256(token.encode()).hexdigest())
+
+    def knows(self, user: str) -> bool:
+        return any(proof.user == user for proof in self._known.values())

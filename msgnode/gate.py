@@ -1,0 +1,264 @@
+"""
+Who may open a session: whether a token is wanted, what it proves, whose session it is.
+
+A token whose provider must first be asked for its keys keeps its client
+waiting; what the client sends behind `open` waits too, and is taken when the
+answer is there.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.closing import TAKEN, TOKEN_LATER, Closing
+from msgnode.config import IdentityOptions
+from msgnode.errors import Rejected
+from msgnode.identity import Identities
+from msgnode.proof import Claim, Proof, Validator
+from msgnode.session import Connection, Session
+
+log = Logger()
+
+PATIENCE = 2.5  # seconds; the stubs of today give up after three
+MOST_HELD = 64 * 1024  # bytes behind an `open` that waits
+
+Verdict = Proof | Rejected
+
+
+class _Held:
+    """
+    A connection whose `open` waits, and what came behind it.
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.size = 0
+        self.late: IDelayedCall | None = None
+        self.over: Deferred[None] = Deferred()
+
+
+class Gate:
+    """
+    `find` is the session at or above a runtimeURL; `part` closes a connection; `is_there`: is it still open?
+
+    `receive` is set by the node: what waited is received as if it came now.
+    """
+
+    receive: Callable[[bytes, Connection], None]
+
+    def __init__(
+        self,
+        options: IdentityOptions,
+        validator: Validator | None,
+        identities: Identities,
+        find: Callable[[str], Session | None],
+        part: Callable[[Connection, Closing], None],
+        is_there: Callable[[Connection], bool],
+        clock: IReactorTime,
+    ) -> None:
+        self.held: dict[Connection, _Held] = {}
+        self._options = options
+        self._validator = validator
+        self._identities = identities
+        self._find = find
+        self._part = part
+        self._is_there = is_there
+        self._clock = clock
+        # Who a connection showed itself to be, for as long as it is there.
+        self._shown: WeakKeyDictionary[Connection, Proof] = WeakKeyDictionary()
+        # What became of a token that had to wait, for the message that is taken again.
+        self._verdicts: WeakKeyDictionary[Connection, tuple[str, Verdict]] = WeakKeyDictionary()
+
+    @property
+    def is_open(self) -> bool:
+        """
+        Does nobody look at tokens here?
+        """
+        return self._options.auth == "none" or self._validator is None
+
+    # -- tokens ----------------------------------------------------------------
+
+    def ask(self, token: str, connection: Connection) -> Verdict | Deferred[Verdict]:
+        """
+        What the token proves, or why nothing.
+        """
+        known = self._verdicts.pop(connection, None)
+        if known is not None and known[0] == token:
+            return known[1]
+        assert self._validator is not None
+        try:
+            found = self._validator.validate(token)
+        except Rejected as why:
+            return why
+        if isinstance(found, Claim):
+            return self._proved(found)
+        return found.addCallbacks(self._proved, _refused)
+
+    def _proved(self, claim: Claim) -> Verdict:
+        return self._identities.from_now(claim.proof)
+
+    def later(
+        self, verdict: Deferred[Verdict], token: str, connection: Connection, again: Callable[[], object]
+    ) -> None:
+        """
+        Call `again` once the verdict is there; `ask` then has it at once.
+        """
+
+        def found(verdict: Verdict) -> None:
+            if self._is_there(connection):
+                self._verdicts[connection] = token, verdict
+                again()
+
+        verdict.addCallback(found)
+        verdict.addErrback(partial(log.failure, "going on after a token was looked at"))
+
+    def admit(self, token: object, connection: Connection, again: Callable[[], object]) -> Closing | bool:
+        """
+        Look at the token a client opens with.  True: it may go on; False: it waits; a Closing: it may not.
+
+        `again` opens once more, when the wait is over.
+        """
+        if self.is_open or token is None or token == "":
+            return True
+        if not isinstance(token, str):
+            return TAKEN
+        verdict = self.ask(token, connection)
+        if isinstance(verdict, Deferred):
+            self._hold(connection)
+            self.later(verdict, token, connection, partial(self._release, connection, again))
+            return False
+        if isinstance(verdict, Proof):
+            self._shown[connection] = verdict
+            connection.bearer = ""  # it has done its work
+            return True
+        log.info("{peer}: its token is refused: {why}", peer=connection.peer, why=str(verdict))
+        return TOKEN_LATER if verdict.code >= 500 else TAKEN
+
+    # -- whose session it is -----------------------------------------------------
+
+    def owns(self, runtime: str, session: Session | None, connection: Connection) -> bool:
+        """
+        Has this connection shown that the session, or the one above it, is its user's?
+        """
+        shown, owner = self.who(connection), session or self._find(runtime)
+        return shown is not None and _is_of(owner, shown)
+
+    def refuses(self, runtime: str, session: Session | None, connection: Connection, secret: str) -> bool:
+        """
+        May this connection not have the session?  `secret` is the session's token, if the client has it.
+        """
+        if self.is_open:
+            return False
+        required = self._options.auth == "required"
+        shown = self.who(connection)
+        owner = session or self._find(runtime)
+        if owner is None or owner.proof is None:
+            return required and shown is None and not connection.identity
+        if shown is not None:
+            return not _is_of(owner, shown)
+        if owner is session and (owner.has_token(secret) or connection.session is owner):
+            return required and not self._identities.holds(owner.proof)
+        return True
+
+    def lapsed(self, session: Session) -> bool:
+        """
+        Does it take a new token to come back to this session?
+        """
+        if self.is_open or self._options.auth != "required":
+            return False
+        return session.proof is not None and not self._identities.holds(session.proof)
+
+    def entered(self, session: Session, connection: Connection) -> None:
+        """
+        The connection has the session now.
+        """
+        shown = self.who(connection)
+        if shown is not None:
+            self._identities.prove(session, shown)
+            return
+        self._identities.go_on(session)
+        if session.identity and session.proof is not None:
+            self._shown[connection] = session.proof  # by the session's own token
+
+    def who(self, connection: Connection) -> Proof | None:
+        """
+        Whom the connection has shown itself to be, if that still holds.
+        """
+        shown = None if self.is_open else self._shown.get(connection)
+        return shown if shown is not None and self._identities.holds(shown) else None
+
+    def renew(self, session: Session, connection: Connection, proof: Proof) -> None:
+        """
+        The session's client has a newer token.
+        """
+        owner = session.proof
+        if owner is not None and owner.user != proof.user:
+            raise Rejected(f"this session is {owner.user}'s; the token is {proof.user}'s", 403)
+        self._shown[connection] = proof
+        self._identities.prove(session, proof)
+
+    # -- waiting -----------------------------------------------------------------
+
+    def keep(self, data: bytes, connection: Connection) -> None:
+        """
+        The connection waits, and this came behind its `open`.
+        """
+        held = self.held[connection]
+        held.frames.append(data)
+        held.size += len(data)
+        if held.size > MOST_HELD:
+            self._give_up(connection)
+
+    def settled(self, connection: Connection) -> Deferred[None] | None:
+        """
+        Fires when the connection waits no longer; None: it does not wait.
+        """
+        held = self.held.get(connection)
+        return held.over if held is not None else None
+
+    def _hold(self, connection: Connection) -> None:
+        held = self.held[connection] = _Held()
+        held.late = self._clock.callLater(PATIENCE, self._give_up, connection)
+
+    def _release(self, connection: Connection, again: Callable[[], object]) -> None:
+        """
+        The answer is there: open again, then take what came behind it.
+        """
+        held = self._free(connection)
+        if held is None:
+            return
+        again()
+        for data in held.frames:
+            if self._is_there(connection):
+                self.receive(data, connection)
+        held.over.callback(None)
+
+    def _give_up(self, connection: Connection) -> None:
+        held = self._free(connection)
+        if held is not None:
+            log.info("{peer}: its token could not be looked at in time", peer=connection.peer)
+            if self._is_there(connection):
+                self._part(connection, TOKEN_LATER)
+            held.over.callback(None)
+
+    def _free(self, connection: Connection) -> _Held | None:
+        held = self.held.pop(connection, None)
+        if held is not None and held.late is not None and held.late.active():
+            held.late.cancel()
+        return held
+
+
+def _is_of(session: Session | None, proof: Proof) -> bool:
+    return session is not None and session.proof is not None and session.proof.user == proof.user
+
+
+def _refused(why: Failure) -> Verdict:
+    if isinstance(why.value, Rejected):
+        return why.value
+    log.failure("looking at a token", why)
+    return Rejected("the node failed over this token; its log says why", 503)

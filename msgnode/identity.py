@@ -1,0 +1,150 @@
+"""
+Who a session is, as its token proved, and for how long.
+
+A token is looked at when a session opens and when it is renewed, never for a
+message.  What it proved belongs to the session: its client is warned before
+it ends, may renew it without losing anything, and has a grace period.  Then
+the session is parked: its connection is closed, and it waits for its owner.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import structs
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from msgnode.address import SESSION
+from msgnode.closing import TAKEN, Closing
+from msgnode.config import IdentityOptions
+from msgnode.keeping import Keeping
+from msgnode.message import compose
+from msgnode.proof import Proof
+from msgnode.session import Session
+
+log = Logger()
+
+DAY = 86400.0  # seconds; no timer waits longer without looking again
+
+
+class Identities:
+    """
+    The proofs of all sessions, each with its timer; `park` closes a session's connections.
+    """
+
+    def __init__(
+        self,
+        options: IdentityOptions,
+        clock: IReactorTime,
+        wall: Callable[[], float],
+        park: Callable[[Session, Closing], None],
+        keeping: Keeping,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._wall = wall
+        self._park = park
+        self._keeping = keeping
+
+    def holds(self, proof: Proof) -> bool:
+        """
+        Is the proof good, or its grace not over?
+        """
+        return proof.until is None or self._wall() < proof.until + self._options.grace
+
+    def from_now(self, proof: Proof) -> Proof:
+        """
+        A token at the very edge of what is taken is good now, and leaves its bearer time to renew it.
+        """
+        if proof.until is None or proof.until >= self._wall():
+            return proof
+        return structs.replace(proof, until=self._wall())
+
+    def prove(self, session: Session, proof: Proof) -> None:
+        """
+        The session is this user's from now on.
+        """
+        session.proof, session.identity = proof, proof.user
+        self._follow(session, proof)
+        self._keeping.changed(session)
+        session.note()
+
+    def go_on(self, session: Session) -> None:
+        """
+        The session is entered without a new token, or is there again after a restart: does its proof hold?
+        """
+        proof = session.proof
+        if proof is None:
+            return
+        if self._options.auth == "none":
+            # Nobody looks any longer: what was shown once says nothing of who comes now.
+            self._stop(session)
+            session.proof = None
+            session.identity = "" if session.identity == proof.user else session.identity
+        elif self.holds(proof):
+            session.identity = proof.user
+            self._follow(session, proof)
+        elif session.identity == proof.user:
+            session.identity = ""
+
+    def end(self, session: Session) -> None:
+        """
+        Nothing holds any longer.  Whose session it is stays known, so that nobody else takes it.
+        """
+        proof = session.proof
+        assert proof is not None
+        self._stop(session)
+        session.identity = ""
+        self._keeping.changed(session)
+        session.note()
+        log.info("{runtime}: the identity of {user} has ended", runtime=session.runtime, user=proof.user)
+        self._park(session, TAKEN)
+
+    def review(self, sessions: Iterable[Session], believed: Callable[[Proof], bool]) -> None:
+        """
+        Whom the operator believes has changed: who is not believed any longer is parked.
+        """
+        for session in list(sessions):
+            proof = session.proof
+            if proof is not None and session.identity == proof.user and not believed(proof):
+                self.end(session)
+
+    # -- time ----------------------------------------------------------------
+
+    def _follow(self, session: Session, proof: Proof) -> None:
+        self._stop(session)
+        if proof.until is None:
+            return
+        now = self._clock.seconds()
+        left = proof.until - self._wall()
+        ends = now + max(left, 0.0)
+        marks = [ends - self._options.warn, ends] if self._options.warn else [ends]
+        passed = [mark for mark in marks if mark <= now]
+        coming = [mark for mark in marks if mark > now]
+        self._wait(session, ends, [*passed[-1:], *coming, ends + self._options.grace])
+
+    def _wait(self, session: Session, ends: float, marks: Sequence[float]) -> None:
+        now = self._clock.seconds()
+        delay = min(max(0.0, marks[0] - now), DAY)
+        session.lapse = self._clock.callLater(delay, self._reached, session, ends, marks)
+
+    def _reached(self, session: Session, ends: float, marks: Sequence[float]) -> None:
+        session.lapse = None
+        now = self._clock.seconds()
+        if marks[0] > now:  # a day is over
+            self._wait(session, ends, marks)
+        elif len(marks) > 1:
+            self._warn(session, max(0, round(ends - now)))
+            self._wait(session, ends, marks[1:])
+        else:
+            self.end(session)
+
+    def _stop(self, session: Session) -> None:
+        if session.lapse is not None and session.lapse.active():
+            session.lapse.cancel()
+        session.lapse = None
+
+    def _warn(self, session: Session, left: int) -> None:
+        connection = session.connection
+        if connection is not None:
+            body = {"attribute": "token", "value": left}
+            session.say(connection, compose(0, "update", SESSION, session.runtime, body).data)

@@ -1,0 +1,59 @@
+"""
+What a token proves, and who looks at tokens.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct, field
+from twisted.internet.defer import Deferred
+
+
+class Proof(Struct, frozen=True, omit_defaults=True):
+    """
+    What a token proved: `user`, its bearer's address, and until when, in seconds since 1970.
+
+    `username` is how policies know the user, an e-mail address where there is
+    one; `idp` the domain that vouches, `subject` the user's name there.  Never
+    the token itself: this is written to disk.
+    """
+
+    user: str
+    idp: str = ""
+    subject: str = ""
+    username: str = ""
+    scopes: tuple[str, ...] = ()
+    until: float | None = None
+
+    def encoded(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+class Claim(Struct, frozen=True):
+    """
+    A proof, and the claims of the token it came from.
+    """
+
+    proof: Proof
+    claims: dict[str, Any] = field(default_factory=dict)
+
+
+class Validator(Protocol):
+    """
+    Who looks at tokens: connectors/tokens.py.
+    """
+
+    def validate(self, token: str) -> Claim | Deferred[Claim]:
+        """
+        What the token says.  Rejected, in the bearer's words: 401 or 403 the token, 503 or 504 its provider.
+        """
+
+
+def read_proof(text: str | None) -> Proof | None:
+    """
+    The proof that was written down; None where there was none, or nothing that can be read.
+    """
+    try:
+        return msgspec.json.decode(text, type=Proof) if text else None
+    except msgspec.DecodeError:
+        return None

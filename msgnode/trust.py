@@ -1,0 +1,70 @@
+"""
+What is wrong with the configuration of back ends that the node trusts.
+
+Each mistake is a key, and what was expected and found.
+"""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from msgnode.config import IdentityOptions, QoSOptions
+
+# What may stand in a provider's user_url.
+USER_CLAIMS = ("domain", "email", "sub", "preferred_username")
+PLACEHOLDER = "{(" + "|".join(USER_CLAIMS) + ")}"
+
+
+def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tuple[str, str]]:
+    if options.auth != "none" and not (options.providers or options.devices or certificates):
+        yield (
+            "identity.auth",
+            f"expected providers or devices beside {options.auth!r}: nobody could show a token",
+        )
+    seen: set[str] = set()
+    for number, provider in enumerate(options.providers):
+        key = f"identity.providers[{number}]"
+        for name in ("issuer", "jwks_uri"):
+            url = getattr(provider, name)
+            if (url or name == "issuer") and not is_safe_url(url):
+                yield f"{key}.{name}", f"expected an https URL (http on this machine only), found {url!r}"
+        if not provider.audiences:
+            yield f"{key}.audiences", "expected at least one: tokens for others must not open doors here"
+        if not provider.algs:
+            yield f"{key}.algs", "expected at least one"
+        named = re.findall(PLACEHOLDER, provider.user_url)
+        rest = re.sub(PLACEHOLDER, "", provider.user_url)
+        if not set(named) - {"domain"} or "{" in rest or "}" in rest:
+            known = ", ".join(f"{{{name}}}" for name in USER_CLAIMS)
+            yield (
+                f"{key}.user_url",
+                f"expected one of {known} that tells users apart, found {provider.user_url!r}",
+            )
+        for value in (provider.issuer, provider.domain):
+            if value in seen:
+                yield key, f"expected an issuer and a domain of its own, found {value!r} again"
+            seen.add(value)
+
+
+def wrong_qos(options: QoSOptions) -> Iterator[tuple[str, str]]:
+    for name in ("url", "connectivity"):
+        url = getattr(options, name)
+        if url and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url):
+            yield f"qos.{name}", f"expected an http or https URL, found {url!r}"
+    if options.url and not options.csp:
+        yield "qos.csp", "expected the name of this domain's account beside 'url'"
+
+
+def is_safe_url(url: str) -> bool:
+    """
+    An https URL; plain http only to this machine.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    if parts.query or parts.fragment or parts.username is not None or not parts.hostname:
+        return False
+    return parts.scheme == "https" or (
+        parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    )

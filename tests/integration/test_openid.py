@@ -1,0 +1,207 @@
+"""
+A real login: another's OpenID provider, a real node, sockets between them.
+"""
+
+import json
+import signal
+import socket
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import TestCase
+from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.request import HTTPErrorProcessor, Request, build_opener
+
+from oidc_provider_mock import User, run_server_in_thread
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from msgnode.devices import line, make_token
+from tests.integration.process import Lines, NodeProcess
+from tests.test_identity_ways import encoded
+
+CONFIG = """
+domain = "localhost"
+
+[identity]
+auth = "optional"
+
+[[identity.providers]]
+domain = "localhost"
+issuer = "http://localhost:{port}"
+audiences = ["app"]
+redirect_uri = "http://localhost/done"
+"""
+ANN = "user://localhost/ann@example.org"
+PKCE = {"code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "state": "s"}
+VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+
+
+class _Stay(HTTPErrorProcessor):
+    """
+    Follows no redirect, and takes an error for an answer.
+    """
+
+    def http_response(self, request: Any, response: Any) -> Any:
+        return response
+
+
+def post(url: str, **form: str) -> Any:
+    return build_opener(_Stay).open(Request(url, urlencode(form).encode()), timeout=10)
+
+
+class LoginTests(TestCase):
+    """
+    Authorization code flow from the login page on, as an application does it.
+    """
+
+    def setUp(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.provider = ExitStack()
+        self.addCleanup(lambda: self.provider.close())
+        self.start_provider()
+        where = tempfile.mkdtemp(prefix="msgnode-")
+        config = Path(where, "node.toml")
+        anywhere = (
+            'web = ["tcp:0:interface=127.0.0.1"]\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+        )
+        config.write_text(anywhere + CONFIG.format(port=self.port))
+        self.node = NodeProcess("--config", str(config), listeners=2)
+        self.addCleanup(self.node.stop)
+
+    def start_provider(self) -> None:
+        """
+        Each has a key of its own.
+        """
+        user = User(sub="ann", claims={"email": "ann@example.org", "email_verified": True})
+        self.provider = ExitStack()
+        self.provider.enter_context(run_server_in_thread(self.port, user_claims=[user]))
+
+    def log_in(self) -> str:
+        """
+        Ask the node where, log in there, and fetch the ID token.
+        """
+        asking = Lines(self.node.ports["line"], "runtime://localhost/login")
+        reply = asking.ask(
+            {
+                "id": 2,
+                "type": "execute",
+                "from": "runtime://localhost/login",
+                "to": "domain://msg-node.localhost/idm",
+                "body": {"method": "getLoginEndpoint", "params": PKCE},
+            }
+        )
+        asking.close()
+        page = reply["body"]["value"]
+        back = post(page, sub="ann").headers["Location"]
+        code = parse_qs(urlsplit(back).query)["code"][0]
+        answer = post(
+            f"http://localhost:{self.port}/oauth2/token",
+            grant_type="authorization_code",
+            code=code,
+            redirect_uri="http://localhost/done",
+            client_id="app",
+            client_secret="any",
+            code_verifier=VERIFIER,
+        )
+        return str(json.load(answer)["id_token"])
+
+    def open(self, token: str) -> tuple[int, str]:
+        """
+        Open a session as a browser does, and ask who it is: a code, and the user or the reason.
+        """
+        url = f"ws://127.0.0.1:{self.node.ports['web']}/ws"
+        runtime = "runtime://localhost/ann"
+        with connect(url, subprotocols=["msgnode", encoded(token)]) as client:
+            self.assertEqual("msgnode", client.subprotocol)
+            client.send(json.dumps({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"}))
+            idm = "domain://msg-node.localhost/idm"
+            who = {"id": 2, "type": "read", "from": runtime, "to": idm, "body": {"resource": "/identity"}}
+            client.send(json.dumps(who))
+            try:
+                opened, profile = (json.loads(client.recv(10)) for _ in range(2))
+            except ConnectionClosed as why:
+                return why.rcvd.code, why.rcvd.reason
+            return opened["body"]["code"], profile["body"]["value"]["userURL"]
+
+    def test_login(self) -> None:
+        """
+        Whoever logs in at the provider opens a session as who it is; the token is in no log.
+        """
+        token = self.log_in()
+
+        self.assertEqual((200, ANN), self.open(token))
+        self.node.stop(signal.SIGTERM)
+        for text in (self.node.said, json.dumps(self.node.log())):
+            self.assertNotIn(token.split(".")[2], text)
+            self.assertNotIn(encoded(token), text)
+
+    def test_new_keys(self) -> None:
+        """
+        A provider that comes back with another key is believed, and its old tokens no longer.
+        """
+        old = self.log_in()
+        self.assertEqual(200, self.open(old)[0])
+        self.provider.close()
+        self.start_provider()
+
+        self.assertEqual((200, ANN), self.open(self.log_in()))
+        code, reason = self.open(old)
+        self.assertEqual((4401, "token"), (code, reason))
+
+    def test_provider_down(self) -> None:
+        """
+        While the provider is down who is known comes and goes; it takes no other server.
+        """
+        token = self.log_in()
+        self.assertEqual(200, self.open(token)[0])
+        self.provider.close()
+
+        self.assertEqual((200, ANN), self.open(token))
+
+
+class DeviceTests(TestCase):
+    """
+    A device with a token from a file.
+    """
+
+    def setUp(self) -> None:
+        where = Path(tempfile.mkdtemp(prefix="msgnode-"))
+        self.devices = where / "devices"
+        self.secret, other = make_token(), make_token()
+        self.others = line(other, "device://localhost/other")
+        self.devices.write_text(f"{self.others}\n{line(self.secret, 'device://localhost/lamp')}\n")
+        config = where / "node.toml"
+        config.write_text(
+            'web = []\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+            f'[identity]\nauth = "required"\ndevices = "{self.devices}"\n'
+        )
+        self.node = NodeProcess("--config", str(config), listeners=1)
+        self.addCleanup(self.node.stop)
+
+    def test_struck_out(self) -> None:
+        """
+        It opens a session; when its line is struck out and SIGHUP comes, its connection is closed.
+        """
+        device = Lines(self.node.ports["line"])
+        self.addCleanup(device.close)
+        opened = device.ask(
+            {
+                "id": 1,
+                "type": "open",
+                "from": "runtime://localhost/lamp",
+                "to": "mn:/session",
+                "body": {"token": self.secret},
+            }
+        )
+        self.assertEqual(200, opened["body"]["code"])
+        self.devices.write_text(f"{self.others}\n")
+
+        self.node.process.send_signal(signal.SIGHUP)
+
+        self.assertEqual({"code": 4401, "reason": "token"}, device.receive()["body"])
+        self.assertIsNone(device.receive())
+        self.node.stop()
+        self.assertNotIn(self.secret, self.node.said)

@@ -1,0 +1,159 @@
+"""
+Mistakes in the configuration of back ends, and in the file of devices.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+from click.testing import CliRunner
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.cli.main import main
+from msgnode.config import ConfigError
+from msgnode.configfile import check
+from msgnode.devices import Devices, line, make_token
+from tests.fakes import directory
+from tests.openid import provider
+
+
+class MistakesTests(SynchronousTestCase):
+    """
+    Each is told with the key, what was expected and what was found.
+    """
+
+    def assertMistake(self, words: str, **sections: Any) -> None:
+        with self.assertRaises(ConfigError) as raised:
+            check(sections, "x")
+        self.assertIn(words, str(raised.exception))
+
+    def one(self, words: str, **options: Any) -> None:
+        self.assertMistake(words, identity={"providers": [provider(**options)]})
+
+    def test_good(self) -> None:
+        """
+        An https issuer is good, and one on this machine without TLS.
+        """
+        for issuer in ("https://id.example.org/realms/main", "http://localhost:8080", "http://127.0.0.1:1/x"):
+            check({"identity": {"auth": "required", "providers": [provider(issuer=issuer)]}}, "x")
+
+    def test_issuer(self) -> None:
+        """
+        Keys that come in plain text could be anybody's.
+        """
+        for url in (
+            "http://id.example.org",
+            "id.example.org",
+            "",
+            "ftp://id",
+            "https://a@b",
+            "https://a?b",
+            "https://[",
+        ):
+            self.one("identity.providers[0].issuer: expected an https URL", issuer=url)
+            if url:
+                self.one("identity.providers[0].jwks_uri: expected an https URL", jwks_uri=url)
+
+    def test_provider(self) -> None:
+        """
+        Audiences, algorithms and the user's address have to make sense.
+        """
+        self.one("audiences: expected at least one", audiences=[])
+        self.one("algs: expected at least one", algs=[])
+        for alg in ("none", "HS256", "rs256"):
+            self.one("identity.providers[0].algs[0]: expected 'RS256'", algs=[alg])
+        for template in (
+            "user://{name}",
+            "user://{domain}",
+            "user://x",
+            "user://{email!r}",
+            "user://{email",
+            "{}",
+        ):
+            self.one("user_url: expected", user_url=template)
+        self.one("identity.providers[0].isuer: is not a key here; did you mean 'issuer'?", isuer="x")
+
+    def test_twice(self) -> None:
+        """
+        Two providers may share neither issuer nor domain.
+        """
+        other = provider(domain="other.example.org")
+        self.assertMistake("its own", identity={"providers": [provider(), other]})
+        other = provider(issuer="https://other.example.org")
+        self.assertMistake("its own", identity={"providers": [provider(), other]})
+
+    def test_nobody(self) -> None:
+        """
+        Tokens are not wanted where nobody could have one.
+        """
+        for auth in ("optional", "required"):
+            self.assertMistake("expected providers or devices", identity={"auth": auth})
+        listen = [{"kind": "web", "endpoint": "tcp:1", "cert": "c", "client_ca": "ca"}]
+        check({"identity": {"auth": "required"}, "listen": listen}, "x")
+
+    def test_qos(self) -> None:
+        """
+        A broker has a URL, and we an account with it.
+        """
+        self.assertMistake("qos.url: expected", qos={"url": "qos.example.org", "csp": "x"})
+        self.assertMistake("qos.connectivity: expected", qos={"connectivity": "http://a?b"})
+        self.assertMistake("qos.csp: expected", qos={"url": "https://qos.example.org"})
+
+
+class DevicesTests(SynchronousTestCase):
+    """
+    The file.
+    """
+
+    def setUp(self) -> None:
+        self.path = directory(self) / "devices"
+
+    def read(self, text: str) -> Any:
+        self.path.write_text(text)
+        return Devices(str(self.path)).read()
+
+    def test_made(self) -> None:
+        """
+        `msgnode token` makes a token that its line knows, and no other.
+        """
+        result = CliRunner().invoke(main, ["token", "device://example.org/lamp"])
+        secret, text = (row.partition(":")[2].strip() for row in result.output.splitlines())
+        devices = Devices("")
+        devices.use(self.read(f"{text}\n"))
+
+        self.assertEqual("device://example.org/lamp", devices.find(secret).user)
+        self.assertIsNone(devices.find(make_token()))
+        self.assertEqual(2, CliRunner().invoke(main, ["token", "a b"]).exit_code)
+
+    def test_mistakes(self) -> None:
+        """
+        A line that is wrong is named; what stands in it is not repeated, as it may be a secret.
+        """
+        good = line("x", "a")
+        for number, text in ((1, "mnd_secret a"), (2, f"{good}\nmnd_secret"), (3, f"#\n{good}\n{good}")):
+            with self.assertRaises(ConfigError) as raised:
+                self.read(text)
+            self.assertIn(f"line {number}:", str(raised.exception))
+            self.assertNotIn("secret", str(raised.exception))
+
+    def test_missing(self) -> None:
+        """
+        A file that is not there stops the start, and `msgnode check` says so.
+        """
+        config = directory(self) / "node.toml"
+        config.write_text(f'[identity]\nauth = "required"\ndevices = "{self.path}"\n')
+
+        result = CliRunner().invoke(main, ["check", str(config)])
+
+        self.assertEqual(2, result.exit_code)
+        self.assertIn("identity.devices", result.output)
+        self.assertIn("No such file", result.output)
+
+    def test_upper_case(self) -> None:
+        """
+        A hash may be written in capitals, as some tools do.
+        """
+        digest = sha256(b"mnd_x").hexdigest().upper()
+        devices = Devices("")
+        devices.use(self.read(f"{digest} a\n"))
+
+        self.assertEqual("a", devices.find("mnd_x").user)
