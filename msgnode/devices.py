@@ -70,8 +70,12 @@ class Devices:
             raise ConfigError(f"identity.devices: {self.path}: is not UTF-8 at byte {why.start}") from why
         return parse(text.splitlines(), f"identity.devices: {self.path}")
 
-    def use(self, known: dict[str, Proof]) -> None:
-        self._known = known
+    def use(self, known: dict[str, Proof]) -> dict[str, Proof]:
+        """
+        Believe these from now on; those that were believed before.
+        """
+        before, self._known = self._known, known
+        return before
 
     def find(self, token: str) -> Proof | None:
         return self._known.get(sha256(token.encode()).hexdigest())

@@ -20,11 +20,13 @@ log = Logger()
 
 class Renewable(Protocol):
     """
-    Files that are read again: a TLS listener's certificate and key.
+    Files that are read again: a TLS listener's certificate and key, the tokens of devices.
+
+    `use` takes what `read` gave, and gives back what was used before.
     """
 
     def read(self) -> Any: ...
-    def use(self, options: Any) -> None: ...
+    def use(self, read: Any) -> Any: ...
 
 
 class Reloading(Service):
@@ -75,19 +77,19 @@ class Reloading(Service):
             return
         before = deepcopy(self._config)
         changed, waiting = self._config.adopt(fresh)
+        used = [(renewable, renewable.use(read)) for renewable, read in renewed]
         try:
             self._apply_all()
         except Exception:
             log.failure("not reloaded, everything stays as it was")
             self._config.adopt(before)
+            for renewable, read in used:
+                renewable.use(read)
             self._apply_all()
             return
-        for renewable, options in renewed:
-            renewable.use(options)
         log.info(
-            "reloaded {certificates} certificates and the configuration; changed: {keys}",
-            certificates=len(renewed),
-            keys=", ".join(changed) or "nothing",
+            "reloaded the configuration and the files it names; changed: {keys}",
+            keys=", ".join(changed) or "no key",
         )
         if waiting:
             log.warn("{keys} changed too, but only a restart makes it so", keys=", ".join(waiting))

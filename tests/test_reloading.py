@@ -51,8 +51,9 @@ class Renewed:
             raise ConfigError(self.wrong)
         return self.used + 1
 
-    def use(self, options: int) -> None:
-        self.used = options
+    def use(self, options: int) -> int:
+        before, self.used = self.used, options
+        return before
 
 
 class AdoptTests(SynchronousTestCase):
@@ -142,7 +143,7 @@ class ReloadTests(SynchronousTestCase):
         self.assertEqual(([1000], 1), (self.applied, self.certificate.used))
         self.assertEqual(["https://a.example.org"], self.config.allowed_origins)
         changed = "changed: allowed_origins, limits.message"
-        self.assertEqual([f"info: reloaded 1 certificates and the configuration; {changed}"], self.logged)
+        self.assertEqual([f"info: reloaded the configuration and the files it names; {changed}"], self.logged)
 
     def test_restart(self) -> None:
         """

@@ -36,7 +36,7 @@ class TLSFactory(TLSMemoryBIOFactory):
 
     def __init__(self, listen: Listen, factory: Factory, clock: Any) -> None:
         self._listen = listen
-        self.use(options_for(listen))
+        self._options = options_for(listen)
         super().__init__(self, False, factory, clock)
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
@@ -51,8 +51,9 @@ class TLSFactory(TLSMemoryBIOFactory):
         """
         return options_for(self._listen)
 
-    def use(self, options: CertificateOptions) -> None:
-        self._options = options
+    def use(self, options: CertificateOptions) -> CertificateOptions:
+        before, self._options = self._options, options
+        return before
 
 
 def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSFactory:

@@ -93,8 +93,8 @@ class Tokens:
         """
         return self.devices.read()
 
-    def use(self, known: dict[str, Proof]) -> None:
-        self.devices.use(known)
+    def use(self, known: dict[str, Proof]) -> dict[str, Proof]:
+        return self.devices.use(known)
 
     def still_holds(self, proof: Proof) -> bool:
         """

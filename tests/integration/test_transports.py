@@ -159,7 +159,7 @@ class TLSTests(TrialTestCase):
         self.authority.issue("localhost")
 
         self.node.process.send_signal(signal.SIGHUP)
-        self.node.read_until("reloaded 1 certificates")
+        self.node.read_until("reloaded the configuration")
         after = Lines(self.node.ports["line"], "runtime://localhost/after", context)
 
         self.assertNotEqual(
