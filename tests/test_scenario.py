@@ -2,7 +2,7 @@
 A whole conversation as two deployed runtimes have it, between every two connectors.
 
 Left out until the node answers for a registry: steps 3 and 4 register at
-`domain://registry.<d>`, which is answered 501 for now.
+`domain://registry.<d>`, which is answered 501 where there is no registry.
 """
 
 from itertools import product
@@ -36,6 +36,8 @@ class Conversation:
     """
     R1 with the reporter H1, R2 with the observer H2; each step checks who gets what, and nobody else.
     """
+
+    registry = 501  # what the node answers there
 
     def __init__(self, test: "ScenarioTests", first: type[Runtime], second: type[Runtime]) -> None:
         self.test = test
@@ -101,10 +103,13 @@ class Conversation:
 
     def create(self) -> None:
         """
-        Steps 3 and 4: registration, which nobody offers yet, and the object's addresses.
+        Steps 3 and 4: registration, where it is offered, and the object's addresses.
         """
-        self.asks(self.r1, 501, "create", f"{R1}/registry/", REGISTRY, {"value": {"url": H1}})
-        self.asks(self.r1, 501, "create", f"{R1}/registry/", REGISTRY, {"value": {"url": OBJECT}})
+        known = {"resources": [], "dataSchemes": [], "expires": 3600, "runtime": R1, "status": "live"}
+        hyperty = {**known, "url": H1, "user": "ann@example.org", "descriptor": "hyperty-catalogue://x/y"}
+        thing = {**known, "url": OBJECT, "name": "chat", "schema": "hyperty-catalogue://x/z", "reporter": H1}
+        for value in (hyperty, thing):
+            self.asks(self.r1, self.registry, "create", f"{R1}/registry/", REGISTRY, {"value": value})
         body = {"resources": [OBJECT, f"{OBJECT}/subscription"], "source": H1}
         self.asks(self.r1, 200, "subscribe", f"{R1}/sm", SM, body)
         body = {"resources": [f"{OBJECT}/children/"], "source": H1}

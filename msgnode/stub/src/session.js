@@ -1,0 +1,274 @@
+/**
+ * The runtime's session at the node: it is counted, acknowledged and resumed over any number of links.
+ *
+ * It is the client's half of "Acknowledged resume" in the node's protocol.md.  A
+ * node that knows no resume is spoken to as well; there nothing is sent twice,
+ * and what was on its way when the link broke is lost.
+ */
+
+import { backOff, wait } from './closing.js';
+import { survivePages } from './keeping.js';
+import { Outbox } from './outbox.js';
+import { PollingLink, pollURL } from './polling.js';
+import { WebSocketLink, webSocketURL } from './websocket.js';
+
+const NODE = 'mn:/session';
+const ACK_AFTER = 64; // messages
+const ACK_EVERY = 400; // milliseconds; the protocol says half a second
+const PATIENCE = 10000; // for an answer to `open`, and to a ping
+const QUIET = 20000; // after so long without a word the node is pinged
+const FIRST_PROBE = 1000; // is there a WebSocket again?  Then after four times as long, up to an hour
+const STEADY = 10000; // a link that lived so long was a good one: the next attempt is soon
+
+export class Session {
+  /**
+   * `on.live(news)`, `on.away(why, isFinal)`, `on.message(message)`, and `on.refuse(data, code, why)` for what is given up.
+   */
+  constructor(world, config, on) {
+    this._world = world;
+    this._config = config;
+    this._on = on;
+    this._url = webSocketURL(config.url);
+    this._ids = this._attempt = 0;
+    this._polls = false; // by which link the next attempt is made
+    this._why = ''; // it ended, and nobody is to come back
+    this._outbox = new Outbox(config.maxBuffer, on.refuse);
+    this._forget();
+    if (config.persist !== false) survivePages(world, `msgnode ${config.runtimeURL} ${config.url}`, this);
+    world.addEventListener?.('online', () => this._online());
+  }
+
+  _forget() {
+    this.token = this._epoch = '';
+    this.received = this._told = 0; // messages of the node; how many of them it knows we have
+  }
+
+  /** What a page leaves for its next life; null if there is nothing to go on with. */
+  get state() {
+    const { acknowledged, entries } = this._outbox;
+    return this.token && !this._why ? [this.token, this._epoch, this.received, acknowledged, entries] : null;
+  }
+
+  set state([token, epoch, received, acknowledged, entries]) {
+    [this.token, this._epoch, this.received] = [token, epoch, received];
+    this._outbox.acknowledged = acknowledged;
+    this._outbox.restore(entries);
+  }
+
+  /** Be connected, from now on. */
+  open() {
+    this._why = '';
+    if (!this._link && !this._timer) this._connect();
+  }
+
+  /** End the session, at the node too. */
+  close() {
+    if (this._live) this._link.tell(this._message('close'));
+    this._stop('closed');
+    this._forget();
+  }
+
+  /** Send, now or when there is a link, but not after `ttl` seconds; false if there is no room. */
+  send(data, ttl) {
+    if (this._why || !this._outbox.hasRoom(data)) return false;
+    if (this._live && !this._counted) this._put(data);
+    else {
+      const number = this._outbox.add(data, ttl > 0 ? this._world.Date.now() + 1000 * ttl : 0);
+      if (this._live) this._put(data, number);
+    }
+    return true;
+  }
+
+  /** Why there is no room, in words. */
+  get trouble() {
+    return this._why ? `the node ended it: ${this._why}` : 'too much waits for the node';
+  }
+
+  // -- links -----------------------------------------------------------------
+
+  _connect() {
+    this._timer = null;
+    this._heard = false;
+    const kind = this._polls ? PollingLink : WebSocketLink;
+    const url = this._polls ? this._config.poll || pollURL(this._config.url) : this._url;
+    const opening = this._message(this.token ? 're-open' : 'open', {
+      resume: this._epoch ? { epoch: this._epoch, received: this.received } : true,
+    });
+    this._asked = opening.id;
+    this._deadline(PATIENCE, 'no answer');
+    try {
+      this._link = new kind(this._world, url, opening, this);
+    } catch (why) {
+      this.lost(1006, why.message);
+    }
+  }
+
+  _message(type, body) {
+    const from = this._config.runtimeURL + (type === 're-open' ? `/${this.token}` : '');
+    return { id: ++this._ids, type, from, to: NODE, body };
+  }
+
+  /** The link of this session is over. */
+  lost(code, reason) {
+    const { setTimeout, Date, Math } = this._world;
+    const was = this._live;
+    const asked = code === 401 ? 0 : wait(code, reason);
+    this._end();
+    if (code === 401) this.token = this._epoch = '';
+    if (code === 1009) this._outbox.dropLongest(413, 'too long for the node');
+    if (asked === null) return this._stop(reason || `${code}`);
+    if (was) this._attempt = Date.now() - was > STEADY ? 0 : Math.min(this._attempt, 2);
+    // Where one kind of link brings nothing at all, the other may.
+    if (!was && !this._heard) this._polls = !this._polls;
+    this._timer = setTimeout(() => this._connect(), backOff(this._attempt++, asked, Math.random()));
+    this._on.away(reason);
+  }
+
+  _end() {
+    this._world.clearTimeout(this._watch);
+    this._world.clearTimeout(this._acking);
+    this._acking = null;
+    this._link?.drop();
+    this._link = this._live = null;
+  }
+
+  _stop(why) {
+    this._end();
+    this._world.clearTimeout(this._timer);
+    this._timer = null;
+    this._why = why;
+    this._on.away(why, true);
+    this._outbox.dropAll(503, this.trouble);
+  }
+
+  _online() {
+    if (this._live) {
+      if (!this._polls) this._ping();
+    } else if (!this._why) {
+      this._world.clearTimeout(this._timer);
+      this._end();
+      this._polls = false;
+      this._connect();
+    }
+  }
+
+  // -- what comes ------------------------------------------------------------
+
+  heard(message) {
+    this._heard = true;
+    if (message.from !== NODE) {
+      this._on.message(message);
+      if (this._counted) this._count();
+    } else if (message.type === 'ack') {
+      this.acknowledged(message.body.received);
+    } else if (!this._live && message.id === this._asked) {
+      this._answered(message.body || {});
+    }
+  }
+
+  _count() {
+    this.received++;
+    if (this.received - this._told >= ACK_AFTER) this._acknowledge();
+    else if (!this._acking) this._acking = this._world.setTimeout(() => this._acknowledge(), ACK_EVERY);
+  }
+
+  _acknowledge() {
+    this._world.clearTimeout(this._acking);
+    this._acking = null;
+    this._told = this.received;
+    this._link?.tell({ ...this._message('ack', { received: this.received }), id: 0 });
+  }
+
+  /** The node has that many of our messages. */
+  acknowledged(number) {
+    this._outbox.forget(number);
+  }
+
+  /** The first message that is not acknowledged was refused as it stands. */
+  refused(code, why) {
+    this._outbox.dropFirst(code, why);
+  }
+
+  // -- the answer to open ----------------------------------------------------
+
+  _answered({ code, desc, runtimeToken, resume }) {
+    if (code !== 200) {
+      this.token = this._epoch = '';
+      return this.lost(1006, desc || `${code}`);
+    }
+    const known = this.token && !runtimeToken;
+    this.token = runtimeToken || this.token;
+    this._counted = !!resume;
+    if (resume && resume.epoch === this._epoch) {
+      this.received += resume.missed;
+      this._outbox.forget(resume.received);
+    } else {
+      this._epoch = resume ? resume.epoch : '';
+      this.received = this._outbox.acknowledged = 0;
+    }
+    this._told = this.received;
+    this._outbox.dropStale(this._world.Date.now(), 504, 'it waited longer than its ttl');
+    if (!this._link) return; // whoever was told of it wanted no more
+    this._live = this._world.Date.now();
+    this._outbox.each((data, number) => this._put(data, number));
+    if (!resume) this._outbox.restore([]);
+    this._on.live({ resumed: !!known, missed: resume ? resume.missed : null });
+    if (!this._live) return;
+    if (this._polls) this._probe(FIRST_PROBE);
+    this._listen();
+  }
+
+  _put(data, number) {
+    this._link.send(this._dressed(data), number);
+  }
+
+  /** The message, with the session's token in its header where the node wants it there; it goes no further. */
+  _dressed(data) {
+    return this._config.token ? `${data.slice(0, -1)},"token":"${this.token}"}` : data;
+  }
+
+  // -- is the node still there? ----------------------------------------------
+
+  /** Look again after a while whether something was heard. */
+  _listen() {
+    const { setTimeout, clearTimeout } = this._world;
+    clearTimeout(this._watch);
+    this._heard = false;
+    // A poll is its own sign of life, and other nodes know no ping.
+    if (!this._counted || this._polls) return;
+    this._watch = setTimeout(() => (this._heard ? this._listen() : this._ping()), QUIET);
+  }
+
+  _ping() {
+    this._link.tell(this._message('ping'));
+    this._heard = false;
+    this._deadline(PATIENCE, 'no sign of life');
+  }
+
+  _deadline(time, why) {
+    const { setTimeout, clearTimeout } = this._world;
+    clearTimeout(this._watch);
+    this._watch = setTimeout(() => {
+      if (this._live && this._heard) this._listen();
+      else this.lost(1006, why);
+    }, time);
+  }
+
+  /** Go back from polling to WebSocket as soon as it can be had; the counts go on. */
+  _probe(time) {
+    const { setTimeout, WebSocket } = this._world;
+    const link = this._link;
+    setTimeout(() => {
+      if (this._link !== link) return;
+      const socket = new WebSocket(this._url);
+      socket.onerror = () => this._probe(Math.min(4 * time, 3600000));
+      socket.onopen = () => {
+        socket.close();
+        if (this._link !== link) return;
+        this._polls = false;
+        this._end();
+        this._connect();
+      };
+    }, time);
+  }
+}
