@@ -23,7 +23,7 @@ from msgnode.connectors.web import answer_json
 from msgnode.node import Node
 
 LAG_EVERY = 0.5  # seconds
-CONNECTORS = ("websocket", "line", "poll")  # those that show 0 when nobody uses them
+CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when nobody uses them
 
 
 class Lag(Service):

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from io import BytesIO
-from typing import Any
+from typing import Any, Protocol
 
 from autobahn.twisted.resource import WebSocketResource
 from twisted.internet.interfaces import IReactorTime
@@ -32,8 +32,11 @@ PAGE = b"""<!DOCTYPE html>
 <style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem;
 color-scheme:light dark}code{font-family:ui-monospace,monospace}</style>
 <h1>msgnode</h1>
-<p>A messaging node answers here. Runtimes connect to <code>/ws</code> (WebSocket) or
-<code>/stub/connect</code>, clients without WebSocket to <code>/poll</code>.
+<p>A messaging node answers here. Runtimes connect to <code>/ws</code> (WebSocket),
+<code>/stub/connect</code> or <code>/socket.io/</code>, clients without WebSocket to <code>/poll</code>.
+Pages load the protostub from
+<a href=".well-known/protocolstub/default.mjs">.well-known/protocolstub/default.mjs</a>.
+One message alone may be posted to <a href="message/openapi.json">/message</a>.
 <a href="live">live</a> says how it is.</p>
 </html>
 """
@@ -89,6 +92,22 @@ class BoundedRequest(Request):
         )
 
 
+class Held(Protocol):
+    """
+    A request that a lane has taken, and not yet answered.
+    """
+
+    def lost(self) -> None: ...
+
+
+class Lane(Protocol):
+    """
+    What may take a request before Twisted's web server looks at it.
+    """
+
+    def take(self, data: bytes, channel: "DeadlineChannel") -> bool: ...
+
+
 class DeadlineChannel(HTTPChannel):
     """
     Gives a client so long for a whole request, however it spreads its bytes.
@@ -96,8 +115,11 @@ class DeadlineChannel(HTTPChannel):
 
     deaf = False  # refused a request; the rest of it is thrown away
     host: str | None = None  # whom it counts for, while it does
+    held: Held | None = None
     site: "BoundedSite"
     transport: Any
+
+    _behind = b""  # what came behind a request that is held
 
     def connectionMade(self) -> None:
         # Before it is scheduled: Twisted looks through all its timers to move one forward.
@@ -112,6 +134,30 @@ class DeadlineChannel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
         self.leave()
+        held, self.held, self._behind = self.held, None, b""
+        if held is not None:
+            held.lost()
+
+    def hold(self, held: Held) -> None:
+        """
+        A lane has taken a request, and will answer it later.
+        """
+        self.held = held
+        self.setTimeout(None)
+
+    def answered(self) -> None:
+        """
+        The request that was held is answered; go on with what came behind it.
+        """
+        self.held = None
+        self.setTimeout(IDLE)
+        if self._behind:
+            self.callLater(0, self._go_on)
+
+    def _go_on(self) -> None:
+        behind, self._behind = self._behind, b""
+        if behind:
+            self.dataReceived(behind)
 
     def leave(self) -> None:
         """
@@ -122,9 +168,21 @@ class DeadlineChannel(HTTPChannel):
             self.host = None
 
     def dataReceived(self, data: bytes) -> None:
+        if self.deaf:
+            return
+        if self.held is not None or self._behind:
+            self._behind += data
+            if len(self._behind) > self.site.longest:
+                self.transport.abortConnection()
+            return
+        lane = self.site.lane
+        between = self.persistent and not self.requests and not self._buffer and self.line_mode
+        if lane is not None and between and lane.take(data, self):
+            if self.held is None:
+                self.setTimeout(IDLE)
+            return
         # HTTPChannel's own would start the time-out anew.
-        if not self.deaf:
-            LineReceiver.dataReceived(self, data)
+        LineReceiver.dataReceived(self, data)
 
     def refuse(self, status: int, phrase: bytes, text: str) -> None:
         """
@@ -177,6 +235,7 @@ class BoundedSite(Site):
     ) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
+        self.lane: Lane | None = None
         self.arrivals = arrivals  # None: whoever comes is heard
         self._config = config
         self.apply()
@@ -234,7 +293,7 @@ class NotHere(Resource):
 
     def render(self, request: Request) -> bytes:
         path = request.path.decode("latin-1")[:200]
-        text = f"nothing at {path}; clients connect to /ws, /stub/connect or /poll"
+        text = f"nothing at {path}; clients connect to /ws, /stub/connect, /poll or /socket.io/"
         return answer_error(request, 404, text)
 
 

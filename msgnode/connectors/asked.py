@@ -1,0 +1,61 @@
+"""
+What an HTTP request asks: its headers, its parameters, and where its page comes from.
+"""
+
+from urllib.parse import parse_qs
+
+from twisted.web.server import Request
+
+from msgnode.config import Config
+from msgnode.peer import peer_name
+
+
+def headers(request: Request, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for value in request.requestHeaders.getRawHeaders(name, [])]
+
+
+def bearer(request: Request) -> str | None:
+    """
+    The token in `Authorization: Bearer`.
+    """
+    header = next(iter(headers(request, b"Authorization")), "")
+    kind, _, token = header.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+def parameters(request: Request) -> dict[str, str]:
+    """
+    Those in the request's URL, the first of each name.  Twisted's `args` may come from the body.
+    """
+    query = request.uri.partition(b"?")[2].decode("latin-1")
+    return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+
+
+def peer_of(request: Request, config: Config) -> str:
+    forwarded = ",".join(headers(request, b"X-Forwarded-For"))
+    return peer_name(request.client, forwarded, config.trusted_proxies)
+
+
+def allow_origin(request: Request, allowed: list[str], cookies: bool = False) -> bool:
+    """
+    CORS: a page of another origin may ask where it may open a WebSocket.  False: it may not.
+
+    `cookies`: its client insists on sending some, so `*` would not do.
+    """
+    origin = next(iter(headers(request, b"Origin")), "")
+    if "*" not in allowed or (cookies and origin):
+        request.setHeader(b"Vary", b"Origin")
+    if not origin:
+        return True
+    if "*" not in allowed and origin not in allowed:
+        return False
+    any_origin = "*" in allowed and not cookies
+    request.setHeader(b"Access-Control-Allow-Origin", b"*" if any_origin else origin.encode("latin-1"))
+    if cookies:
+        request.setHeader(b"Access-Control-Allow-Credentials", b"true")
+    request.setHeader(b"Access-Control-Expose-Headers", b"Retry-After")
+    if request.method == b"OPTIONS":
+        request.setHeader(b"Access-Control-Allow-Methods", b"GET, POST, OPTIONS")
+        request.setHeader(b"Access-Control-Allow-Headers", b"Authorization, Content-Type")
+        request.setHeader(b"Access-Control-Max-Age", b"86400")
+    return True

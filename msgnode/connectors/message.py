@@ -1,0 +1,215 @@
+"""
+REST at `/message`: one message by POST, its response in the answer.
+
+Without a session the message gets a sender of its own, which lives as long as
+the request.  With a session's token it is sent by that session, and the
+response comes here instead of by the session's connection.
+"""
+
+import json
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Raw
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from msgnode.address import SESSION, Domain, is_multicast
+from msgnode.closing import STOPPING
+from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.exchange import Exchange
+from msgnode.connectors.openapi import DOCUMENT
+from msgnode.connectors.web import NotHere, answer_error, answer_json
+from msgnode.connectors.wire import verified_name
+from msgnode.errors import Rejected
+from msgnode.message import Message, decode
+from msgnode.node import Node
+from msgnode.session import Session
+from msgnode.waiting import REQUESTS
+
+HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a request waits; less than common proxies allow
+ANSWERED = REQUESTS | {"delete"}
+
+
+class Messages(Resource):
+    """
+    POST of docs/protocol.md, "REST".
+    """
+
+    def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
+        super().__init__()
+        self._node = node
+        self._cork = cork
+        self._clock = clock
+        self._domain = Domain(node.config.domain)
+
+    def getChild(self, path: bytes, request: Request) -> Resource:
+        return NotHere()
+
+    def render(self, request: Request) -> Any:
+        if self._node.draining:
+            request.setHeader(b"Connection", b"close")
+            return answer_error(request, 503, STOPPING.word, 1)
+        if not allow_origin(request, self._node.config.allowed_origins):
+            return answer_error(request, 403, "this origin is not allowed")
+        if request.method == b"OPTIONS":
+            request.setResponseCode(204)
+            return b""
+        if request.method != b"POST":
+            request.setHeader(b"Allow", b"POST, OPTIONS")
+            return answer_error(request, 405, f"POST, not {request.method.decode('latin-1')}")
+        try:
+            return self._post(request)
+        except Rejected as why:
+            return answer_error(request, why.code, str(why))
+
+    def _post(self, request: Request) -> bytes | int:
+        body: bytes = request.content.read()  # type: ignore[union-attr]
+        message = self._checked(body)
+        wait = _wait(parameters(request), message)
+        exchange = Exchange(self._node, self._clock, request)
+        exchange.peer = peer_of(request, self._node.config)
+        exchange.identity = verified_name(request.channel.transport)
+        try:
+            session, wanted = self._asker(exchange, bearer(request) or "")
+            carry = partial(self._carry, exchange, message, session, wait, request)
+            if wanted is None:
+                return carry()
+        except Rejected:
+            exchange.end()
+            raise
+        wanted.addCallback(lambda known: None if exchange.over else carry())
+        wanted.addCallback(exchange.answer_now)
+        wanted.addErrback(exchange.failed)
+        return NOT_DONE_YET
+
+    def _carry(
+        self, exchange: Exchange, message: Message, session: Session | None, wait: float, request: Request
+    ) -> bytes | int:
+        if session is not None:
+            exchange.session = session
+            message = self._from_session(message, session)
+        else:
+            message = self._from_visitor(message, exchange)
+        if wait:
+            exchange.expect(message, wait)
+        with self._cork:
+            self._node.receive(message.data, exchange)
+        if exchange.over:
+            return NOT_DONE_YET
+        if not wait:
+            exchange.end()
+            return answer_json(request, 202, {"accepted": 1})
+        if self._has_nobody(message):
+            exchange.end()
+            return answer_error(request, 404, f"nobody is bound to {', '.join(_recipients(message))}"[:300])
+        return NOT_DONE_YET
+
+    def _checked(self, data: bytes) -> Message:
+        longest = self._node.config.limits.message
+        if len(data) > longest:
+            raise Rejected(f"a message has at most {longest} bytes, not {len(data)}", 413)
+        try:
+            data.decode()
+        except UnicodeDecodeError as why:
+            raise Rejected(f"not UTF-8 at byte {why.start}") from None
+        message = decode(data)
+        message.fields()
+        if message.to == SESSION:
+            raise Rejected("sessions are opened and closed at /ws or /poll")
+        return message
+
+    # -- the sender ----------------------------------------------------------
+
+    def _asker(self, exchange: Exchange, token: str) -> tuple[Session | None, Deferred[None] | None]:
+        """
+        The session whose token this is; else, where tokens are looked at, when it is known who bears it.
+        """
+        session = self._node.sessions.by_token(token) if token else None
+        if session is not None:
+            return session, None
+        if token.startswith("mns_"):
+            raise Rejected("no session has this token; open one, or leave the token out", 401)
+        gate = self._node.gate
+        if gate.is_open:
+            return None, None
+        if not token:
+            if self._node.config.identity.auth == "required" and not exchange.identity:
+                raise Rejected("name a token: Authorization: Bearer ...", 401)
+            return None, None
+        verdict = gate.ask(token, exchange)
+        if isinstance(verdict, Deferred):
+            return None, verdict.addCallback(exchange.known)
+        exchange.known(verdict)
+        return None, None
+
+    def _from_session(self, message: Message, session: Session) -> Message:
+        from_ = message.from_
+        if not from_:
+            return _with_sender(message, session.runtime)
+        if from_ == session.runtime or from_.startswith(session.runtime + "/") or from_ in session.bindings:
+            return message
+        raise Rejected(
+            f"'from' must be {session.runtime}, below it, or bound to it, not {from_!r}"[:300], 403
+        )
+
+    def _from_visitor(self, message: Message, exchange: Exchange) -> Message:
+        for to in _recipients(message):
+            if to == self._domain.node or to.startswith(self._domain.node + "/"):
+                raise Rejected(f"{to} serves sessions; name the token of one"[:300], 403)
+        if message.receipt:
+            raise Rejected("receipts are given to sessions; name the token of one", 403)
+        from_ = f"{self._domain.public}/rest/{uuid4()}"
+        exchange.session = visitor = Session(from_, self._node.sessions)
+        visitor.proof = self._node.gate.who(exchange)
+        visitor.identity = visitor.proof.user if visitor.proof is not None else exchange.identity
+        exchange.visits = True
+        return _with_sender(message, from_)
+
+    def _has_nobody(self, message: Message) -> bool:
+        return not any(self._domain.owns(to) or self._node.routes.resolve(to) for to in _recipients(message))
+
+
+class Document(Resource):
+    """
+    The same, described in OpenAPI.
+    """
+
+    isLeaf = True
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader(b"Access-Control-Allow-Origin", b"*")
+        return answer_json(request, 200, DOCUMENT)
+
+
+def _recipients(message: Message) -> list[str]:
+    return [message.to] if isinstance(message.to, str) else message.to
+
+
+def _wait(asked: dict[str, str], message: Message) -> float:
+    """
+    How many seconds to wait for a response; 0 where none is expected.
+    """
+    given = asked.get("wait")
+    if given is None:
+        single = isinstance(message.to, str) and not is_multicast(message.to)
+        return HOLD if single and message.type.lower() in ANSWERED else 0
+    if not given.isascii() or not given.isdigit() or len(given) > 6:
+        raise Rejected(f"'wait' must be a whole number of seconds, not {given[:40]!r}")
+    return min(int(given), LONGEST_HOLD)
+
+
+def _with_sender(message: Message, from_: str) -> Message:
+    """
+    The same message from somebody else.
+    """
+    try:
+        fields = msgspec.json.decode(message.data, type=dict[str, Raw])
+        return decode(msgspec.json.encode({**fields, "from": from_}))
+    except msgspec.DecodeError:  # half a character, which msgspec does not take
+        return decode(json.dumps({**json.loads(message.data), "from": from_}).encode())

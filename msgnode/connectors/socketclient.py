@@ -1,0 +1,389 @@
+"""
+One client of Socket.IO, over whatever carries it at the moment.
+
+It begins by polling and mostly goes on by WebSocket; its session does not
+notice.  While it polls, what an answer carries is kept in the session's outbox
+until the next poll shows that the answer came, else it is sent again when the
+runtime opens its session anew.  The protocol has no better acknowledgement.
+"""
+
+from collections.abc import Callable
+from secrets import token_urlsafe
+from typing import Any, Protocol
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from msgnode.closing import FULL, NO_OPEN, SLOW, Closing
+from msgnode.connectors import engineio
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
+from msgnode.node import Node
+from msgnode.outbox import Outbox
+from msgnode.session import Session
+
+PATIENCE = {3: 60.0, 4: 20.0}  # seconds after the next ping is due until a client counts as lost
+PING = 25.0  # seconds between pings where the operator wants none on WebSocket
+NUDGE = 0.1  # seconds a poll is held while the client changes to WebSocket
+PROBING = 10.0  # seconds for that change
+FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed
+AT_ONCE = 16 * 1024  # bytes of a POST that are carried before what they brought about is sent
+
+TOO_LONG = Closing(1009, "too long")
+
+
+class Way(Protocol):
+    """
+    The WebSocket of a client.
+    """
+
+    def sendText(self, payload: bytes) -> None: ...
+    def part(self, why: Closing) -> None: ...
+    def cut(self) -> None: ...
+
+
+class SocketClient:
+    """
+    A Connection of session.py.  `way` is None while it polls.
+
+    Then it is full whenever no GET waits, so that its session keeps what comes.
+    """
+
+    connector = "socketio"
+
+    def __init__(
+        self,
+        node: Node,
+        cork: Cork,
+        clock: IReactorTime,
+        events: Events,
+        version: int,
+        forget: Callable[["SocketClient"], None],
+    ) -> None:
+        self.sid = token_urlsafe(15)
+        self.version = version
+        self.peer = self.identity = self.bearer = ""
+        self.session: Session | None = None
+        self.full = True
+        self.counted = True
+        self.ended = False
+        self.refusal: Closing | None = None
+        self.way: Way | None = None
+        self.probing: Way | None = None
+        self._node = node
+        self._cork = cork
+        self._clock = clock
+        self._events = events
+        self._forget = forget
+        self.polls = Polls(self, cork, events, node.sessions.ledger)
+        self._heard_at = clock.seconds()
+        self._beat: IDelayedCall | None = None
+        self._nudge: IDelayedCall | None = None
+        self._trial: IDelayedCall | None = None
+
+    def begin(self, way: Way | None, upgrades: list[str]) -> None:
+        """
+        The client is there; tell it how it is spoken with.
+        """
+        if way is not None:
+            self._take_way(way)
+        self._node.sessions.arrived(self)
+        if self.ended:
+            return  # one too many
+        told = {
+            "sid": self.sid,
+            "upgrades": upgrades,
+            "pingInterval": round(self._interval * 1000),
+            "pingTimeout": round(PATIENCE[self.version] * 1000),
+            "maxPayload": 2 * self._node.config.limits.message,
+        }
+        self._put(engineio.OPEN + engineio.encode(told))
+        self._beat = self._clock.callLater(self._interval, self._beaten)
+
+    def greet(self) -> None:
+        """
+        Connect it to the namespace `/`, which a client of version 4 asks for.
+        """
+        if self.version == 3 and not self.ended:
+            self._put(engineio.CONNECTED)
+
+    # -- what comes ----------------------------------------------------------
+
+    def take(self, packets: list[bytes]) -> None:
+        """
+        The packets of a POST; as many at once as a read of a socket would bring.
+        """
+        at = 0
+        while at < len(packets) and not self.ended:
+            size = 0
+            self._unbound()
+            with self._cork:
+                while at < len(packets) and size < AT_ONCE:
+                    size += len(packets[at])
+                    self.heard(packets[at])
+                    at += 1
+        if self.way is None and self.polls.waiting is None:
+            self._pause()
+
+    def heard(self, packet: bytes) -> None:
+        """
+        One packet, which is valid UTF-8.
+        """
+        if self.ended:
+            return
+        self._heard_at = self._clock.seconds()
+        if packet.startswith(b"42["):
+            self._event(packet[2:])
+            return
+        kind = packet[:1]
+        if kind == engineio.PING:
+            # Who does not read would be answered without end.
+            if self.way is None or not self.full:
+                self._put(engineio.PONG + packet[1:])
+        elif kind == engineio.MESSAGE:
+            self._socket(packet)
+        elif kind == engineio.CLOSE:
+            self.gone()
+        elif kind not in (engineio.PONG, engineio.NOOP):
+            self._node.garbled(packet, f"no packet of Engine.IO: {packet[:40]!r}", self)
+
+    def _socket(self, packet: bytes) -> None:
+        try:
+            found = engineio.socket_packet(packet)
+        except engineio.Garbled as why:
+            self._node.garbled(packet, str(why), self)
+            return
+        if found.namespace != b"/":
+            if found.kind == b"0":
+                self._put(engineio.no_namespace(found.namespace, self.version))
+        elif found.kind == b"0":
+            if self.version == 4:
+                told = {"sid": token_urlsafe(15)}
+                self._put(engineio.CONNECTED + engineio.encode(told))
+        elif found.kind == b"1":
+            self.gone()
+        elif found.kind == b"2":
+            if self._event(found.payload) and found.ack:
+                self._put(b"43%s[]" % found.ack)
+        else:
+            self._node.garbled(packet, "a message is a text event without attachments", self)
+
+    def _event(self, payload: bytes) -> bool:
+        try:
+            data = engineio.message_of(payload)
+        except engineio.Garbled as why:
+            self._node.garbled(payload, str(why), self)
+            return False
+        if len(data) > self._node.config.limits.message:
+            self._node.counts.unreadable += 1
+            self._node.sessions.part(self, TOO_LONG)
+            return False
+        outbox = self.outbox
+        if outbox is not None and self.counted and not outbox.asked:
+            outbox.at = outbox.received  # it repeats nothing
+        self._node.receive(data, self)
+        return not self.ended
+
+    # -- Connection ----------------------------------------------------------
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """
+        The session's, while this is the session's connection.
+        """
+        session = self.session
+        if session is None or session.connection is not self or self.ended:
+            return None
+        return session.outbox
+
+    def send(self, data: bytes) -> None:
+        self._put(self._events.of(data))
+
+    def fetch(self) -> None:
+        outbox = self.outbox
+        if outbox is not None and self.polls.waiting is not None:
+            self.full = outbox.sent_bytes >= MOST_HANDED_OUT
+            self.polls.flush_soon()
+
+    def lose(self, why: Closing) -> None:
+        if self.ended:
+            return
+        self.refusal = why
+        told: dict[str, Any] = {"code": why.code, "reason": why.word}
+        if why.retry_after is not None:
+            told["retry_after"] = why.retry_after
+        with self._cork:
+            self._put(engineio.event("close", told))
+            # Its library comes back by itself, unless it is told that it is wanted no more.
+            # Who had nothing to say would do that for ever.
+            if why.retry_after is None or why.code == NO_OPEN.code:
+                self._put(engineio.DISCONNECTED)
+            self.ended = True
+            self._stop_timers()
+            if self.way is not None:
+                self._forget(self)
+                self.way.part(why)
+                return
+            if not self._node.draining:
+                self._beat = self._clock.callLater(FAREWELL, self._forget, self)
+        if self.probing is not None:
+            self.probing.cut()
+        self._node.sessions.lost(self)
+
+    def drop(self) -> None:
+        if self.way is not None:
+            self.way.cut()
+        else:
+            self.lose(FULL)
+
+    def unreadable(self, text: str, code: int) -> None:
+        """
+        A stub would hand such an answer to its application; it is counted instead.
+        """
+
+    def gone(self) -> None:
+        """
+        The client is gone, without a word or with one.
+        """
+        way, self.ended = self.way, True
+        self._stop_timers()
+        self._forget(self)
+        self.polls.beside.clear()
+        self.polls.release()
+        self._node.sessions.lost(self)
+        for wire in (way, self.probing):
+            if wire is not None:
+                wire.cut()
+
+    # -- polling -------------------------------------------------------------
+
+    def poll(self, poll: Poll) -> None:
+        """
+        Answer this GET with what there is, or when something comes.
+        """
+        self._heard_at = self._clock.seconds()
+        polls = self.polls
+        polls.waiting = poll
+        with self._cork:
+            if not self.ended:
+                polls.acknowledge()
+                self._node.sessions.ready(self)
+            elif not polls.beside:
+                # Not before the reason has come: today's clients would not read that.
+                polls.beside = [engineio.CLOSE]
+                self._stop_timers()
+                self._forget(self)
+            self._cork.add(polls)
+        if polls.waiting is poll and self.probing is not None:
+            self._nudge = self._clock.callLater(NUDGE, polls.release)
+
+    def _put(self, packet: bytes) -> None:
+        if self.way is not None:
+            self.way.sendText(packet)
+            return
+        self.polls.put(packet)
+
+    def answered(self) -> None:
+        """
+        No GET waits any more.
+        """
+        self._stop(self._nudge)
+        self._pause()
+
+    def hung_up(self, poll: Poll) -> None:
+        """
+        A GET was cut.  A client gives up over one, so it will not ask again.
+        """
+        if self.polls.waiting is poll:
+            self.polls.waiting = None
+            self.gone()
+
+    def _pause(self) -> None:
+        """
+        No GET waits: what comes waits in the session.
+        """
+        if self.outbox is not None:
+            self._node.sessions.paused(self)
+        else:
+            self._unbound()
+
+    def _unbound(self) -> None:
+        # What is answered past the session cannot wait there.
+        if self.way is None:
+            size = self.polls.size
+            self.full = size >= MOST_HANDED_OUT
+            if size >= 2 * MOST_HANDED_OUT:
+                self._node.sessions.part(self, SLOW)
+
+    # -- WebSocket -----------------------------------------------------------
+
+    def probe(self, way: Way) -> None:
+        """
+        The client tries a WebSocket; an older attempt is given up.
+        """
+        older, self.probing = self.probing, way
+        if older is not None:
+            older.cut()
+        self._stop(self._trial)
+        self._trial = self._clock.callLater(PROBING, self._probed_long, way)
+
+    def probed(self, way: Way) -> None:
+        """
+        It works.  The client polls no more once its last poll is answered.
+        """
+        way.sendText(engineio.PROBED)
+        self.polls.release()
+
+    def upgrade(self, way: Way) -> None:
+        """
+        From now on this is the client's WebSocket.  Its last poll was answered, and the answer came.
+        """
+        self.probing = None
+        self._stop(self._trial)
+        polls, outbox, session = self.polls, self.outbox, self.session
+        polls.acknowledge()
+        packets, polls.beside = polls.beside, []
+        polls.release()
+        if outbox is not None and outbox.asked:
+            while owed := polls.owed():
+                packets += owed
+        self._take_way(way)
+        for packet in packets:
+            way.sendText(packet)
+        if outbox is not None and session is not None and not outbox.asked:
+            session.agree(False, False, fresh=True)
+            session.go_on()
+        self._node.sessions.ready(self)
+
+    def _probed_long(self, way: Way) -> None:
+        if self.probing is way:
+            self.probing = None
+            way.cut()
+
+    def _take_way(self, way: Way) -> None:
+        self.way = way
+        self.counted = self.full = False
+
+    # -- heartbeats ----------------------------------------------------------
+
+    @property
+    def _interval(self) -> float:
+        return self._node.config.websocket.ping or PING
+
+    def _beaten(self) -> None:
+        silent = self._clock.seconds() - self._heard_at
+        interval = self._interval
+        if silent >= interval + PATIENCE[self.version]:
+            self.gone()
+            return
+        if self.version == 4 and (self.way is None or not self.full):
+            self._put(engineio.PING)
+        self._beat = self._clock.callLater(interval, self._beaten)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._beat, self._nudge, self._trial):
+            self._stop(timer)
+
+    @staticmethod
+    def _stop(timer: IDelayedCall | None) -> None:
+        if timer is not None and timer.active():
+            timer.cancel()

@@ -1,0 +1,130 @@
+"""
+Socket.IO at `/socket.io/`: what the NodejsProtoStub connects with.
+
+The resource answers polls and hands WebSockets on; engineio.py is what is on
+the wire, and socketclient.py the client behind both.
+"""
+
+from typing import Any
+
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
+
+from msgnode.closing import STOPPING
+from msgnode.connectors import engineio
+from msgnode.connectors.asked import allow_origin, parameters, peer_of
+from msgnode.connectors.socketclient import SocketClient
+from msgnode.connectors.socketlane import SocketFactory, Unfit, version_in
+from msgnode.connectors.web import Upgrade, answer_error
+from msgnode.connectors.wire import verified_name
+
+TEXT, HTML = b"text/plain; charset=UTF-8", b"text/html"
+
+
+def check_alone(client: SocketClient) -> None:
+    """
+    A client has one GET at a time.
+    """
+    if client.polls.waiting is not None:
+        client.gone()
+        raise Unfit("two polls of one client at once")
+
+
+def take(body: bytes, client: SocketClient) -> None:
+    """
+    The body of a client's POST.
+    """
+    packets = engineio.split(body, client.version)
+    if client.refusal is not None and any(packet.startswith(b"42") for packet in packets):
+        raise Unfit(f"this client was closed: {client.refusal.word}")
+    client.take(packets)
+
+
+class RequestPoll:
+    """
+    A GET as Twisted's web server has it.
+    """
+
+    def __init__(self, request: Request, client: SocketClient) -> None:
+        self._request = request
+        request.notifyFinish().addErrback(lambda why: client.hung_up(self))
+
+    def answer(self, body: bytes) -> None:
+        self._request.setHeader(b"Content-Type", TEXT)
+        self._request.setHeader(b"Content-Length", str(len(body)).encode())
+        self._request.write(body)
+        self._request.finish()
+
+
+class SocketIO(Resource):
+    """
+    Polls of all clients.
+    """
+
+    isLeaf = True
+
+    def __init__(self, factory: SocketFactory) -> None:
+        super().__init__()
+        self._factory = factory
+        self._node = factory.node
+        self._upgrade = Upgrade(factory)
+
+    def render(self, request: Request) -> Any:
+        asked = parameters(request)
+        if request.postpath not in ([], [b""]):
+            return answer_error(request, 404, "Socket.IO is at /socket.io/")
+        if asked.get("transport") == "websocket":
+            request.postpath = []
+            return self._upgrade.render(request)
+        if not allow_origin(request, self._node.config.allowed_origins, cookies=True):
+            return answer_error(request, 403, "this origin is not allowed")
+        try:
+            return self._polled(request, asked)
+        except (Unfit, engineio.Garbled) as why:
+            return answer_error(request, 400, str(why))
+
+    def _polled(self, request: Request, asked: dict[str, str]) -> bytes | int:
+        if request.method == b"OPTIONS":
+            request.setResponseCode(204)
+            return b""
+        if request.method not in (b"GET", b"POST"):
+            request.setHeader(b"Allow", b"GET, POST, OPTIONS")
+            return answer_error(request, 405, f"GET and POST, not {request.method.decode('latin-1')}")
+        if asked.get("transport") != "polling" or "j" in asked:
+            raise Unfit("'transport' must be polling (by XMLHttpRequest) or websocket")
+        version = version_in(asked)
+        if "sid" not in asked:
+            if request.method == b"POST":
+                raise Unfit("a client begins with a GET")
+            if self._node.draining:
+                request.setHeader(b"Connection", b"close")
+                return answer_error(request, 503, STOPPING.word, 1)
+            return self._welcome(request, version)
+        client = self._factory.polling(asked["sid"])
+        if request.method == b"GET":
+            return self._poll(client, request)
+        return self._post(client, request)
+
+    def _welcome(self, request: Request, version: int) -> bytes | int:
+        client = self._factory.make_client(version)
+        client.peer = peer_of(request, self._node.config)
+        client.identity = verified_name(request.channel.transport)
+        client.begin(None, ["websocket"])
+        why = client.refusal
+        if why is not None:
+            client.gone()
+            return answer_error(request, 503, why.word, round(why.retry_after or 0))
+        client.poll(RequestPoll(request, client))
+        client.greet()
+        return NOT_DONE_YET
+
+    def _poll(self, client: SocketClient, request: Request) -> int:
+        check_alone(client)
+        client.poll(RequestPoll(request, client))
+        return NOT_DONE_YET
+
+    def _post(self, client: SocketClient, request: Request) -> bytes:
+        body: bytes = request.content.read()  # type: ignore[union-attr]
+        take(body, client)
+        request.setHeader(b"Content-Type", HTML)
+        return b"ok"

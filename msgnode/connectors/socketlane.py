@@ -1,0 +1,197 @@
+"""
+The WebSockets of Socket.IO's clients, and who the clients are.
+"""
+
+from typing import Any
+
+from autobahn.websocket.types import ConnectionDeny
+from twisted.internet.interfaces import IPushProducer, IReactorTime
+from zope.interface import implementer
+
+from msgnode.closing import Closing
+from msgnode.connectors import engineio
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.lane import LaneFactory, LaneProtocol
+from msgnode.connectors.socketclient import SocketClient
+from msgnode.connectors.socketpolls import Events
+from msgnode.connectors.wire import verified_name
+from msgnode.node import Node
+from msgnode.peer import peer_name
+
+CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
+UNSUPPORTED = Closing(1003, "text only")
+NO_PROBE = Closing(1002, "expected 2probe, then 5")
+
+
+class Unfit(Exception):
+    """
+    The parameters of a request are not those of a client; the text says why.
+    """
+
+
+def version_in(asked: dict[str, str]) -> int:
+    """
+    The version of Engine.IO that a client speaks.
+    """
+    found = asked.get("EIO", "")
+    if found not in map(str, engineio.VERSIONS):
+        raise Unfit(f"'EIO' must be 3 or 4, not {found[:20]!r}")
+    return int(found)
+
+
+@implementer(IPushProducer)
+class SocketLane(LaneProtocol):
+    """
+    A WebSocket of a client: all it ever has, or what it changes to.
+    """
+
+    factory: "SocketFactory"
+    client: SocketClient | None = None
+    _asked: dict[str, str]
+    _tried = False  # it has said 2probe
+
+    def onConnect(self, request: Any) -> None:
+        config = self.factory.node.config
+        allowed = config.allowed_origins
+        if request.origin and "*" not in allowed and request.origin not in allowed:
+            raise ConnectionDeny(403, "this origin is not allowed")
+        asked = {name: values[0] for name, values in request.params.items()}
+        try:
+            self._version = version_in(asked)
+            self._sid = asked.get("sid", "")
+            if self._sid:
+                self.factory.polling(self._sid)
+        except Unfit as why:
+            raise ConnectionDeny(400, str(why)) from None
+        forwarded = request.headers.get("x-forwarded-for", "")
+        self._peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
+
+    def onOpen(self) -> None:
+        # Reads and writes are ours from here on, no longer the HTTP channel's.
+        self.transport.unregisterProducer()
+        self.transport.registerProducer(self, True)
+        for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
+            self.__dict__.pop(name, None)
+        if self._sid:
+            self.client = self.factory.polling(self._sid)
+            self.client.probe(self)
+            return
+        self.client = client = self.factory.make_client(self._version)
+        client.peer = self._peer
+        client.identity = verified_name(self.transport)
+        client.begin(self, [])
+        client.greet()
+
+    def onMessage(self, payload: bytes, isBinary: bool) -> None:
+        # What comes after our Close comes too late.
+        if self.state == self.STATE_OPEN:
+            super().onMessage(payload, isBinary)
+
+    def textReceived(self, payload: bytes) -> None:
+        client = self.client
+        assert client is not None
+        if client.way is self:
+            client.heard(payload)
+        elif payload == engineio.PROBE:
+            self._tried = True
+            client.probed(self)
+        elif payload == engineio.UPGRADE and self._tried and client.probing is self and not client.ended:
+            client.upgrade(self)
+        else:
+            self.part(NO_PROBE)
+
+    def binaryReceived(self, payload: bytes) -> None:
+        if self.client is not None and self.client.way is self:
+            self.factory.node.sessions.part(self.client, UNSUPPORTED)
+        else:
+            self.part(UNSUPPORTED)
+
+    def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
+        client, self.client = self.client, None
+        if client is None:
+            return
+        if client.way is self:
+            client.gone()
+        elif client.probing is self:
+            client.probing = None
+
+    def sendCloseFrame(self, *args: Any, **kwargs: Any) -> None:
+        super().sendCloseFrame(*args, **kwargs)
+        # Nothing more can be sent: what comes from now on waits for the next connection.
+        if self.client is not None and self.client.way is self:
+            self.factory.node.sessions.leave(self.client)
+
+    # -- the client's way ----------------------------------------------------
+
+    def part(self, why: Closing) -> None:
+        if self.state == self.STATE_OPEN:
+            self.sendCloseFrame(why.code, why.reason.encode(), isReply=False)
+
+    def cut(self) -> None:
+        self.client = None
+        self.outlet.forget()
+        self.transport.abortConnection()
+
+    # -- IPushProducer: the transport says whether it takes more -------------
+
+    def pauseProducing(self) -> None:
+        if self.client is not None and self.client.way is self:
+            self.factory.node.sessions.paused(self.client)
+
+    def resumeProducing(self) -> None:
+        if self.client is not None and self.client.way is self:
+            self.factory.node.sessions.ready(self.client)
+
+    def stopProducing(self) -> None:
+        pass
+
+
+class SocketFactory(LaneFactory):
+    """
+    Makes the WebSockets, and knows all clients by their sid.
+    """
+
+    protocol = SocketLane
+
+    def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
+        super().__init__(cork, reactor=clock)
+        self.node = node
+        self._clock = clock
+        self._events = Events()
+        self._clients: dict[str, SocketClient] = {}
+        self.apply()
+
+    def apply(self) -> None:
+        """
+        The configuration may have changed; connections that are open keep their options.
+        """
+        config = self.node.config
+        # A message is a string in an event, where its quotes take twice the room.
+        most = 2 * config.limits.message
+        self.setProtocolOptions(
+            maxFramePayloadSize=most,
+            maxMessagePayloadSize=most,
+            failByDrop=False,
+            openHandshakeTimeout=config.session.open_deadline,
+            closeHandshakeTimeout=CLOSE_HANDSHAKE,
+            allowNullOrigin=True,
+        )
+
+    def make_client(self, version: int) -> SocketClient:
+        client = SocketClient(self.node, self.cork, self._clock, self._events, version, self.forget)
+        self._clients[client.sid] = client
+        return client
+
+    def polling(self, sid: str) -> SocketClient:
+        """
+        The client of that name, if it polls.
+        """
+        client = self._clients.get(sid)
+        if client is None:
+            raise Unfit("no client has this 'sid'; begin with a GET without one")
+        if client.way is not None:
+            raise Unfit("this client has changed to WebSocket")
+        return client
+
+    def forget(self, client: SocketClient) -> None:
+        self._clients.pop(client.sid, None)

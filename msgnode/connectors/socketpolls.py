@@ -1,0 +1,139 @@
+"""
+The polls of one client of Socket.IO: what their answers carry, and what came.
+
+What an answer carries of the session's outbox is acknowledged by the next
+poll; the protocol has no better acknowledgement.
+"""
+
+from itertools import islice
+from typing import Protocol
+
+from msgnode.connectors import engineio
+from msgnode.connectors.cork import Cork
+from msgnode.ledger import Ledger
+from msgnode.outbox import Outbox
+
+MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
+
+
+class Poll(Protocol):
+    """
+    A GET that waits.
+    """
+
+    def answer(self, body: bytes) -> None: ...
+
+
+class Poller(Protocol):
+    """
+    Whose polls they are.
+    """
+
+    version: int
+
+    @property
+    def outbox(self) -> Outbox | None: ...
+    def answered(self) -> None: ...
+
+
+class Events:
+    """
+    Messages as events, each built once for all that it goes to in a row.
+    """
+
+    def __init__(self) -> None:
+        self._data = self._event = b""
+
+    def of(self, data: bytes) -> bytes:
+        if data is not self._data:
+            self._data, self._event = data, engineio.message_event(data)
+        return self._event
+
+
+class Polls:
+    """
+    `waiting` is the GET that waits; what is not counted is handed out once, `beside` the rest.
+    """
+
+    def __init__(self, poller: Poller, cork: Cork, events: Events, ledger: Ledger) -> None:
+        self.waiting: Poll | None = None
+        self.beside: list[bytes] = []
+        self._poller = poller
+        self._cork = cork
+        self._events = events
+        self._ledger = ledger
+        self._outbox: Outbox | None = None  # the one that `_handed` counts in
+        self._handed = 0  # the number of the last message handed out
+
+    @property
+    def size(self) -> int:
+        """
+        Bytes that wait here and not in the session.
+        """
+        return sum(map(len, self.beside))
+
+    def put(self, packet: bytes) -> None:
+        self.beside.append(packet)
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """
+        With all else that the node answers to what it just read.
+        """
+        if self.waiting is not None:
+            if self._cork.held:
+                self._cork.add(self)
+            else:
+                self._cork.settle()
+                self.flush()
+
+    def flush(self) -> None:
+        """
+        Answer the GET that waits with all there is.
+        """
+        if self.waiting is not None:
+            packets, self.beside = self.beside + self.owed(), []
+            if packets:
+                self.answer(packets)
+
+    def release(self) -> None:
+        """
+        Answer the GET that waits with nothing.
+        """
+        if self.waiting is not None:
+            self.answer([engineio.NOOP])
+
+    def answer(self, packets: list[bytes]) -> None:
+        poll, self.waiting = self.waiting, None
+        assert poll is not None
+        self._poller.answered()
+        poll.answer(engineio.join(packets, self._poller.version))
+
+    def owed(self) -> list[bytes]:
+        """
+        What comes after the last message that was handed out, as much as fits in an answer.
+        """
+        outbox = self._poller.outbox
+        if outbox is None or outbox.held:
+            return []
+        first = outbox.acknowledged + outbox.holes
+        if outbox is not self._outbox:
+            self._outbox, self._handed = outbox, first
+        begin = max(0, self._handed - first)
+        found: list[bytes] = []
+        size = 0
+        for kept in islice(outbox.sent, begin, None):
+            if size >= MOST_HANDED_OUT:
+                break
+            found.append(self._events.of(self._ledger.data(kept)))
+            size += kept.size
+        self._handed = first + begin + len(found)
+        return found
+
+    def acknowledge(self) -> None:
+        """
+        The last answer has come; a client that said `resume` counts for itself.
+        """
+        outbox = self._poller.outbox
+        if outbox is not None and outbox is self._outbox and not outbox.asked:
+            outbox.acknowledge(max(self._handed, outbox.acknowledged))
