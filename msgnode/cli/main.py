@@ -1,8 +1,8 @@
 """
-The command `msgnode`: looks after a node from a shell.
+The command `msgnode`: talks to a node and looks after it, from a shell.
 
 Exit codes: 0 ok, 1 refused or a negative result, 2 usage, configuration or
-unreadable input, 3 cannot connect, 4 timed out.
+unreadable input, 3 cannot connect, 4 timed out, 130 interrupted.
 """
 
 import json
@@ -13,7 +13,11 @@ import msgspec
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
+from msgnode.cli.bench import bench
+from msgnode.cli.completion import completion
+from msgnode.cli.messages import listen, request, send
 from msgnode.cli.policy import policy
+from msgnode.cli.registry import find, register
 from msgnode.cli.state import state
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import load
@@ -26,7 +30,16 @@ from msgnode.policy.files import gather
 @click.version_option(__version__, prog_name="msgnode", message="%(prog)s %(version)s")
 def main() -> None:
     """
-    Look after a messaging node.  `twistd -n msgnode` starts one.
+    Talk to a messaging node, and look after it.  'twistd -n msgnode' starts one.
+
+    \b
+    Try it, with a node on this machine and two terminals:
+      msgnode listen comm://localhost/chat/changes
+      msgnode send comm://localhost/chat/changes hello
+
+    \b
+    Exit codes: 0 ok; 1 refused, or a negative result; 2 usage, configuration or
+    unreadable input; 3 cannot connect; 4 timed out; 130 interrupted.
     """
 
 
@@ -59,8 +72,8 @@ def check(config: str | None, as_json: bool) -> None:
         return
     click.echo(f"{config or 'defaults'}: ok")
     click.echo(f"  domain   {loaded.domain}")
-    for listen in loaded.listeners():
-        click.echo(f"  {listen.kind:8} {listen.endpoint}{' with TLS' if listen.cert else ''}")
+    for listener in loaded.listeners():
+        click.echo(f"  {listener.kind:8} {listener.endpoint}{' with TLS' if listener.cert else ''}")
     click.echo(f"  traffic  {loaded.traffic}")
     click.echo(f"  state    {loaded.state}")
     click.echo(f"  policy   {loaded.policy.source or 'none'}")
@@ -71,18 +84,18 @@ def _check_endpoints(config: Config, where: str) -> None:
     from msgnode.connectors.dial import Trust
     from msgnode.connectors.tls import options_for
 
-    for listen in config.listeners():
+    for listener in config.listeners():
         try:
             # Parsing only looks at the string; no reactor is asked for anything.
-            serverFromString(None, listen.endpoint)
+            serverFromString(None, listener.endpoint)
         except Exception as why:  # each kind of endpoint complains in its own way
-            found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
-            raise ConfigError(f"{where}: {listen.kind}: {found}") from None
-        if listen.cert:
+            found = f"expected an endpoint such as tcp:9090, found {listener.endpoint!r}: {why}"
+            raise ConfigError(f"{where}: {listener.kind}: {found}") from None
+        if listener.cert:
             try:
-                options_for(listen)
+                options_for(listener)
             except ConfigError as why:
-                raise ConfigError(f"{where}: {listen.kind}: {why}") from None
+                raise ConfigError(f"{where}: {listener.kind}: {why}") from None
     for name, back_end in (("registry", config.registry), ("global_registry", config.global_registry)):
         try:
             Trust(back_end)
@@ -127,9 +140,9 @@ def _check_back_ends(config: Config, where: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def token(user: str, as_json: bool) -> None:
     """
-    Make a token for a device, and its line for the file `identity.devices`.
+    Make a token for a device.
 
-    The token is printed once and kept nowhere.
+    Prints its line for the file `identity.devices`, too. The token is printed once and kept nowhere.
 
     \b
     Example:
@@ -146,6 +159,13 @@ def token(user: str, as_json: bool) -> None:
 
 
 main.add_command(state)
+main.add_command(send)
+main.add_command(request)
+main.add_command(listen)
+main.add_command(register)
+main.add_command(find)
+main.add_command(bench)
+main.add_command(completion)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,102 @@
+"""
+`msgnode bench`: how fast a node is from here.
+
+The clients run in this process, so its own speed is part of what is measured;
+the verdict says when it was the limit.  tools/bench measures without that.
+"""
+
+from statistics import median
+from typing import Any
+
+import click
+
+from msgnode.cli.load import Load, Measured
+from msgnode.cli.talking import REFUSED, Talk, talks
+
+BUSY = 0.85  # of a core; above it this process may be what is measured
+_DELAYS = {
+    "publish": "from sender to receiver",
+    "request": "there and back",
+    "fanout": "until the last subscriber has it",
+}
+
+
+@click.command(short_help="Measure how fast a node is from here.")
+@click.argument("pattern", type=click.Choice(["publish", "request", "fanout"]), default="publish")
+@click.option("--pairs", default=1, show_default=True, type=click.IntRange(1, 1000), help="Senders.")
+@click.option(
+    "--subscribers", default=100, show_default=True, type=click.IntRange(1, 5000), help="Of a fanout."
+)
+@click.option("--size", default=100, show_default=True, type=click.IntRange(0), help="Bytes of body.value.")
+@click.option("--window", default=64, show_default=True, type=click.IntRange(1), help="Under way per sender.")
+@click.option("--seconds", default=5.0, show_default=True, help="How long it counts.")
+@click.option("--resume", is_flag=True, help="Clients acknowledge, and the node keeps what they have not.")
+@talks
+def bench(
+    pattern: str,
+    pairs: int,
+    subscribers: int,
+    size: int,
+    window: int,
+    seconds: float,
+    resume: bool,
+    **options: Any,
+) -> None:
+    """
+    Measure how many messages a second a node carries between clients here.
+
+    PATTERN is publish (each sender to one receiver, the default), request (and
+    its answer), or fanout (one sender to --subscribers).  A sender has --window
+    messages under way; one that arrives lets the next go.
+
+    The clients run in this one process and share its core: the figure is what
+    a Python program gets, not the most the node can do.
+
+    \b
+    Examples:
+      msgnode bench
+      msgnode bench request --window 1 --url tcp://127.0.0.1:9091
+      msgnode bench fanout --subscribers 500 --json
+
+    \b
+    Exit code 0: measured.  1: messages were lost.  3: cannot connect.
+    """
+    talk = Talk(**options)
+    load = Load(talk, pattern, pairs, subscribers, size, window)
+
+    async def action(talk: Talk) -> None:
+        await load.connect(resume)
+        _report(talk, pattern, load.clients, window, await load.run(seconds))
+
+    talk.run(action, resume=resume)
+
+
+def _report(talk: Talk, pattern: str, clients: int, window: int, measured: Measured) -> None:
+    unit = "answers" if pattern == "request" else "messages"
+    rate = round(measured.arrived / measured.seconds)
+    delays = measured.delays
+    delay = {"median": median(delays), "p99": delays[int(len(delays) * 0.99)]} if delays else {}
+    result = {
+        "ok": not measured.lost,
+        "pattern": pattern,
+        "per_second": rate,
+        "arrived": measured.arrived,
+        "lost": measured.lost,
+        "seconds": round(measured.seconds, 3),
+        "client_cores": round(measured.cores, 2),
+        "delay_ms": {name: round(value * 1000, 3) for name, value in delay.items()},
+    }
+    lines = [click.style(f"{rate:,} {unit} a second", bold=True)]
+    lines += [
+        f"{value * 1000:8.2f} ms {_DELAYS[pattern]}: {what}"
+        for what, value in zip(("median", "99 of 100"), delay.values(), strict=False)
+    ]
+    lines.append(
+        f"{measured.arrived:,} {unit} in {measured.seconds:.1f} s, {window} under way per sender; "
+        f"the {clients} clients here used {measured.cores:.2f} of a core"
+    )
+    if measured.cores > BUSY:
+        lines.append(click.style("That was the limit, not the node.", fg="yellow"))
+    if measured.lost:
+        talk.console.stop(f"{measured.lost} {unit} never arrived\n" + "\n".join(lines), REFUSED, **result)
+    talk.console.result("\n".join(lines), result)

@@ -1,0 +1,183 @@
+"""
+The load of `msgnode bench`: senders, receivers, and how many messages are under way.
+"""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.task import LoopingCall, deferLater
+
+from msgnode.cli.talking import Talk
+from msgnode.client import Client
+
+WIDTH = 30  # characters of the progress bar
+WARM = 0.5  # seconds before what counts
+
+
+class Measured(NamedTuple):
+    """
+    `cores` is what this process used of one, `delays` are in seconds and sorted.
+    """
+
+    arrived: int
+    seconds: float
+    cores: float
+    delays: list[float]
+    lost: int
+
+
+class Loop:
+    """
+    A sender and what it sends to; at most `window` messages are under way.
+    """
+
+    def __init__(self, ask: Callable[[], object], window: int, receivers: int) -> None:
+        self.arrived = 0
+        self.delays: list[float] = []
+        self._ask = ask
+        self._window = window
+        self._receivers = receivers
+        self._sent: deque[float] = deque()
+        self._left: deque[int] = deque()
+        self._running = True
+
+    def start(self) -> None:
+        for _ in range(self._window):
+            self._send()
+
+    def stop(self) -> None:
+        self._running = False
+
+    @property
+    def under_way(self) -> int:
+        return sum(self._left)
+
+    def came(self, _: Any = None) -> None:
+        """
+        One arrived; when the oldest has arrived everywhere, the next is sent.
+        """
+        self.arrived += 1
+        if not self._left:
+            return  # it was given up
+        self._left[0] -= 1
+        if self._left[0]:
+            return
+        self._left.popleft()
+        self.delays.append(time.perf_counter() - self._sent.popleft())
+        if self._running:
+            self._send()
+
+    def _send(self) -> None:
+        self._sent.append(time.perf_counter())
+        self._left.append(self._receivers)
+        self._ask()
+
+
+class Load:
+    """
+    The clients, and what they did.
+    """
+
+    def __init__(
+        self, talk: Talk, pattern: str, pairs: int, subscribers: int, size: int, window: int
+    ) -> None:
+        self._talk = talk
+        self._pattern = pattern
+        self._receivers = subscribers if pattern == "fanout" else 1
+        self._pairs = 1 if pattern == "fanout" else pairs
+        self._window = window
+        self._body = {"value": "x" * size}
+        self._loops: list[Loop] = []
+        self._clients: list[Client] = []
+
+    @property
+    def clients(self) -> int:
+        return self._pairs * (1 + self._receivers)
+
+    async def connect(self, resume: bool) -> None:
+        """
+        Senders and receivers, each with a connection of its own.
+        """
+        talk = self._talk
+        talk.console.note(f"connecting {self.clients} clients to {talk.url} ...")
+        talk.reactor.addSystemEventTrigger("before", "shutdown", self.close)
+        for _ in range(self._pairs):
+            sender, *receivers = [
+                talk.make(resume=resume, runtime="", token="") for _ in range(1 + self._receivers)
+            ]
+            self._clients += [sender, *receivers]
+            for client in (sender, *receivers):
+                await client.connect()
+            await self._pair(sender, receivers)
+
+    async def _pair(self, sender: Client, receivers: list[Client]) -> None:
+        address = f"comm://{sender.domain}/bench-{sender.runtime.rpartition('-')[2]}"
+        if self._pattern == "request":
+            await receivers[0].subscribe(address, lambda request: None)
+            loop = Loop(lambda: sender.request(address, self._body).addCallback(loop.came), self._window, 1)
+        else:
+            loop = Loop(lambda: sender.publish(address, self._body), self._window, len(receivers))
+            for receiver in receivers:
+                await receiver.subscribe(address, loop.came)
+        self._loops.append(loop)
+
+    async def run(self, seconds: float) -> Measured:
+        """
+        What happened in so many seconds.
+        """
+        talk = self._talk
+        for loop in self._loops:
+            loop.start()
+        await deferLater(talk.reactor, WARM, lambda: None)
+        before, cpu, began = self._arrived(), time.process_time(), time.perf_counter()
+        for loop in self._loops:
+            loop.delays.clear()
+        await self._count_down(seconds)
+        arrived, took = self._arrived() - before, time.perf_counter() - began
+        busy = (time.process_time() - cpu) / took
+        delays = sorted(delay for loop in self._loops for delay in loop.delays)
+        await self._drain()
+        lost = sum(loop.under_way for loop in self._loops)
+        await self.close()
+        return Measured(arrived, took, busy, delays, lost)
+
+    def _arrived(self) -> int:
+        return sum(loop.arrived for loop in self._loops)
+
+    async def _count_down(self, seconds: float) -> None:
+        """
+        Let it run, with a bar on a terminal.
+        """
+        if self._talk.console.as_json or not sys.stderr.isatty():
+            await deferLater(self._talk.reactor, seconds, lambda: None)
+            return
+        began = time.perf_counter()
+
+        def draw() -> None:
+            part = min((time.perf_counter() - began) / seconds, 1)
+            bar = ("#" * int(part * WIDTH)).ljust(WIDTH, "-")
+            click.echo(f"\r[{bar}] {self._arrived():,} messages", err=True, nl=False)
+
+        drawing = LoopingCall(draw)
+        drawing.clock = self._talk.reactor
+        drawing.start(0.1)
+        await deferLater(self._talk.reactor, seconds, lambda: None)
+        drawing.stop()
+        click.echo("\r" + " " * (WIDTH + 30) + "\r", err=True, nl=False)
+
+    async def _drain(self) -> None:
+        for loop in self._loops:
+            loop.stop()
+        for _ in range(50):
+            if not any(loop.under_way for loop in self._loops):
+                return
+            await deferLater(self._talk.reactor, 0.1, lambda: None)
+
+    def close(self) -> Deferred[Any]:
+        clients, self._clients = self._clients, []
+        return gatherResults([client.close() for client in clients])

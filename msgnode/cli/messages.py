@@ -1,0 +1,192 @@
+"""
+`msgnode send`, `request` and `listen`: messages from a shell.
+"""
+
+import json
+import os
+import sys
+from datetime import datetime
+from typing import Any
+
+import click
+from twisted.internet.defer import Deferred
+
+from msgnode.cli.talking import LATE, REFUSED, Talk, body_of, pretty, talks
+from msgnode.client import Message, TimedOut
+
+_from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")
+_COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "yellow"}
+
+
+@click.command(short_help="Send a message; say what became of it.")
+@click.argument("to")
+@click.argument("body", required=False)
+@click.option("--type", "type_", default="update", show_default=True, metavar="TYPE", help="Its type.")
+@_from
+@click.option("--priority", type=click.IntRange(0, 9), help="How early it leaves where it must wait.")
+@click.option("--ttl", type=float, metavar="SECONDS", help="How long it is worth waiting for.")
+@click.option("--wait", default=2.0, show_default=True, metavar="SECONDS", help="For the receipt.")
+@talks
+def send(
+    to: str,
+    body: str | None,
+    type_: str,
+    from_: str,
+    priority: int | None,
+    ttl: float | None,
+    wait: float,
+    **options: Any,
+) -> None:
+    """
+    Send a message that nobody answers, and say what became of it.
+
+    BODY is JSON, or a text, which becomes {"value": text}; - reads it from stdin.
+
+    \b
+    Examples:
+      msgnode send comm://localhost/chat/changes '{"value": "hello"}'
+      msgnode send runtime://localhost/lamp on --type execute
+      date | msgnode send comm://localhost/clock/changes -
+
+    \b
+    Exit code 0: it was delivered, or waits for a recipient that is away.
+    1: nobody is bound to the address, or it was refused.  3: cannot connect.
+    """
+    header = {name: value for name, value in (("priority", priority), ("ttl", ttl)) if value is not None}
+    content = body_of(body)
+
+    async def action(talk: Talk) -> None:
+        receipt = talk.client.deliver(to, content, type=type_, from_=from_, timeout=wait, **header)
+        try:
+            told = (await receipt).body
+        except TimedOut:
+            told = {
+                "code": 202,
+                "description": "the node has it; it waits, or was for the node itself",
+                "to": to,
+            }
+        text = f"{told['description']}: {told['to']}"
+        if told["code"] >= 300:
+            talk.console.stop(text, REFUSED, code=told["code"])
+        talk.console.result(click.style(text, fg="green"), {"ok": True, **told})
+
+    Talk(**options).run(action)
+
+
+@click.command(short_help="Ask an address; print the answer.")
+@click.argument("to")
+@click.argument("body", required=False)
+@click.option("--type", "type_", default="read", show_default=True, metavar="TYPE", help="Its type.")
+@_from
+@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", help="For the answer.")
+@talks
+def request(to: str, body: str | None, type_: str, from_: str, timeout: float, **options: Any) -> None:
+    """
+    Ask an address, and print the body of the answer.
+
+    BODY is JSON, or a text, which becomes {"value": text}; - reads it from stdin.
+
+    \b
+    Examples:
+      msgnode request hyperty://localhost/lamp
+      msgnode request hyperty://localhost/lamp '{"method": "on"}' --type execute
+      msgnode request --json domain://msg-node.localhost/address-allocation --type create
+
+    \b
+    Exit code 0: it was answered.  1: refused, with the code and the words of
+    whoever did.  3: cannot connect.  4: no answer in time.
+    """
+    content = body_of(body)
+
+    async def action(talk: Talk) -> None:
+        reply = await talk.client.request(to, content, type=type_, from_=from_, timeout=timeout)
+        talk.console.result(pretty(reply.body), reply.fields)
+
+    Talk(**options).run(action)
+
+
+@click.command(short_help="Print what is sent to addresses.")
+@click.argument("addresses", nargs=-1)
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only these types; may be repeated.")
+@click.option("--from", "from_", default="", metavar="START", help="Only from addresses that begin so.")
+@click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
+@click.option("--for", "seconds", type=float, metavar="SECONDS", help="Stop after so long.")
+@talks
+def listen(
+    addresses: tuple[str, ...],
+    types: tuple[str, ...],
+    from_: str,
+    count: int | None,
+    seconds: float | None,
+    **options: Any,
+) -> None:
+    """
+    Print what is sent to ADDRESSES, until Ctrl-C; with --json a message a line.
+
+    Nothing is answered.  Without ADDRESSES: what is sent to this runtime, at or
+    below --runtime.
+
+    \b
+    Examples:
+      msgnode listen comm://localhost/chat/changes
+      msgnode listen --json --type update comm://localhost/chat/changes | jq .body.value
+      msgnode listen --runtime runtime://localhost/me --count 1
+
+    \b
+    Exit code 0: interrupted, or --count was reached.  3: cannot connect.
+    4: --for was over before --count.
+    """
+    wanted = {name.lower() for name in types}
+    enough: Deferred[None] = Deferred()
+    seen = connections = 0
+    talk = Talk(**options)
+
+    def heard(message: Message) -> None:
+        nonlocal seen
+        if (wanted and message.type.lower() not in wanted) or not message.from_.startswith(from_):
+            return
+        if enough.called:
+            return
+        seen += 1
+        try:
+            talk.console.result(_shown(message), message.fields)
+        except BrokenPipeError:
+            # Whoever read us has enough; nothing more can be flushed at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            enough.callback(None)
+            return
+        if seen == count:
+            enough.callback(None)
+
+    async def action(talk: Talk) -> None:
+        if addresses:
+            await talk.client.subscribe(addresses)
+        where = ", ".join(addresses) or f"{talk.client.runtime} and below"
+        talk.console.note(f"listening to {where}; Ctrl-C ends")
+        if seconds is not None:
+            timer = talk.reactor.callLater(seconds, enough.callback, None)
+            enough.addBoth(lambda _: timer.cancel() if timer.active() else None)
+        await enough
+        if count is not None and seen < count and seconds is not None:
+            talk.console.stop(f"{seen} of {count} messages came within {seconds:g} s", LATE)
+
+    def changed(is_open: bool) -> None:
+        nonlocal connections
+        connections += is_open
+        if connections > 1 or not is_open:
+            talk.console.note("connected again" if is_open else "lost the node; connecting again")
+
+    talk.run(action, until_interrupted=True, heard=heard, changed=changed)
+
+
+def _shown(message: Message) -> str:
+    """
+    A message on one line, for people.
+    """
+    kind = message.type
+    when = click.style(datetime.now().strftime("%H:%M:%S"), dim=True)
+    name = click.style(f"{kind:<8}", fg=_COLORS.get(kind.lower()), bold=True)
+    arrow = click.style("->", dim=True)
+    body = message.fields.get("body")
+    text = "" if body is None else f"  {json.dumps(body, ensure_ascii=False)}"
+    return f"{when} {name} {message.from_} {arrow} {message.to}{text}"

@@ -1,0 +1,133 @@
+"""
+`msgnode register` and `find`: hyperties in the domain registry.
+"""
+
+from typing import Any
+
+import click
+from twisted.internet.defer import Deferred
+
+from msgnode.cli.talking import REFUSED, Talk, talks
+from msgnode.client import Refused
+from msgnode.client.registry import EXPIRES, UNAVAILABLE, Registration
+
+_resource = click.option(
+    "--resource", "resources", multiple=True, metavar="TYPE", help="Such as chat; may be repeated."
+)
+_scheme = click.option(
+    "--scheme", "schemes", multiple=True, metavar="SCHEME", help="Such as comm; may be repeated."
+)
+_COLORS = {"live": "green", "disconnected": "red"}
+
+
+@click.command(short_help="Tell the domain registry of a hyperty.")
+@click.argument("url_", metavar="HYPERTY")
+@click.option("--user", required=True, help="Whose it is: a user:// URL or an e-mail address.")
+@click.option("--descriptor", default="", metavar="URL", help="Where the hyperty is described.")
+@_resource
+@_scheme
+@click.option("--expires", default=EXPIRES, show_default=True, metavar="SECONDS", help="How long it is kept.")
+@click.option("--keep", is_flag=True, help="Stay, keep it alive, and end it with Ctrl-C.")
+@click.option("--end", is_flag=True, help="Say that it is gone instead.")
+@talks
+def register(
+    url_: str,
+    user: str,
+    descriptor: str,
+    resources: tuple[str, ...],
+    schemes: tuple[str, ...],
+    expires: int,
+    keep: bool,
+    end: bool,
+    **options: Any,
+) -> None:
+    """
+    Tell the domain registry of the hyperty at the address HYPERTY.
+
+    \b
+    Examples:
+      msgnode register hyperty://localhost/lamp --user user://localhost/ann
+      msgnode register hyperty://localhost/chat --user ann@localhost --resource chat --scheme comm --keep
+      msgnode register hyperty://localhost/lamp --user user://localhost/ann --end
+
+    \b
+    Exit code 0: the registry has it.  1: refused, or the node has no registry.
+    3: cannot connect.  4: no answer in time.
+    """
+
+    async def action(talk: Talk) -> None:
+        done = {"ok": True, "url": url_}
+        if end:
+            await Registration(talk.client, url_, {}).end()
+            talk.console.result(f"{url_} is registered as disconnected", done)
+            return
+        how: dict[str, Any] = {
+            "descriptor": descriptor,
+            "resources": resources,
+            "schemes": schemes,
+            "expires": expires,
+        }
+        registration = await talk.client.register(url_, user=user, **how)
+        talk.console.result(f"{url_} is registered for {expires} s", done)
+        if not keep:
+            talk.console.note("unless the node ends it with the session of this command; --keep stays")
+        else:
+            talk.console.note("kept alive; Ctrl-C ends it")
+            talk.reactor.addSystemEventTrigger("before", "shutdown", _goodbye, talk, registration)
+            await Deferred()
+        registration.stop()
+
+    # What happens before the shutdown happens in the order it was asked for; so say goodbye, then close.
+    Talk(**options).run(action, until_interrupted=keep)
+
+
+def _goodbye(talk: Talk, registration: Registration) -> Any:
+    return registration.end().addErrback(lambda why: talk.console.note(why.getErrorMessage()))
+
+
+@click.command(short_help="Ask the domain registry.")
+@click.argument("what")
+@_resource
+@_scheme
+@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", help="For the answer.")
+@talks
+def find(
+    what: str, resources: tuple[str, ...], schemes: tuple[str, ...], timeout: float, **options: Any
+) -> None:
+    """
+    Ask the domain registry for WHAT: a hyperty, a data object, or the hyperties of a user.
+
+    \b
+    Examples:
+      msgnode find user://localhost/ann
+      msgnode find ann@localhost --resource chat
+      msgnode find --json hyperty://localhost/lamp | jq .status
+
+    \b
+    Exit code 0: found.  1: not found, or the node has no registry.
+    3: cannot connect.  4: no answer in time.
+    """
+
+    async def action(talk: Talk) -> None:
+        try:
+            found = await talk.client.find(what, resources=resources, schemes=schemes, timeout=timeout)
+        except Refused as why:
+            if why.code == 404:
+                talk.console.stop(f"the registry has nothing of {what}", REFUSED, code=404)
+            if why.code != UNAVAILABLE or not why.body.get("value"):
+                raise
+            found = why.body["value"]  # known, and not there now
+        alone = "url" in found or "hypertyID" in found
+        entries = [found] if alone else list(found.values())
+        talk.console.result("\n".join(_shown(entry) for entry in entries if isinstance(entry, dict)), found)
+
+    Talk(**options).run(action)
+
+
+def _shown(entry: dict[str, Any]) -> str:
+    status = str(entry.get("status", ""))
+    kinds = ", ".join([*entry.get("resources", []), *entry.get("dataSchemes", [])])
+    owner = entry.get("userID") or entry.get("user") or entry.get("reporter") or ""
+    head = f"{entry.get('url') or entry.get('hypertyID', '')}  {click.style(status, fg=_COLORS.get(status))}"
+    rest = [("user", owner), ("kinds", kinds), ("runtime", entry.get("runtime", ""))]
+    return "\n".join([head, *(f"  {name:<8} {value}" for name, value in rest if value)])

@@ -1,0 +1,24 @@
+"""
+A client of a messaging node, for programs, devices and the command line.
+
+`Client` is for Twisted, `AsyncClient` is the same for asyncio.
+"""
+
+from msgnode.client.aio import AsyncClient
+from msgnode.client.client import Client
+from msgnode.client.errors import CannotConnect, ClientError, Closed, Full, Refused, TimedOut
+from msgnode.client.message import Message
+from msgnode.client.registry import Registration
+
+__all__ = [
+    "AsyncClient",
+    "CannotConnect",
+    "Client",
+    "ClientError",
+    "Closed",
+    "Full",
+    "Message",
+    "Refused",
+    "Registration",
+    "TimedOut",
+]

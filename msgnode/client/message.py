@@ -1,0 +1,174 @@
+"""
+A message as the client's program sees it; a handler may answer it, hold it, or forward it.
+
+A request that nobody answers goes back to its sender with a code: 500 if the
+handler raised, 503 if it was held and dropped, 504 if it was held too long.
+"""
+
+import json
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.address import is_multicast
+from msgnode.client.errors import ClientError, Refused, TimedOut
+
+if TYPE_CHECKING:
+    from msgnode.client.client import Client
+
+log = Logger()
+
+HOLD = 60.0  # seconds
+# Types that nobody awaits an answer to.
+_NEWS = frozenset({"update", "response", "receipt", "event", "ack"})
+
+encode = msgspec.json.encode
+
+
+def decode(data: bytes) -> dict[str, Any] | None:
+    """
+    The JSON object; None if it is none.
+    """
+    try:
+        found = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        try:
+            found = json.loads(data)  # half a character, which msgspec does not take
+        except (ValueError, RecursionError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+class Message:
+    """
+    `fields` is the whole JSON object.
+    """
+
+    __slots__ = ("__weakref__", "_answered", "_client", "_deadline", "fields", "held")
+
+    def __init__(self, fields: dict[str, Any], client: "Client") -> None:
+        self.fields = fields
+        self._client = client
+        self._answered = self.held = False
+        self._deadline: IDelayedCall | None = None
+
+    @property
+    def id(self) -> Any:
+        return self.fields.get("id")
+
+    @property
+    def type(self) -> str:
+        return str(self.fields.get("type", ""))
+
+    @property
+    def from_(self) -> str:
+        return str(self.fields.get("from") or "")
+
+    @property
+    def to(self) -> str:
+        return str(self.fields.get("to") or "")
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """
+        Empty where there is none.
+        """
+        return self.fields.get("body") or {}
+
+    @property
+    def wants_answer(self) -> bool:
+        """
+        Is it a request, whose sender waits?
+        """
+        return bool(self.type.lower() not in _NEWS and self.from_ and not is_multicast(self.to))
+
+    def answer(self, result: Any = None, code: int = 200) -> None:
+        """
+        Answer with a body, or with a value, which becomes the body's `value`.  Only the first answer counts.
+        """
+        if self._answered:
+            return
+        self._answered = True
+        if self._deadline is not None and self._deadline.active():
+            self._deadline.cancel()
+        if not isinstance(result, dict):
+            result = {} if result is None else {"value": result}
+        send_answer(self._client, self.id, self.to, self.from_, {"code": code, **result})
+
+    def refuse(self, code: int, text: str) -> None:
+        """
+        Answer with an error.
+        """
+        self.answer({"desc": text, "description": text}, code)
+
+    def hold(self, seconds: float = HOLD) -> "Message":
+        """
+        Answer later: what the handler returns is no answer.  Who drops a held request, or waits too long, has
+        it returned to its sender.
+        """
+        if not self.held:
+            self.held = True
+            client, id_, to, from_ = self._client, self.id, self.to, self.from_
+            weak = weakref.ref(self)
+
+            def too_late() -> None:
+                held = weak()
+                if held is not None:
+                    held.refuse(504, f"not answered within {seconds:g} s")
+
+            deadline = self._deadline = client.reactor.callLater(seconds, too_late)
+
+            def dropped() -> None:
+                if deadline.active():
+                    deadline.cancel()
+                    send_error(client, id_, to, from_, 503, "dropped without an answer")
+
+            weakref.finalize(self, dropped).atexit = False
+        return self
+
+    def forward(self, to: str, seconds: float = HOLD) -> "Deferred[None]":
+        """
+        Let another address answer: the request is sent there, from here, and its answer is passed on.
+        """
+        self.hold(seconds)
+        asked = self._client.request(to, self.fields.get("body"), type=self.type, timeout=seconds)
+        return asked.addCallbacks(self._pass_on, self.fail)
+
+    def _pass_on(self, reply: "Message") -> None:
+        self.answer(reply.body)
+
+    def settle(self, result: Any) -> None:
+        """
+        The handler returned this.
+        """
+        if self.wants_answer and not self.held:
+            self.answer(result)
+
+    def fail(self, why: Failure) -> None:
+        """
+        The handler failed.
+        """
+        error = why.value
+        if not isinstance(error, ClientError):
+            log.failure("handling {type} for {to}", why, type=self.type, to=self.to)
+        if not self.wants_answer:
+            return
+        if isinstance(error, Refused):
+            self.answer({**error.body, "desc": error.text, "description": error.text}, error.code)
+        elif isinstance(error, TimedOut):
+            self.refuse(504, str(error))
+        else:
+            self.refuse(500, "the recipient failed over this message")
+
+
+def send_answer(client: "Client", id_: Any, to: str, from_: str, body: dict[str, Any]) -> None:
+    client.send({"id": id_, "type": "response", "from": to, "to": from_, "body": body})
+
+
+def send_error(client: "Client", id_: Any, to: str, from_: str, code: int, text: str) -> None:
+    send_answer(client, id_, to, from_, {"code": code, "desc": text, "description": text})

@@ -1,0 +1,138 @@
+"""
+Where a node is: a URL, as an endpoint to connect to and the links to make there.
+
+`ws://host:9090/ws` and `wss://` are WebSocket, `tcp://host:9091` and `tls://`
+are lines, `unix:///path` is lines on a UNIX socket.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from autobahn.twisted.websocket import WebSocketClientFactory
+from OpenSSL.crypto import Error
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
+from twisted.internet.interfaces import IStreamClientEndpoint
+from twisted.internet.protocol import Factory
+from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS
+from twisted.protocols.tls import TLSMemoryBIOFactory
+from zope.interface import implementer
+
+from msgnode.client.links import LineLink, Owner, WebSocketLink
+
+PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091}
+PING = 25  # seconds between WebSocket pings, and until one must be answered
+
+
+class Place(NamedTuple):
+    """
+    `factory` is given who is told of the connections it makes.
+    """
+
+    url: str
+    endpoint: IStreamClientEndpoint
+    factory: Callable[[Owner], Any]
+
+
+@implementer(IStreamClientEndpoint)
+class TLSEndpoint:
+    """
+    Another endpoint behind TLS.  Twisted's own would collect small writes with the timers of the global
+    reactor, which in a program of asyncio does not run.
+    """
+
+    def __init__(self, reactor: Any, endpoint: IStreamClientEndpoint, options: Any) -> None:
+        self._reactor = reactor
+        self._endpoint = endpoint
+        self._options = options
+
+    def connect(self, protocolFactory: Any) -> Deferred[Any]:
+        wrapped = TLSMemoryBIOFactory(self._options, True, protocolFactory, self._reactor)
+        connecting: Deferred[Any] = self._endpoint.connect(wrapped)
+        return connecting.addCallback(lambda protocol: protocol.wrappedProtocol)
+
+
+class LineFactory(Factory):
+    """
+    Makes links of lines.
+    """
+
+    noisy = False
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def buildProtocol(self, addr: Any) -> LineLink:
+        return LineLink(self._owner)
+
+
+class WebSocketFactory(WebSocketClientFactory):
+    """
+    Makes links of WebSocket.
+    """
+
+    noisy = False
+
+    def __init__(self, owner: Owner, url: str, reactor: Any) -> None:
+        super().__init__(url, protocols=["msgnode"], reactor=reactor)
+        self._owner = owner
+        # Autobahn would take the global reactor for its timers.
+        self._batched_timer = SimpleNamespace(call_later=reactor.callLater)
+        self.setProtocolOptions(
+            autoPingInterval=PING, autoPingTimeout=PING, serverConnectionDropTimeout=0, failByDrop=False
+        )
+
+    def buildProtocol(self, addr: Any) -> WebSocketLink:
+        link = WebSocketLink(self._owner)
+        link.factory = self
+        return link
+
+
+def place(url: str, reactor: Any, ca: str | None = None, certificate: str | None = None) -> Place:
+    """
+    `ca` is a file of certificates to trust instead of the system's, `certificate` one with the client's own
+    and its key; both in PEM.  ValueError says what is wrong with the URL or the files.
+    """
+    parts = _split(url)
+    if parts.scheme == "unix":
+        return Place(url, UNIXClientEndpoint(reactor, parts.path), LineFactory)
+    assert parts.hostname is not None
+    port = parts.port or PORTS[parts.scheme]
+    endpoint: IStreamClientEndpoint = HostnameEndpoint(reactor, parts.hostname.encode(), port)
+    if parts.scheme in ("wss", "tls"):
+        endpoint = TLSEndpoint(reactor, endpoint, _tls(parts.hostname, ca, certificate))
+    if parts.scheme in ("tcp", "tls"):
+        return Place(url, endpoint, LineFactory)
+    whole = parts._replace(path=parts.path or "/ws").geturl()
+    return Place(url, endpoint, lambda owner: WebSocketFactory(owner, whole, reactor))
+
+
+def _split(url: str) -> SplitResult:
+    wanted = "expected a URL such as ws://127.0.0.1:9090/ws or tcp://127.0.0.1:9091"
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme == "unix" or (parts.scheme in PORTS and parts.hostname)
+        if not known or (parts.port is None and parts.netloc.endswith(":")):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{wanted}, not {url!r}") from None
+    return parts
+
+
+def _tls(host: str, ca: str | None, certificate: str | None) -> Any:
+    trusted = _read(ca, Certificate.loadPEM) if ca else None
+    own = _read(certificate, PrivateCertificate.loadPEM) if certificate else None
+    return optionsForClientTLS(host, trusted, own)
+
+
+def _read(path: str, load: Callable[[bytes], Any]) -> Any:
+    try:
+        return load(Path(path).read_bytes())
+    except OSError as why:
+        raise ValueError(f"{path}: cannot be read: {why.strerror}") from None
+    except (Error, ValueError):
+        what = "a certificate and its key" if load == PrivateCertificate.loadPEM else "a certificate"
+        raise ValueError(f"{path}: expected {what} in PEM") from None

@@ -1,0 +1,124 @@
+"""
+A hyperty in the domain registry: told of when it starts, kept alive, told of when it ends.
+
+The messages are those that runtimes send to `domain://registry.<domain>`.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.client.errors import ClientError, Refused
+from msgnode.client.message import Message
+
+if TYPE_CHECKING:
+    from msgnode.client.client import Client
+
+log = Logger()
+
+EXPIRES = 3600  # seconds a registration lives without a sign
+GONE = 404
+UNAVAILABLE = 408  # known, but disconnected
+
+
+def registry(domain: str) -> str:
+    return f"domain://registry.{domain}"
+
+
+class Registration:
+    """
+    One hyperty's entry; `url` is its address.
+    """
+
+    def __init__(self, client: "Client", url: str, entry: dict[str, Any]) -> None:
+        self.url = url
+        self._client = client
+        self._entry = entry
+        self._again: IDelayedCall | None = None
+
+    def begin(self) -> Deferred["Registration"]:
+        """
+        Fires when the registry has it.
+        """
+        return self._ask("create", {"value": self._entry}).addCallback(self._wait)
+
+    def end(self) -> Deferred[Message]:
+        """
+        Say that the hyperty is gone.
+        """
+        self.stop()
+        body = {"resource": f"/hyperty/{self.url}", "value": "disconnected", "attribute": "status"}
+        return self._ask("update", body)
+
+    def stop(self) -> None:
+        """
+        Say nothing any more; the entry expires.
+        """
+        if self._again is not None and self._again.active():
+            self._again.cancel()
+
+    def _wait(self, reply: Message) -> "Registration":
+        # A little more than twice in the time it lives.
+        self._again = self._client.reactor.callLater(self._entry["expires"] / 2.2, self._refresh)
+        return self
+
+    def _refresh(self) -> None:
+        body = {"resource": self.url, "value": {"status": "live"}, "method": "refresh"}
+        refreshed = self._ask("update", body).addCallback(self._wait)
+        refreshed.addErrback(self._register_again).addErrback(self._give_up)
+
+    def _register_again(self, why: Failure) -> Deferred["Registration"] | Failure:
+        if isinstance(why.value, Refused) and why.value.code == GONE:
+            return self.begin()
+        return why
+
+    def _give_up(self, why: Failure) -> None:
+        """
+        Not for good: a registry that is away now may be back.
+        """
+        why.trap(ClientError)
+        log.warn("{url} could not be kept registered: {why}", url=self.url, why=why.getErrorMessage())
+        if self._client.stopped is None:
+            self._wait(Message({}, self._client))
+
+    def _ask(self, type_: str, body: dict[str, Any]) -> Deferred[Message]:
+        client = self._client
+        return client.request(registry(client.domain), body, type=type_, from_=f"{client.runtime}/registry/")
+
+
+def entry(
+    url: str,
+    runtime: str,
+    user: str,
+    descriptor: str,
+    resources: Iterable[str],
+    schemes: Iterable[str],
+    expires: int,
+) -> dict[str, Any]:
+    """
+    What the registry keeps of a hyperty.
+    """
+    return {
+        "user": user,
+        "url": url,
+        "descriptor": descriptor,
+        "expires": expires,
+        "resources": list(resources),
+        "dataSchemes": list(schemes),
+        "runtime": runtime,
+        "status": "live",
+    }
+
+
+def question(what: str, resources: Iterable[str], schemes: Iterable[str]) -> dict[str, Any]:
+    """
+    What is asked of the registry: a URL of any kind, or an e-mail address.
+    """
+    resource = what if "://" in what or what.startswith("/") else f"/hyperty/idp-identifier/{what}"
+    criteria = {"resources": list(resources), "dataSchemes": list(schemes)}
+    wanted = {name: values for name, values in criteria.items() if values}
+    return {"resource": resource, "criteria": wanted} if wanted else {"resource": resource}

@@ -1,0 +1,308 @@
+"""
+The command `msgnode` in a shell, beside a real node.
+"""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.process import PATIENCE, Lines, NodeProcess
+
+MSGNODE = Path(sys.executable).with_name("msgnode")
+NEWS = "comm://localhost/chat/changes"
+NOBODY = "hyperty://localhost/nobody"
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[NodeProcess]:
+    process = NodeProcess()
+    yield process
+    process.stop(signal.SIGKILL)
+
+
+def environment(node: NodeProcess) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "NO_COLOR")}
+    return {**inherited, "MSGNODE_URL": f"ws://127.0.0.1:{node.ports['web']}/ws"}
+
+
+def msgnode(node: NodeProcess, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """
+    Run a verb to its end.
+    """
+    return subprocess.run(
+        [MSGNODE, *arguments],
+        env=environment(node),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+class Listening:
+    """
+    `msgnode listen`, from the moment it listens.
+    """
+
+    def __init__(self, node: NodeProcess, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [MSGNODE, "listen", *arguments],
+            env=environment(node),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Else the shell's child may have been told to ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+        assert self.process.stderr is not None
+        self.said = self.process.stderr.readline()
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def stop(self) -> tuple[int, str, str]:
+        """
+        Ctrl-C; the exit code, and what else was printed.
+        """
+        self.process.send_signal(signal.SIGINT)
+        return self.end()
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, out, err
+
+
+def test_send_and_listen(node: NodeProcess) -> None:
+    """
+    What is sent appears where it is listened to, and the sender is told so.
+    """
+    listening = Listening(node, NEWS)
+
+    sent = msgnode(node, "send", NEWS, "hello")
+    shown = listening.line()
+
+    assert f"listening to {NEWS}; Ctrl-C ends\n" == listening.said
+    assert (0, f"the recipient has it: {NEWS}\n", "") == (sent.returncode, sent.stdout, sent.stderr)
+    assert shown.endswith(f'-> {NEWS}  {{"value": "hello"}}\n')
+    assert (0, "", "") == listening.stop()
+
+
+def test_listens_to_itself_and_filters(node: NodeProcess) -> None:
+    """
+    Without an address `listen` hears its own runtime; it shows what was asked for, and stops when it has it.
+    """
+    me = "runtime://localhost/me"
+    listening = Listening(node, "--runtime", me, "--type", "EXECUTE", "--from", "runtime://", "--count", "1")
+
+    msgnode(node, "send", me, "one")
+    msgnode(node, "send", me, "two", "--type", "execute", "--from", "hyperty://localhost/x")
+    msgnode(node, "send", f"{me}/x", '{"n": 3}', "--type", "execute", "--priority", "8")
+    code, out, _ = listening.end()
+
+    assert (0, 1) == (code, out.count("\n"))
+    assert f'{me}/x  {{"n": 3}}' in out
+
+
+def test_json(node: NodeProcess) -> None:
+    """
+    With --json everything on stdout is JSON, one value a line, and nothing is on stderr.
+    """
+    with subprocess.Popen(
+        [MSGNODE, "listen", "--json", "--count", "2", "--runtime", "runtime://localhost/j", NEWS],
+        env=environment(node),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as listening:
+        deliveries: list[Any] = []
+        while sum(each["code"] == 200 for each in deliveries) < 2 and len(deliveries) < 50:
+            sent = msgnode(node, "send", "--json", NEWS, "-", stdin='{"value": "ü"}')
+            deliveries.append(json.loads(sent.stdout))
+        out, err = listening.communicate(timeout=PATIENCE)
+
+    assert ["ü", "ü"] == [json.loads(line)["body"]["value"] for line in out.splitlines()]
+    assert "" == err
+    assert {"ok": True, "code": 200, "description": "the recipient has it", "to": NEWS, "recipients": 1} == (
+        deliveries[-1]
+    )
+
+
+def test_request(node: NodeProcess) -> None:
+    """
+    `request` prints the body of the answer.
+    """
+    made = msgnode(node, "request", "domain://msg-node.localhost/address-allocation", "--type", "create")
+
+    assert 0 == made.returncode
+    assert json.loads(made.stdout)["value"]["allocated"][0].startswith("hyperty://localhost/")
+
+
+@pytest.mark.parametrize(
+    "arguments, code, said",
+    [
+        (["send", NOBODY, "x"], 1, f"msgnode: nobody is bound to this address: {NOBODY}\n"),
+        (
+            ["request", "domain://msg-node.localhost/sm", "--type", "subscribe"],
+            1,
+            "msgnode: 400 name the addresses in a list 'resources'\n",
+        ),
+        (["find", "user://localhost/ann"], 1, "msgnode: the registry has nothing of user://localhost/ann\n"),
+        (["listen", "--runtime", "mn:/x"], 1, "msgnode: the node closed the session: 4403 refused\n"),
+        (["send", NOBODY, "{x"], 2, "Error: Invalid value for BODY: looks like JSON, but is not: "),
+        (
+            ["listen", "--url", "http://localhost"],
+            2,
+            "msgnode: expected a URL such as ws://127.0.0.1:9090/ws",
+        ),
+        (["listen", "--token", "x"], 2, "msgnode: --token needs --runtime: whose session it is\n"),
+        (["listen", "--ca", "/nowhere", "--url", "wss://localhost"], 2, "msgnode: /nowhere: cannot be read"),
+        (
+            ["listen", "--url", "tcp://127.0.0.1:1"],
+            3,
+            "msgnode: cannot connect to tcp://127.0.0.1:1: connection refused\n"
+            "Is the node running?  'twistd -n msgnode' starts one; --url names another.\n",
+        ),
+        (["request", NOBODY, "--timeout", "0.2"], 4, f"msgnode: no answer from {NOBODY} within 0.2 s\n"),
+        (["listen", "--count", "1", "--for", "0.2"], 4, "msgnode: 0 of 1 messages came within 0.2 s\n"),
+    ],
+)
+def test_what_goes_wrong(node: NodeProcess, arguments: list[str], code: int, said: str) -> None:
+    """
+    Each failure has its exit code and says what happened, on stderr; or as JSON on stdout, if that was asked.
+    """
+    plain = msgnode(node, *arguments)
+    in_json = msgnode(node, *arguments, "--json")
+
+    assert (code, "") == (plain.returncode, plain.stdout)
+    assert said in plain.stderr
+    assert code == in_json.returncode
+    if not said.startswith("Error"):
+        assert json.loads(in_json.stdout)["ok"] is False
+
+
+def test_colours(node: NodeProcess) -> None:
+    """
+    Colours are for a terminal, and not there if NO_COLOR is set.
+    """
+    arguments = [MSGNODE, "send", NOBODY]
+    shown = []
+    for more in ({}, {"NO_COLOR": "1"}):
+        terminal, other = pty.openpty()
+        subprocess.run(arguments, env={**environment(node), **more}, stderr=other, timeout=PATIENCE)
+        os.close(other)
+        shown.append(os.read(terminal, 4096))
+        os.close(terminal)
+
+    assert b"\x1b[" in shown[0]
+    assert b"\x1b" not in shown[1]
+    assert "\x1b" not in msgnode(node, "send", NOBODY).stderr
+
+
+def test_listen_to_a_pipe_that_closes(node: NodeProcess) -> None:
+    """
+    `msgnode listen | head -1` ends when head has enough.
+    """
+    listening = Listening(node, NEWS)
+    msgnode(node, "send", NEWS, "one")
+    listening.line()
+    assert listening.process.stdout is not None and listening.process.stderr is not None
+    listening.process.stdout.close()
+
+    msgnode(node, "send", NEWS, "two")
+
+    assert 0 == listening.process.wait(PATIENCE)
+    assert "" == listening.process.stderr.read()
+    listening.process.stderr.close()
+
+
+def test_bench(node: NodeProcess) -> None:
+    """
+    `bench` loses nothing, in any pattern, and says how fast it was.
+    """
+    url = f"tcp://127.0.0.1:{node.ports['line']}"
+    for pattern in ("publish", "request", "fanout"):
+        ran = msgnode(
+            node, "bench", pattern, "--seconds", "0.3", "--subscribers", "5", "--json", "--url", url
+        )
+        result = json.loads(ran.stdout)
+
+        assert (0, 0) == (ran.returncode, result["lost"])
+        assert result["per_second"] > 100
+        assert set(result["delay_ms"]) == {"median", "p99"}
+
+
+def test_completion(node: NodeProcess) -> None:
+    """
+    Shells complete verbs and options.
+    """
+    words = {"COMP_WORDS": "msgnode li", "COMP_CWORD": "1", "_MSGNODE_COMPLETE": "bash_complete"}
+    completed = subprocess.run([MSGNODE], env={**os.environ, **words}, capture_output=True, text=True)
+
+    assert "plain,listen\n" == completed.stdout
+    for shell in ("bash", "zsh", "fish"):
+        assert "_MSGNODE_COMPLETE" in msgnode(node, "completion", shell).stdout
+
+
+def test_listens_beyond_a_kill(tmp_path: Path) -> None:
+    """
+    A listener says that it lost the node, connects again by itself, and misses nothing.
+    """
+    from tests.integration.test_client import again
+
+    node = NodeProcess()
+    listening = Listening(node, "--count", "1", NEWS)
+    second = again(node, tmp_path)
+    device = Lines(second.ports["line"], "runtime://localhost/device")
+    device.send({"id": 1, "type": "update", "from": "x", "to": NEWS, "body": {"value": "back"}})
+
+    code, out, err = listening.end()
+    device.close()
+    second.stop()
+
+    assert (0, "lost the node; connecting again\nconnected again\n") == (code, err)
+    assert '{"value": "back"}' in out
+
+
+def test_registry(node: NodeProcess) -> None:
+    """
+    What is registered is found by its address and by its user, and found to be gone when that is said.
+    """
+    lamp, user = "hyperty://localhost/lamp", "user://localhost/ann"
+
+    registered = msgnode(node, "register", lamp, "--user", user, "--resource", "light")
+    by_address, by_user = msgnode(node, "find", lamp), msgnode(node, "find", user, "--resource", "light")
+    ended = msgnode(node, "register", lamp, "--user", user, "--end")
+    gone = msgnode(node, "find", lamp)
+
+    assert (0, f"{lamp} is registered for 3600 s\n") == (registered.returncode, registered.stdout)
+    assert "--keep stays" in registered.stderr
+    for found in (by_address, by_user):
+        assert f"{lamp}  live\n  user     {user}\n  kinds    light\n" in found.stdout
+    assert (0, f"{lamp} is registered as disconnected\n") == (ended.returncode, ended.stdout)
+    assert f"{lamp}  disconnected\n" in gone.stdout
+
+
+def test_no_registry() -> None:
+    """
+    A node without a registry says so, and what can be done about it.
+    """
+    node = NodeProcess("--registry", "none")
+    try:
+        for arguments in (
+            ["find", "user://localhost/ann"],
+            ["register", "hyperty://localhost/lamp", "--user", "user://localhost/ann"],
+        ):
+            ran = msgnode(node, *arguments)
+            assert (1, "") == (ran.returncode, ran.stdout)
+            assert "msgnode: this node has no registry; its operator starts it with --registry" in ran.stderr
+    finally:
+        node.stop(signal.SIGKILL)

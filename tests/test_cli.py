@@ -1,0 +1,96 @@
+"""
+The command line without a node: its help, and what it makes of what it is given.
+"""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from msgnode.cli.load import Loop
+from msgnode.cli.main import main
+from msgnode.cli.registry import _shown as shown_entry
+from msgnode.cli.talking import body_of
+
+TALKING = ("send", "request", "listen", "register", "find", "bench")
+
+
+@pytest.mark.parametrize("verb", TALKING)
+def test_help(verb: str) -> None:
+    """
+    The help of each verb shows how it is used and what its exit codes mean; every option is explained.
+    """
+    shown = CliRunner().invoke(main, [verb, "--help"]).output
+
+    assert f"  Examples:\n    msgnode {verb}" in shown
+    assert "Exit code 0: " in shown and "3: cannot connect" in shown
+    assert "--json" in shown and "--url" in shown
+    for parameter in main.commands[verb].params:
+        assert not isinstance(parameter, click.Option) or parameter.help, parameter.name
+
+
+def test_main_help() -> None:
+    """
+    The first page names every verb, something to try, and all exit codes.
+    """
+    shown = CliRunner().invoke(main, ["--help"]).output
+
+    assert all(f"\n  {verb} " in shown for verb in main.commands)
+    assert "..." not in shown.partition("\nCommands:")[2]
+    assert all(f"{code} " in shown for code in (0, 1, 2, 3, 4, 130))
+
+
+@pytest.mark.parametrize(
+    "text, body",
+    [
+        (None, None),
+        ("hello", "hello"),
+        ('{"a": 1}', {"a": 1}),
+        ("21.5", 21.5),
+        ("[1]", [1]),
+        ("", ""),
+        ("true story", "true story"),
+    ],
+)
+def test_body(text: str | None, body: object) -> None:
+    """
+    BODY is JSON where it is JSON, and else the text it is.
+    """
+    assert body == body_of(text)
+
+
+def test_entry() -> None:
+    """
+    A hyperty of the registry is shown with what a person wants to know.
+    """
+    entry = {
+        "hypertyID": "hyperty://localhost/lamp",
+        "userID": "user://localhost/ann",
+        "status": "live",
+        "resources": ["light"],
+        "dataSchemes": ["comm"],
+    }
+
+    shown = click.unstyle(shown_entry(entry))
+
+    assert "hyperty://localhost/lamp  live\n  user     user://localhost/ann\n  kinds    light, comm" == shown
+
+
+def test_loop() -> None:
+    """
+    A loop of the bench has no more under way than its window, and counts a fan-out as done with the last.
+    """
+    sent: list[int] = []
+    loop = Loop(lambda: sent.append(1), window=2, receivers=3)
+
+    loop.start()
+    for _ in range(2):
+        loop.came()
+    assert (2, 4) == (len(sent), loop.under_way)
+    loop.came()
+
+    assert (3, 3, 6) == (len(sent), loop.arrived, loop.under_way)
+    assert 1 == len(loop.delays)
+    loop.stop()
+    for _ in range(6):
+        loop.came()
+    assert (3, 0) == (len(sent), loop.under_way)
