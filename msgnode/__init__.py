@@ -4,6 +4,9 @@ msgnode, a domain messaging node.  The source, in the order a message travels:
 connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
   lane.py, cork.py     WebSocket frames past Autobahn; output sent once a read
   web.py, longpoll.py  the web port; a client that polls
+  socketio.py, socketlane.py, socketclient.py, socketpolls.py   Socket.IO by polling and by WebSocket
+  engineio.py, polllane.py   what is on its wire; its polls past the web server
+  message.py, exchange.py, openapi.py, asked.py    REST: a request by HTTP, and its response
 reception.py   receive: the door, and the one `try` on the path
 message.py     decode: the header; the bytes are kept as they came
 handshake.py   mn:/session: open, re-open, close
@@ -36,8 +39,10 @@ policydesk.py, policyresponder.py, admintoken.py, trial.py    who may look after
 decisions.py   what was decided, counted and written down
 traffic.py, linelog.py, hourly.py    what became of each message, written down
 policy/        who may send what to whom: a message in, a decision out; docs/policy.md
+stubs.py       the protostub for browsers, which is in stub/; connectors/wellknown.py serves it
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
+client/        the other end: a client in Python; cli/ is the command `msgnode`
 config.py, configfile.py, trust.py, reloading.py    what an operator can set, how it is read, and read again
 """
 

@@ -72,6 +72,7 @@ class Domain:
     def __init__(self, name: str) -> None:
         self.name = name
         self.node = f"domain://msg-node.{name}"
+        self.public = f"runtime://{name}/public"  # above the senders of requests without a session
         self._services = tuple(f"domain://{service}.{name}" for service in ("msg-node", "idm", "qos-broker"))
         self._registry = f"domain://registry.{name}"
         self.also: frozenset[str] = frozenset()  # addresses of other schemes that the node answers for
@@ -102,4 +103,6 @@ class Domain:
         """
         May a runtime bear this name?
         """
-        return bool(runtime) and len(runtime) <= LONGEST and _has_path(runtime) and not self.owns(runtime)
+        if not runtime or len(runtime) > LONGEST or not _has_path(runtime) or self.owns(runtime):
+            return False
+        return runtime != self.public and not runtime.startswith(self.public + "/")

@@ -250,8 +250,10 @@ RELOADABLE = {
     "identity",
     "limits",
     "policy",
+    "public_url",
     "routing",
     "session",
+    "stubs",
     "trusted_proxies",
     "websocket",
 }
@@ -291,6 +293,8 @@ class Config(_Section):
     sync: Sync = "normal"
     drain_seconds: Seconds = 10.0
     path_prefix: str = ""
+    public_url: str = ""
+    stubs: str = ""
     allowed_origins: list[str] = field(default_factory=lambda: ["*"])
     trusted_proxies: list[str] = []
     session: SessionTimes = field(default_factory=SessionTimes)

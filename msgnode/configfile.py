@@ -106,6 +106,10 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
             yield f"{name}.key", "expected 'cert' beside 'key'"
     if config.path_prefix and not re.fullmatch(r"(/[^/?#\s]+)+", config.path_prefix):
         yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
+    if config.public_url and not re.fullmatch(r"(https?|wss?)://[^/?#\s]+(/[^?#\s]*)?", config.public_url):
+        yield "public_url", f"expected a URL such as https://mn.example.org, found {config.public_url!r}"
+    if config.stubs and not Path(config.stubs).is_dir():
+        yield "stubs", f"expected a directory, found {config.stubs!r}"
     schemes: dict[str, str] = {}
     for name, pool in config.pools.items():
         key = f"pools.{name}"

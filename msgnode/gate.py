@@ -185,6 +185,12 @@ class Gate:
         if session.identity and session.proof is not None:
             self._shown[connection] = session.proof  # by the session's own token
 
+    def show(self, connection: Connection, proof: Proof) -> None:
+        """
+        The connection has shown this, though it opens no session.
+        """
+        self._shown[connection] = proof
+
     def who(self, connection: Connection) -> Proof | None:
         """
         Whom the connection has shown itself to be, if that still holds.

@@ -54,12 +54,16 @@ class Handshake:
         message.outcome, message.code = "answered", 200
         if kind == "close":
             return self.close(connection)
+        if kind == "ping":
+            return self.ping(message, connection)
         if kind == "response":
             message.outcome, message.code = "dropped", 0
             return connection.session
         if kind == "update" and "token" in message.fields():
             return self.renew(message, connection)
-        raise Rejected(f"{SESSION} understands open, re-open, update, close and ack, not {message.type!r}")
+        raise Rejected(
+            f"{SESSION} understands open, re-open, update, close, ack and ping, not {message.type!r}"
+        )
 
     def _may(self, message: Message, connection: Connection) -> bool:
         """
@@ -223,6 +227,14 @@ class Handshake:
             self._sessions.end(session, "closed")
         self._sessions.part(connection, CLOSED)
         return session
+
+    def ping(self, message: Message, connection: Connection) -> Session | None:
+        """
+        Say that the node is there, to clients that cannot see WebSocket's own pings.
+        """
+        reply = compose(message.id, "response", SESSION, message.from_, {"code": 200})
+        self._sessions.say(connection, reply.data)
+        return connection.session
 
     def acknowledge(self, message: Message, connection: Connection) -> Session | None:
         """

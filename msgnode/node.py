@@ -115,6 +115,7 @@ class Node:
         self.sessions.farewell = self.registered.ended
         self.publish = router.publish
         self.back_ends: list[BackEnd] = []
+        self.awaited = router.awaited
         self._reception = reception = Reception(
             self.handshake,
             router.route,

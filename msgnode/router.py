@@ -6,6 +6,7 @@ address is answered by its responder; every other address is looked up, and
 the bytes go to each session bound to it.
 """
 
+from collections.abc import Callable
 from copy import copy
 from time import time_ns
 from typing import Any, Protocol
@@ -76,6 +77,8 @@ class Router:
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
+        # Who waits for a response, by the address and id of what it sent; not through its session.
+        self.awaited: dict[tuple[str, int | str], Callable[[Message], None]] = {}
         self._config = config
         self._keeping = keeping
         self._ownership = ownership
@@ -102,11 +105,28 @@ class Router:
             return self._route_decided(message, session, stranger, count)
         if stranger:
             self._learn(from_, session)
+        if self.awaited and self._hand_to_waiting(message):
+            return None
         recipients = self._routes.resolve(to)
         if recipients:
             self._deliver(message, session, recipients)
             return None
         return self._find_nobody(message, to, session)
+
+    def _hand_to_waiting(self, message: Message) -> bool:
+        """
+        Is it the response that somebody waits for outside of all sessions?
+        """
+        to = message.to
+        if (
+            message.type.lower() != "response"
+            or not isinstance(to, str)
+            or (to, message.id) not in self.awaited
+        ):
+            return False
+        message.outcome, message.recipients = "delivered", 1
+        self.awaited[to, message.id](message)
+        return True
 
     def _find_nobody(self, message: Message, to: str, session: Session) -> Reply:
         if self._domain.owns(to):
@@ -130,6 +150,8 @@ class Router:
     def _carry(self, message: Message, session: Session, stranger: bool) -> Reply:
         if stranger:
             self._learn(message.from_, session)
+        if self.awaited and self._hand_to_waiting(message):
+            return None
         to = message.to
         assert isinstance(to, str)
         recipients = self._routes.resolve(to)

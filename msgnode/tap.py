@@ -22,6 +22,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
 from twisted.web.client import Agent
+from twisted.web.resource import IResource
 
 from msgnode import __version__
 from msgnode.address import Domain
@@ -31,14 +32,19 @@ from msgnode.config import Config, ConfigError, Listen
 from msgnode.configfile import load
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
+from msgnode.connectors.message import Document, Messages
 from msgnode.connectors.policyadmin import PolicyAdmin
 from msgnode.connectors.policymetrics import PolicyCollector
 from msgnode.connectors.policysource import RepositorySource
 from msgnode.connectors.poll import Poll
+from msgnode.connectors.polllane import PollLane
+from msgnode.connectors.socketio import SocketIO
+from msgnode.connectors.socketlane import SocketFactory
 from msgnode.connectors.tcp import LineFactory
 from msgnode.connectors.tls import TLSFactory, over_tls
 from msgnode.connectors.web import BoundedSite, Upgrade, tree
 from msgnode.connectors.websocket import WebSocketFactory
+from msgnode.connectors.wellknown import WHERE, ProtocolStub
 from msgnode.connectors.wire import keep_alive
 from msgnode.decisions import DecisionLog
 from msgnode.node import Node
@@ -53,6 +59,7 @@ from msgnode.segment import Damaged
 from msgnode.sessions import Journal
 from msgnode.spool import Spool
 from msgnode.store import Store
+from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
 
@@ -394,15 +401,26 @@ def factories(
     admins: AdminTokens,
 ) -> dict[str, Any]:
     """
-    What answers on each kind of listener; `upgraded` makes the WebSocket connections of the web listener.
+    What answers on each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
     """
     config, cork = node.config, Cork(node.settle)
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = Poll(node, cork, reactor)
-    web = tree(
-        {"ws": websocket, "stub/connect": websocket, "poll": poll, "live": Live(node)}, config.path_prefix
-    )
+    sockets = SocketFactory(node, cork, reactor)
+    paths: dict[str, IResource] = {
+        "ws": websocket,
+        "stub/connect": websocket,
+        "poll": poll,
+        "socket.io": SocketIO(sockets),
+        "message": Messages(node, cork, reactor),
+        "message/openapi.json": Document(),
+        "live": Live(node),
+        WHERE: ProtocolStub(config, Stubs(config)),
+    }
+    web = tree(paths, config.path_prefix)
+    site = BoundedSite(web, config, reactor, node.arrivals)
+    site.lane = PollLane(sockets)
     admin = tree(
         {
             "live": LiveInFull(node, reactor),
@@ -411,10 +429,11 @@ def factories(
         }
     )
     return {
-        "web": BoundedSite(web, config, reactor, node.arrivals),
+        "web": site,
         "line": LineFactory(node, cork, reactor),
         "admin": BoundedSite(admin, config, reactor),
         "upgraded": upgraded,
+        "sockets": sockets,
     }
 
 

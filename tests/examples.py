@@ -64,6 +64,16 @@ def sections(path: str) -> dict[str, list[Block]]:
     return found
 
 
+def requests(block: Block) -> Iterator[tuple[str, str, str, str]]:
+    """
+    Of a block of packets: method, query and body of each request, and the body of its answer.
+    """
+    lines = iter(block.text.splitlines())
+    for line in lines:
+        method, query, *body = line.removeprefix("-> ").split(" ", 2)
+        yield method, query, "".join(body), next(lines).removeprefix("<- ")
+
+
 class Bound:
     """
     What the words in angle brackets stand for.
@@ -80,6 +90,15 @@ class Bound:
 
     def fill(self, text: str) -> str:
         return _PLACEHOLDER.sub(lambda match: self._words.get(match[1], match[0]), text)
+
+    def reads(self, expected: str, found: str) -> bool:
+        """
+        Is it the same text, where a word not heard before fits anything?
+        """
+        pattern = _PLACEHOLDER.sub(r"(?P<\1>.+?)", re.escape(self.fill(expected)).replace(r"\<", "<"))
+        match = re.fullmatch(pattern, found)
+        self._words.update(match.groupdict() if match else {})
+        return match is not None
 
     def matches(self, expected: Any, found: Any) -> bool:
         """

@@ -185,6 +185,7 @@ class WebSocketRuntime(Runtime):
     options: dict[str, Any] = {}
     peer: Any = None
     answers_pings = True
+    stub_class: Any = _Stub
 
     def __init__(self, network: Network, url: str = "runtime://example.org/1", **how: Any) -> None:
         for name, value in how.items():
@@ -203,7 +204,7 @@ class WebSocketRuntime(Runtime):
         # Autobahn's own timers use the global reactor.
         factory._batched_timer = SimpleNamespace(call_later=self.network.clock.callLater)
         factory.setProtocolOptions(serverConnectionDropTimeout=0, failByDrop=False, **self.options)
-        factory.protocol = _Stub
+        factory.protocol = self.stub_class
         self.stub: Any = factory.buildProtocol(None)
         self.stub.runtime = self
         self.link = self.network.link(self.listener, self.wrapped(), self.peer)

@@ -159,7 +159,7 @@ class Attachment(Suite):
         runtime, sender = self.client(), self.client("b")
 
         runtime.drop()
-        self.net.clock.advance(90)
+        self.net.advance(90)
         runtime.come_back()
         self.net.advance(100)
 

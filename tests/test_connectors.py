@@ -18,6 +18,14 @@ from tests.runtimes import (
     TLSRuntime,
     WebSocketRuntime,
 )
+from tests.socket_runtime import (
+    NewSocketPollRuntime,
+    NewSocketWebSocketRuntime,
+    PagePollRuntime,
+    SocketPollRuntime,
+    SocketWebSocketRuntime,
+    UpgradedRuntime,
+)
 from tests.suite_bounds import Deaf, DefaultLimit, Limits, Slow
 from tests.suite_handshake import OneConnection, Opening
 from tests.suite_policy import Enforced
@@ -147,3 +155,62 @@ class PollMalformedTests(NotUTF8, SynchronousTestCase):
 
 class PollRefusedTests(Refused, SynchronousTestCase):
     connect = PollRuntime
+
+
+class SocketPollTests(ConnectorTests, Opening, OneConnection, DefaultLimit, SynchronousTestCase):
+    connect = SocketPollRuntime
+    closes = True
+
+    def test_unchanged(self) -> None:
+        """
+        A message arrives as it was written, but that what is not ASCII is escaped (engineio.py says why).
+        """
+        receiver, sender = self.client(), self.client("b")
+        data = r'{"id":18446744073709551617,"type":"t","to":"TO","from":"ż😀\u0041","body":{"a": {},"b":"é"}}'
+        data = data.replace("TO", receiver.url)
+
+        sender.send(data.encode())
+        self.net.pump()
+
+        escaped = data.replace("ż😀", r"\u017c\ud83d\ude00").replace("é", r"\u00e9")
+        self.assertEqual([escaped.encode()], receiver.raw)
+
+
+class PagePollTests(SocketPollTests):
+    connect = PagePollRuntime
+
+
+class SocketPollMalformedTests(WebSocketMalformedTests):
+    connect = SocketPollRuntime
+
+
+class SocketPollRefusedTests(Refused, SynchronousTestCase):
+    connect = SocketPollRuntime
+
+
+class NewSocketPollTests(ConnectorTests, Opening, OneConnection, SynchronousTestCase):
+    connect = NewSocketPollRuntime
+    closes = True
+
+
+class SocketWebSocketTests(StreamTests, DefaultLimit, SynchronousTestCase):
+    connect = SocketWebSocketRuntime
+    closes = True
+
+
+class SocketWebSocketMalformedTests(WebSocketMalformedTests):
+    connect = SocketWebSocketRuntime
+
+
+class SocketWebSocketRefusedTests(Refused, SynchronousTestCase):
+    connect = SocketWebSocketRuntime
+
+
+class NewSocketWebSocketTests(StreamTests, SynchronousTestCase):
+    connect = NewSocketWebSocketRuntime
+    closes = True
+
+
+class UpgradedTests(StreamTests, SynchronousTestCase):
+    connect = UpgradedRuntime
+    closes = True

@@ -15,15 +15,26 @@ from msgnode.configfile import check
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.outbox import STEPS
 from msgnode.traffic import Line
-from tests.examples import TOP, Play, blocks, sections
+from tests.examples import TOP, Bound, Play, blocks, requests, sections
 from tests.fakes import MemoryNode
+from tests.http_client import HTTPClient
+from tests.network import Network
 
 CONVERSATIONS = {
     heading: found
     for heading, found in sections("docs/protocol.md").items()
     if any(block.info.startswith("messages") for block in found)
 }
-EVERYWHERE = ["README.md", "docs/protocol.md", "docs/operations.md", "docs/traffic-log.md"]
+EVERYWHERE = [
+    "README.md",
+    "docs/browser.md",
+    "docs/client.md",
+    "docs/devices.md",
+    "docs/cli.md",
+    "docs/protocol.md",
+    "docs/operations.md",
+    "docs/traffic-log.md",
+]
 EVERYWHERE += ["docs/backends.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
@@ -99,8 +110,32 @@ def test_blocks(path):
         elif block.info == "python":
             compile(block.text, f"{path}:{block.line}", "exec")
         else:
-            known = ("messages", "messages lines", "sh", "sh 2", "output", "nginx", "jsonl", "mermaid")
+            known = (
+                "messages",
+                "messages lines",
+                "sh",
+                "sh 2",
+                "output",
+                "nginx",
+                "jsonl",
+                "mermaid",
+                "packets",
+                "js",
+                "html",
+            )
             assert block.info in known, f"{path}:{block.line}: {block.info!r}"
+
+
+def test_packets():
+    """
+    What docs/protocol.md shows of Socket.IO on the wire goes so.
+    """
+    bound, client = Bound(), HTTPClient(Network())
+    [shown] = [block for block in blocks("docs/protocol.md") if block.info == "packets"]
+
+    for method, query, body, expected in requests(shown):
+        answer = client.request(method, f"/socket.io/{bound.fill(query)}", body.encode())
+        assert bound.reads(expected, answer.body.decode()), f"{expected}: but {answer.body!r}"
 
 
 def test_state_machine():

@@ -15,7 +15,8 @@ from msgnode.message import decode
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.poll_case import URL, PollCase
-from tests.runtimes import TCPRuntime, dumps
+from tests.runtimes import TCPRuntime, WebSocketRuntime, dumps
+from tests.socket_runtime import emitted
 
 TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 ANN = "runtime://example.org/ann"
@@ -193,3 +194,80 @@ class PollTests(PollCase):
         self.assertEqual([], self.flushLoggedErrors())
         self.assertEqual(200, HTTPClient(self.net).request("GET", "/live").status)
         self.assertIsNotNone(self.net.node.sessions.get(URL) or True)
+
+
+_packets = st.one_of(
+    st.sampled_from(
+        [b"2", b"3", b"5", b"6", b"1", b"40", b"41", b"40/x", b"43[]", b"45-[]", b"2probe", b"9"]
+    ),
+    st.binary(max_size=20),
+    _requests.map(dumps).map(emitted),
+    _headers.map(dumps).map(lambda data: b"42[" + data + b"]"),
+    _requests.map(dumps).map(lambda data: b'4207["message",' + data + b"]"),
+)
+_moves = st.one_of(
+    st.tuples(st.just("post"), st.lists(_packets, min_size=1, max_size=4)),
+    st.tuples(st.just("body"), st.binary(max_size=40)),
+    st.tuples(st.just("poll"), st.none()),
+    st.tuples(st.just("probe"), st.lists(_packets, max_size=3)),
+    st.tuples(st.just("wait"), st.sampled_from([0.2, 1, 11, 90])),
+    st.tuples(st.just("hang up"), st.none()),
+)
+
+
+class SocketTests(SynchronousTestCase):
+    """
+    Packets, bodies, polls and probes in any order.
+    """
+
+    @settings(max_examples=30 * TIMES, deadline=None)
+    @given(st.lists(_moves, max_size=10), st.sampled_from([3, 4]), _cuts)
+    def test_others_are_well(
+        self, moves: list[tuple[str, Any]], version: int, cuts: list[tuple[int, int]]
+    ) -> None:
+        """
+        Every request has one of the documented answers; others hear each other, and nothing is left.
+        """
+        net = Network(limits={"message": 2000})
+        ann, bob = TCPRuntime(net, ANN + "1").open(), TCPRuntime(net, ANN + "2").open()
+        path = f"/socket.io/?EIO={version}&transport="
+        first = HTTPClient(net).request("GET", path + "polling").body.decode()
+        sid = json.loads(first[first.index("{") :])["sid"]
+        polls: list[HTTPClient] = []
+
+        for kind, what in moves:
+            if kind in ("post", "body"):
+                body = mutated(_body(what, version), cuts) if kind == "post" else what
+                response = HTTPClient(net).request("POST", f"{path}polling&sid={sid}", body)
+                self.assertIn(response.status, (200, 400, 413))
+            elif kind == "poll":
+                polls.append(HTTPClient(net))
+                polls[-1].start("GET", f"{path}polling&sid={sid}")
+            elif kind == "probe":
+                probe = WebSocketRuntime(net, path=f"{path}websocket&sid={sid}")
+                for packet in what:
+                    if probe.stub.state == probe.stub.STATE_OPEN:
+                        probe.stub.sendMessage(packet)
+            elif kind == "wait":
+                net.advance(what)
+            elif polls:
+                polls.pop().hang_up()
+            net.pump()
+
+        message = {"id": 1, "type": "update", "from": ann.url, "to": bob.url}
+        ann.send(message)
+        self.assertIn(message, bob.take())
+        net.advance(200)
+        self.assertEqual([], self.flushLoggedErrors())
+        for poll in polls:
+            self.assertIn(poll.response.status, (200, 400))
+        self.assertEqual({"line"}, {c.connector for c in net.node.sessions.connections})
+
+
+def _body(packets: list[bytes], version: int) -> bytes:
+    """
+    What a client posts; in version 3 with the lengths of what is encoded once more.
+    """
+    if version == 4:
+        return b"\x1e".join(packets)
+    return b"".join(b"%d:%s" % (len(packet), packet.decode("latin-1").encode()) for packet in packets)

@@ -107,12 +107,23 @@ class RefusedTests(HandshakeTests):
         """
         Any other type is answered 400, and the connection lives.
         """
-        for type in ("ping", "delete", "", "opens"):
+        for type in ("pong", "delete", "", "opens"):
             answer = self.greet(type, RUNTIME)
 
             self.assertEqual(("mn:/session", 400), (answer["from"], answer["body"]["code"]))
             self.assertEqual((type, "", RUNTIME, "refused", 400), self.logged())
         self.assertIsNone(self.client.lost)
+
+    def test_ping(self) -> None:
+        """
+        A ping is no reason to refuse: it is answered, also before a session is open.
+        """
+        answer = self.greet("ping", RUNTIME)
+
+        self.assertEqual(
+            ("mn:/session", RUNTIME, {"code": 200}), (answer["from"], answer["to"], answer["body"])
+        )
+        self.assertEqual(("ping", "", RUNTIME, "answered", 200), self.logged())
 
     def test_response(self) -> None:
         """

