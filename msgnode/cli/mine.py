@@ -1,0 +1,151 @@
+"""
+`msgnode mine`: what the traffic log has to tell.  tools/mine.py is the same command.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from msgnode.mining.run import Result
+
+EVERY = 60  # seconds between two looks at a log that grows
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("logs")
+@click.option("--out", required=True, metavar="DIR", help="Where tables and report go.")
+@click.option("--overwrite", is_flag=True, help="Begin anew, whatever lies in DIR.")
+@click.option("--follow", is_flag=True, help=f"Look for new lines every {EVERY} s, until Ctrl-C.")
+@click.option(
+    "--every", type=click.IntRange(1), default=EVERY, show_default=True, help="Seconds, with --follow."
+)
+@click.option(
+    "--pseudonymise", metavar="KEY", help="Replace identifiers by hashes with KEY, or the key in @FILE."
+)
+@click.option("--policy", metavar="FILE", help="Say what this policy would have done; a file or a directory.")
+@click.option("--domain", default="", help="The node's own domain, for policies that ask for it.")
+@click.option("--story", multiple=True, metavar="ADDRESS", help="Tell all that ADDRESS did.  Repeatable.")
+@click.option("--conversation", default="", metavar="ID", help="Show the way of the messages with this id.")
+@click.option("--verbose", is_flag=True, help="Let Spark say what it does.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **others: Any) -> None:
+    """
+    Answer questions from the traffic logs in LOGS, as tables and as a report.
+
+    LOGS and DIR are directories, here or behind hdfs:// or s3a://.  A second
+    run with the same DIR reads only what is new.  Needs Java and the extra
+    msgnode[mining].
+
+    \b
+    Example:
+      msgnode mine /var/lib/msgnode/traffic --out mined
+    """
+    say = Progress(as_json)
+    with _told(as_json):
+        from msgnode.mining.cluster import session
+        from msgnode.mining.run import Mine
+
+        options = _options(logs, others)
+        with session(verbose) as spark:
+            mine = Mine(spark, options, say.step)
+            _print(mine.run(), options.logs, as_json, say)
+            while follow:
+                time.sleep(every)
+                _print(mine.run(), options.logs, as_json, say)
+
+
+def _options(logs: str, others: dict[str, Any]) -> Any:
+    from msgnode.mining.files import Unreadable
+    from msgnode.mining.run import Options
+
+    key = others["pseudonymise"]
+    if key and key.startswith("@"):
+        try:
+            key = Path(key[1:]).read_text("utf-8").strip()
+        except OSError as why:
+            raise Unreadable(f"{key[1:]}: {why.strerror}") from None
+    if key is not None and len(key) < 16:
+        raise Unreadable("the key for pseudonyms must have 16 characters or more, or guessing undoes them")
+    return Options(
+        logs=logs,
+        out=others["out"],
+        overwrite=others["overwrite"],
+        key=(key or "").encode(),
+        policy=others["policy"] or "",
+        domain=others["domain"],
+        stories=others["story"],
+        conversation=others["conversation"],
+    )
+
+
+@contextmanager
+def _told(as_json: bool) -> Iterator[None]:
+    """
+    Every failure as one sentence and an exit code.
+    """
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        _stop("Spark for Python is missing; install it: pip install 'msgnode[mining]'", 2, as_json)
+    from msgnode.mining.files import Unreadable
+    from msgnode.mining.output import Refused
+
+    try:
+        yield
+    except Refused as why:
+        _stop(str(why), 1, as_json)
+    except Unreadable as why:
+        _stop(str(why), 2, as_json)
+    except (OSError, ValueError) as why:
+        _stop(str(why), 2, as_json)
+    except KeyboardInterrupt:
+        raise SystemExit(0) from None
+
+
+def _stop(text: str, code: int, as_json: bool) -> NoReturn:
+    if as_json:
+        click.echo(json.dumps({"ok": False, "error": text}))
+    else:
+        click.echo(f"msgnode: {text}", err=True)
+    raise SystemExit(code)
+
+
+def _print(result: "Result", logs: str, as_json: bool, say: "Progress") -> None:
+    say.end()
+    if as_json:
+        click.echo(json.dumps({"ok": True, **vars(result)}))
+    elif not result.report:
+        click.echo(f"{logs}: no traffic log here; its files are named traffic-NODE-YYYYMMDDTHH.jsonl")
+    else:
+        aside = f", {result.bad:,} set aside in _bad" if result.bad else ""
+        new = f"{result.files:,} files read" if result.files else "nothing new"
+        click.echo(f"{new} in {result.seconds:.1f} s; {result.lines:,} lines in all{aside}")
+        click.echo(f"report: {result.report}")
+
+
+class Progress:
+    """
+    What is being done, on standard error: one line that changes on a terminal, else a line each.
+    """
+
+    def __init__(self, silent: bool) -> None:
+        self._silent = silent
+        self._terminal = sys.stderr.isatty()
+        self._begun = time.monotonic()
+
+    def step(self, what: str) -> None:
+        if self._silent:
+            return
+        text = f"{time.monotonic() - self._begun:6.0f} s  {what} ..."
+        click.echo(f"\r\x1b[K{text}" if self._terminal else text, err=True, nl=not self._terminal)
+
+    def end(self) -> None:
+        if self._terminal and not self._silent:
+            click.echo("\r\x1b[K", err=True, nl=False)

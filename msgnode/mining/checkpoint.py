@@ -1,0 +1,115 @@
+"""
+What has been read: batches of whole hours, in the order of time, each with its files.
+
+The newest hour is a batch of its own, because it may still be written to.  A
+file that came late or grew takes its batch and all later ones back; they are
+read again.  So the batches always are what one run over everything would read.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from msgnode.mining.files import LogFile, Unreadable
+
+FORMAT = 1  # of what lies in the output; another one cannot be continued
+
+
+@dataclass
+class Batch:
+    """
+    Hours from `begin` to before `end`, counted since 1970; `files` has the size of each by its name.
+    """
+
+    number: int
+    begin: int
+    end: int
+    files: dict[str, int]
+    bad: int = 0
+    lines: int = 0
+
+    def is_of(self, found: dict[str, LogFile], last: bool) -> bool:
+        """
+        Are the files that were read still what they were?  One that is gone or was compressed is.
+        """
+        for name, size in self.files.items():
+            file = found.get(_stem(name))
+            if file is None:
+                continue
+            if file.name == name and file.size != size:
+                return False
+            if last and file.name != name:  # it may have grown before it was compressed
+                return False
+        return True
+
+
+@dataclass
+class Checkpoint:
+    """
+    The batches, and the options that must stay what they are.
+    """
+
+    options: dict[str, str]
+    format: int = FORMAT
+    next: int = 1
+    answered: int = 0  # what `next` was when the tables were written
+    batches: list[Batch] = field(default_factory=list)
+
+    def plan(self, files: list[LogFile]) -> tuple[list[Batch], list[tuple[int, int, list[LogFile]]]]:
+        """
+        The batches that are taken back, and what is to be read: begin, end and files of each new batch.
+        """
+        found = {file.stem: file for file in files}
+        kept = self._unchanged(found)
+        known = {_stem(name) for batch in kept for name in batch.files}
+        fresh = [file for file in files if file.stem not in known]
+        while kept and fresh and fresh[0].hour < kept[-1].end:
+            late = kept.pop()
+            fresh = [file for file in files if file.hour >= late.begin or file in fresh]
+        gone = self.batches[len(kept) :]
+        self._refuse_holes(gone, found)
+        return gone, _cut(fresh)
+
+    def _unchanged(self, found: dict[str, LogFile]) -> list[Batch]:
+        kept: list[Batch] = []
+        for batch in self.batches:
+            if not batch.is_of(found, batch is self.batches[-1]):
+                break
+            kept.append(batch)
+        return kept
+
+    def _refuse_holes(self, gone: list[Batch], found: dict[str, LogFile]) -> None:
+        missing = sorted(name for batch in gone for name in batch.files if _stem(name) not in found)
+        if missing:
+            raise Unreadable(
+                "a file came late or grew, so later hours must be read again, but "
+                f"{missing[0]} and {len(missing) - 1} more are gone; "
+                "put them back, or begin anew with --overwrite"
+            )
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def _cut(files: list[LogFile]) -> list[tuple[int, int, list[LogFile]]]:
+    """
+    The newest hour by itself, all before it together.
+    """
+    if not files:
+        return []
+    newest = files[-1].hour
+    older = [file for file in files if file.hour < newest]
+    cut = [(older[0].hour, newest, older)] if older else []
+    return [*cut, (newest, newest + 1, [file for file in files if file.hour == newest])]
+
+
+def _stem(name: str) -> str:
+    return LogFile(name, "", 0).stem
+
+
+def load(text: str) -> Checkpoint:
+    """
+    ValueError, KeyError or TypeError when it is not one.
+    """
+    table = json.loads(text)
+    batches = [Batch(**batch) for batch in table["batches"]]
+    return Checkpoint(table["options"], table["format"], table["next"], table["answered"], batches)

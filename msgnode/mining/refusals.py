@@ -1,0 +1,71 @@
+"""
+What was refused or had nowhere to go, and why.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from msgnode.mining.columns import destination, domain, failed, kind
+from msgnode.mining.question import Question
+
+_CAUSE = ("outcome", "code", "type", "from_domain", "destination")
+# In an order that does not depend on the order of work.
+_EXAMPLE = ("time", "node", "from", "to", "id", "session", "connector", "peer")
+
+
+def refusals(messages: DataFrame) -> DataFrame:
+    """
+    What failed, by outcome, code, type, the sender's domain and the destination; with the first and the last?
+    """
+    example = F.struct(*_EXAMPLE)
+    return (
+        messages.where(failed() | (F.col("outcome") == "dropped"))
+        .select(
+            "outcome",
+            F.coalesce("code", F.lit(0)).alias("code"),
+            kind().alias("type"),
+            domain("from").alias("from_domain"),
+            destination("to").alias("destination"),
+            example.alias("example"),
+        )
+        .groupBy(*_CAUSE)
+        .agg(F.count("*").alias("number"), F.min("example").alias("first"), F.max("example").alias("last"))
+    )
+
+
+def refusals_by_cause(parts: DataFrame) -> DataFrame:
+    """
+    The same over all batches, newest first.
+    """
+    return (
+        parts.groupBy(*_CAUSE)
+        .agg(F.sum("number").alias("number"), F.min("first").alias("first"), F.max("last").alias("last"))
+        .withColumn("cause", cause())
+        .orderBy(F.desc("last.time"), *_CAUSE)
+    )
+
+
+def cause() -> Column:
+    """
+    The code in words; docs/protocol.md, "Errors", says more.
+    """
+    words = {
+        400: "malformed",
+        401: "no session, or a wrong token",
+        403: "not allowed",
+        404: "nobody is bound to the address",
+        409: "conflict",
+        413: "too large",
+        429: "too many or too much",
+        501: "not offered by this node",
+        503: "not available at that moment",
+        504: "no answer from behind the node",
+    }
+    column = F.when(F.col("outcome") == "no-route", F.lit("nobody is bound to the address"))
+    column = column.when(F.col("outcome") == "dropped", F.lit("nobody but its sender"))
+    for code, text in words.items():
+        column = column.when(F.col("code") == code, F.lit(text))
+    return column.otherwise(F.lit("refused"))
+
+
+QUESTIONS = (Question("refusals", "messages", refusals, refusals_by_cause),)

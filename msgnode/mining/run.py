@@ -1,0 +1,212 @@
+"""
+A run from a directory of logs to tables and a report.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from msgnode.mining import graph, pseudonyms
+from msgnode.mining.batches import Batches, Step, together
+from msgnode.mining.checkpoint import Batch, Checkpoint
+from msgnode.mining.files import Files
+from msgnode.mining.output import Output
+from msgnode.mining.question import Question
+from msgnode.mining.questions import QUESTIONS
+from msgnode.mining.report import write_report
+from msgnode.mining.shown import moment
+from msgnode.mining.story import conversation, story
+
+Say = Callable[[str], None]
+SHOWN = 500  # lines of a story that was not asked for
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    What the operator asked for.
+
+    `key` replaces identifiers; `policy` is a path, `domain` the node's own, which a policy may ask for.
+    `stories` are addresses, `conversation` the id of a message.
+    """
+
+    logs: str
+    out: str
+    overwrite: bool = False
+    key: bytes = b""
+    policy: str = ""
+    domain: str = ""
+    stories: tuple[str, ...] = ()
+    conversation: str = ""
+
+
+@dataclass
+class Result:
+    """
+    What one run did: how many files it read, and what the output holds altogether.
+    """
+
+    files: int = 0
+    lines: int = 0
+    bad: int = 0
+    report: str = ""
+    seconds: float = 0.0
+    tables: list[str] = field(default_factory=list)
+
+
+class Mine:
+    """
+    Reads what is new, answers every question, writes tables and report.
+    """
+
+    def __init__(self, spark: SparkSession, options: Options, say: Say) -> None:
+        self._options = options
+        self._say = say
+        self._logs = Files(spark, options.logs)
+        self._output = Output(spark, options.out)
+        steps: list[Step] = []
+        questions: list[Question] = list(QUESTIONS)
+        self._policy = ""
+        added = StructType([])
+        if options.policy:
+            from msgnode.mining import replay
+
+            policy = replay.sound(options.policy, options.domain)
+            steps.append(policy.decided)
+            questions.append(replay.QUESTION)
+            added, self._policy = replay.ADDED, policy.revision
+        if options.key:  # after the policy, which needs the addresses as they were
+            steps.append(lambda lines: pseudonyms.pseudonymised(lines, options.key))
+        self._questions = questions
+        self._batches = Batches(spark, self._output, questions, steps, added, say)
+        self._overwrite = options.overwrite
+
+    def run(self) -> Result:
+        """
+        One run; Result.report is empty when there is nothing to report on.
+        """
+        begun = time.monotonic()
+        logs = self._logs.logs()
+        kept = {
+            "logs": self._logs.where,
+            "pseudonyms": pseudonyms.fingerprint(self._options.key) if self._options.key else "",
+            "policy": self._policy,
+        }
+        checkpoint = self._output.begin(kept, self._overwrite)
+        self._overwrite = False  # what follows goes on
+        result = Result(files=self._read_new(checkpoint, logs))
+        batches = checkpoint.batches
+        asked = self._options.stories or self._options.conversation
+        if batches and (asked or checkpoint.answered != checkpoint.next):
+            self._write(checkpoint)
+        if batches:
+            result.report = self._output.files.inside("report.html")
+            result.tables = self._output.files_in("tables")
+        result.lines = sum(batch.lines for batch in batches)
+        result.bad = sum(batch.bad for batch in batches)
+        result.seconds = time.monotonic() - begun
+        return result
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        """
+        All tables and the report.
+        """
+        tables = self._answer(checkpoint.batches)
+        tables |= self._stories(checkpoint.batches, tables)
+        self._say("writing the report")
+        self._output.done()
+        self._output.files.write("report.html", write_report(self._about(checkpoint), tables))
+        checkpoint.answered = checkpoint.next
+        self._output.save(checkpoint)
+
+    def _read_new(self, checkpoint: Checkpoint, logs: list[Any]) -> int:
+        gone, fresh = checkpoint.plan(logs)
+        for batch in gone:
+            checkpoint.batches.remove(batch)
+        if gone:
+            checkpoint.answered = 0
+            self._output.save(checkpoint)
+        for batch in gone:
+            self._output.take_back(batch)
+        for begin, end, files in fresh:
+            batch = Batch(checkpoint.next, begin, end, {file.name: file.size for file in files})
+            self._batches.make(batch, files, checkpoint.batches[-1] if checkpoint.batches else None)
+            checkpoint.batches.append(batch)
+            checkpoint.next += 1
+            self._output.save(checkpoint)
+        return sum(len(files) for _, _, files in fresh)
+
+    def _answer(self, batches: list[Batch]) -> dict[str, DataFrame]:
+        tables: dict[str, DataFrame] = {}
+        self._say("answering")
+
+        def answer(question: Question) -> None:
+            found = self._batches.answer(question, batches)
+            tables[question.name] = self._output.write_table(found, question.name)
+
+        together(answer, self._questions)
+        self._say("drawing the graph of subscriptions")
+        standing, published = tables["subscriptions"], tables["publications"]
+        for name, rows in (
+            ("orphans", graph.orphans(standing, published)),
+            ("edges", graph.edges(standing, published)),
+        ):
+            tables[name] = self._output.write_table(rows, name)
+        return tables
+
+    def _stories(self, batches: list[Batch], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        """
+        What was asked for, over all lines; else the most striking of the last hours, cut short.
+        """
+        options, lines = self._options, self._batches.lines(batches)
+        self._say("telling stories")
+        if options.stories:
+            told = [_told(lines, address, options.key) for address in options.stories]
+        else:
+            recent = self._batches.lines(batches[-2:])
+            told = [_told(recent, address).limit(SHOWN) for address in _striking(tables["talkers"])]
+        found = {"stories": self._output.write_table(reduce(DataFrame.unionAll, told), "stories")}
+        way = None
+        if options.conversation:
+            id = options.conversation
+            way = conversation(lines, pseudonyms.hidden_id(id, options.key) if options.key else id)
+        elif slowest := tables["slowest"].orderBy(F.desc("answers"), F.desc("micros"), "time").first():
+            day = lines.where(F.col("date") == moment(slowest.time)[:10])
+            way = conversation(day, slowest.id, slowest.asker, slowest.asked).limit(SHOWN)
+        if way is not None:
+            found["conversation"] = self._output.write_table(way, "conversation")
+        return found
+
+    def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        batches = checkpoint.batches
+        return {
+            "logs": self._options.logs,
+            "begin": batches[0].begin,
+            "end": batches[-1].end,
+            "lines": sum(batch.lines for batch in batches),
+            "bad": sum(batch.bad for batch in batches),
+            "files": sum(len(batch.files) for batch in batches),
+            "pseudonyms": bool(self._options.key),
+        }
+
+
+def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
+    """
+    A story, with what the operator called the address in the column `about`.
+    """
+    named = pseudonyms.hidden_address(address, key) if key else address
+    return story(lines, named).withColumn("about", F.lit(address))
+
+
+def _striking(talkers: DataFrame) -> list[str]:
+    """
+    The address of whose messages most failed, and the one that sent most.
+    """
+    rows = [talkers.orderBy(F.desc(column), "address").first() for column in ("failed", "messages")]
+    return list(dict.fromkeys(row.address for row in rows if row is not None)) or ["mn:/session"]

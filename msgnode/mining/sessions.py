@@ -1,0 +1,130 @@
+"""
+How sessions live: how long, how often away, taken over, and when all come back at once.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from msgnode.mining.bins import bin_of, percentiles
+from msgnode.mining.columns import SECOND, count_where, quotient
+from msgnode.mining.question import Question
+from msgnode.mining.talkers import MOST
+
+STORM_TIMES, STORM_LEAST = 10, 20
+_MINUTE = 60 * SECOND
+
+
+def sessions(lives: DataFrame) -> DataFrame:
+    """
+    How do sessions end, how often do they come back, how long are they away?  By the day of the last event.
+    """
+    ended = F.coalesce("ended", F.lit("goes on"))
+    return lives.groupBy("date", "node", ended.alias("ended")).agg(
+        F.count("*").alias("sessions"),
+        F.sum(F.greatest(F.col("attached") - F.col("whole").cast("long"), F.lit(0))).alias("reconnects"),
+        F.sum("superseded").alias("takeovers"),
+        F.sum("aways").alias("aways"),
+        F.sum("away").alias("away"),
+        F.max("longest_away").alias("longest_away"),
+    )
+
+
+def sessions_by_end(parts: DataFrame) -> DataFrame:
+    """
+    The same over all days; times in seconds.
+    """
+    names = ("sessions", "reconnects", "takeovers", "aways")
+    return (
+        parts.groupBy("node", "ended")
+        .agg(
+            *[F.sum(name).alias(name) for name in names],
+            quotient(F.sum("away"), SECOND).alias("away_seconds"),
+            quotient(F.max("longest_away"), SECOND).alias("longest_away_seconds"),
+        )
+        .orderBy("node", "ended")
+    )
+
+
+def lengths(lives: DataFrame) -> DataFrame:
+    """
+    How long do sessions live, of those whose beginning and end are in the log?  Milliseconds in bins.
+    """
+    return (
+        lives.where("whole and ended is not null")
+        .groupBy("ended", bin_of(quotient(F.col("length"), 1_000_000)).alias("bin"))
+        .agg(F.count("*").alias("number"))
+    )
+
+
+def length_percentiles(parts: DataFrame) -> DataFrame:
+    """
+    Percentiles of that in milliseconds, by how they ended.
+    """
+    return percentiles(parts, "ended").orderBy("ended")
+
+
+def restless(lives: DataFrame) -> DataFrame:
+    """
+    Which sessions lose their connection most often?  For each day.
+    """
+    return (
+        lives.where("attached > 2")
+        .groupBy("session", "node")
+        .agg(
+            F.sum("attached").alias("attached"),
+            F.sum("superseded").alias("takeovers"),
+            F.sum("away").alias("away"),
+            F.max("time").alias("last"),
+        )
+    )
+
+
+def most_restless(parts: DataFrame) -> DataFrame:
+    """
+    The thousand sessions with most connections in their lives.
+    """
+    names = ("attached", "takeovers", "away")
+    return (
+        parts.groupBy("session", "node")
+        .agg(*[F.sum(name).alias(name) for name in names], F.max("last").alias("last"))
+        .orderBy(F.desc("attached"), "session", "node")
+        .limit(MOST)
+    )
+
+
+def arrivals(events: DataFrame) -> DataFrame:
+    """
+    How many connections came in each minute, and how many of them to a session that was there before?
+    """
+    return (
+        events.where("event in ('attached', 'opened')")
+        .groupBy("node", quotient(F.col("time"), _MINUTE).alias("minute"))
+        .agg(
+            count_where(F.col("event") == "attached").alias("attached"),
+            count_where(F.col("event") == "opened").alias("opened"),
+        )
+    )
+
+
+def storms(parts: DataFrame) -> DataFrame:
+    """
+    In which minutes came twenty or more, and ten times as many as in the node's median minute with any?
+    """
+    minutes = parts.groupBy("node", "minute").agg(
+        F.sum("attached").alias("attached"), F.sum("opened").alias("opened")
+    )
+    usual = minutes.groupBy("node").agg(F.percentile("attached", F.lit(0.5)).alias("usual"))
+    return (
+        minutes.join(F.broadcast(usual), "node")
+        .where((F.col("attached") >= STORM_LEAST) & (F.col("attached") >= F.col("usual") * STORM_TIMES))
+        .select("node", (F.col("minute") * _MINUTE).alias("time"), "attached", "opened", "usual")
+        .orderBy("time", "node")
+    )
+
+
+QUESTIONS = (
+    Question("sessions", "lives", sessions, sessions_by_end),
+    Question("lengths", "lives", lengths, length_percentiles),
+    Question("restless", "lives", restless, most_restless),
+    Question("storms", "events", arrivals, storms),
+)

@@ -1,0 +1,70 @@
+"""
+What a real node wrote down, mined.
+"""
+
+import signal
+
+from msgnode.mining.run import Mine, Options
+from tests.integration.process import Lines, NodeProcess
+
+ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+CHAT = "comm://example.org/chat"
+SM = "domain://msg-node.example.org/sm"
+
+
+def conversation(port: int) -> None:
+    """
+    Bob subscribes, ann publishes, asks, is answered, is refused and leaves; bob loses his connection.
+    """
+    ann, bob = Lines(port, ANN), Lines(port, BOB)
+    bob.ask({"id": 2, "type": "subscribe", "from": f"{BOB}/sm", "to": SM,
+             "body": {"resources": [f"{CHAT}/changes", f"{CHAT}/status"]}})  # fmt: skip
+    ann.send({"id": 3, "type": "update", "from": CHAT, "to": f"{CHAT}/changes", "body": {}})
+    assert bob.receive()["id"] == 3
+    ann.send({"id": 4, "type": "read", "from": ANN, "to": BOB, "body": {}})
+    asked = bob.receive()
+    for code in (100, 200):
+        bob.send({"id": asked["id"], "type": "response", "from": BOB, "to": ANN, "body": {"code": code}})
+        assert ann.receive()["body"]["code"] == code
+    ann.send({"id": 5, "type": "update", "from": ANN, "to": "comm://example.org/silent/changes", "body": {}})
+    refused = ann.ask({"id": 6, "type": "read", "from": "mn:/session", "to": BOB, "body": {}})
+    assert refused["body"]["code"] == 403
+    ann.send({"id": 7, "type": "close", "from": f"{ANN}/{ann.token}", "to": "mn:/session"})
+    while ann.receive() is not None:
+        pass
+    bob.close()
+
+
+def rows(spark, out, name):
+    return [row.asDict(recursive=True) for row in spark.read.parquet(f"{out}/tables/{name}").collect()]
+
+
+def test_recorded(spark, tmp_path):
+    """
+    The log of a real node goes through the whole tool, and what happened is found.
+    """
+    node = NodeProcess("--domain", "example.org", "--traffic", str(tmp_path / "traffic"))
+    try:
+        conversation(node.ports["line"])
+    finally:
+        node.stop(signal.SIGTERM)
+    written = [
+        line for path in (tmp_path / "traffic").glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+
+    result = Mine(spark, Options(str(tmp_path / "traffic"), str(tmp_path / "out")), list().append).run()
+
+    assert (len(written), 0) == (result.lines, result.bad)
+    [chain] = [row for row in rows(spark, tmp_path / "out", "chains") if row["type"] == "read"]
+    assert (2, 1) == (chain["answers"], chain["number"])
+    assert [] == rows(spark, tmp_path / "out", "unanswered")
+    assert [(BOB, f"{CHAT}/changes")] == [
+        (row["observer"], row["address"]) for row in rows(spark, tmp_path / "out", "edges")
+    ]
+    assert [f"{CHAT}/status"] == [row["address"] for row in rows(spark, tmp_path / "out", "orphans")]
+    unheard = [row for row in rows(spark, tmp_path / "out", "publications") if row["unheard"]]
+    assert ["comm://example.org/silent/changes"] == [row["address"] for row in unheard]
+    assert 403 in {row["code"] for row in rows(spark, tmp_path / "out", "refusals")}
+    ended = {row["ended"]: row for row in rows(spark, tmp_path / "out", "sessions")}
+    assert 1 == ended["closed"]["sessions"] == ended["goes on"]["sessions"]
+    assert {ANN, BOB} & {row["session"] for row in rows(spark, tmp_path / "out", "stories")}

@@ -1,0 +1,96 @@
+"""
+Which hours are read, and which are read again.
+"""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from msgnode.mining.checkpoint import Batch, Checkpoint, load
+from msgnode.mining.files import LogFile, Unreadable
+
+
+def file(hour, node="mn1", size=100, suffix=""):
+    name = f"traffic-{node}-20260731T{hour:02}.jsonl{suffix}"
+    return LogFile(name, f"/logs/{name}", size)
+
+
+H = file(0).hour
+
+
+def checkpoint(*batches):
+    made = Checkpoint({})
+    for number, (begin, end, files) in enumerate(batches, 1):
+        made.batches.append(Batch(number, H + begin, H + end, {file.name: file.size for file in files}))
+    return made
+
+
+def planned(checkpoint, *files):
+    """
+    The numbers of the batches taken back, and the hours and names of what is read.
+    """
+    gone, fresh = checkpoint.plan(sorted(files, key=lambda file: (file.hour, file.stem)))
+    return [batch.number for batch in gone], [(b - H, e - H, len(some)) for b, e, some in fresh]
+
+
+def test_first():
+    """
+    The newest hour is a batch of its own: it may still be written to.
+    """
+    assert ([], []) == planned(checkpoint())
+    assert ([], [(3, 4, 1)]) == planned(checkpoint(), file(3))
+    assert ([], [(0, 3, 3), (3, 4, 2)]) == planned(
+        checkpoint(), file(0), file(1), file(1, "mn2"), file(3), file(3, "mn2")
+    )
+
+
+def test_nothing_new():
+    """
+    Files that stayed as they were are not read again; nor those that were compressed or are gone.
+    """
+    known = checkpoint((0, 3, [file(0), file(1)]), (3, 4, [file(3)]))
+
+    assert ([], []) == planned(known, file(0), file(1), file(3))
+    assert ([], []) == planned(known, file(1, size=20, suffix=".gz"), file(3))
+    assert ([], []) == planned(known)
+
+
+def test_grown():
+    """
+    The newest hour grew or was compressed: it is read again, and what is new with it.
+    """
+    known = checkpoint((0, 3, [file(0), file(1)]), (3, 4, [file(3)]))
+
+    assert ([2], [(3, 4, 1)]) == planned(known, file(0), file(1), file(3, size=150))
+    assert ([2], [(3, 4, 1)]) == planned(known, file(0), file(1), file(3, size=20, suffix=".gz"))
+    assert ([2], [(3, 5, 2), (5, 6, 1)]) == planned(known, file(3, size=150), file(4), file(5))
+
+
+def test_late():
+    """
+    A file that came late takes its hours back, and all after them.
+    """
+    known = checkpoint((0, 2, [file(0), file(1)]), (2, 3, [file(2)]), (3, 4, [file(3)]))
+
+    found = planned(known, file(0), file(1), file(2), file(2, "mn2"), file(3))
+
+    assert ([2, 3], [(2, 3, 2), (3, 4, 1)]) == found
+
+
+def test_late_but_gone():
+    """
+    If files that must be read again are gone, it says which, and what to do.
+    """
+    known = checkpoint((0, 1, [file(0)]), (1, 2, [file(1)]))
+
+    with pytest.raises(Unreadable, match=r"traffic-mn1-20260731T01.jsonl and 0 more are gone.*--overwrite"):
+        planned(known, file(0), file(0, "mn2"))
+
+
+def test_kept():
+    """
+    A checkpoint is read as it was written.
+    """
+    known = checkpoint((0, 1, [file(0)]))
+
+    assert known == load(known.text())

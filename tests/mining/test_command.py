@@ -1,0 +1,188 @@
+"""
+The command: what it says, and its exit codes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from synthetic.plan import generate
+
+from msgnode.cli.main import main
+from tests.examples import TOP
+
+
+def run(*arguments):
+    found = CliRunner().invoke(main, ["mine", *map(str, arguments)], catch_exceptions=False)
+    return found.exit_code, found.stdout, found.stderr
+
+
+@pytest.fixture(scope="module")
+def mined(spark, tmp_path_factory):
+    """
+    A small log, and where it was mined.
+    """
+    directory = tmp_path_factory.mktemp("mined")
+    generate(directory / "logs", 300, 3, 1, 1, hours=4)
+    done = run(
+        directory / "logs", "--out", directory / "out", "--pseudonymise", "a key of sixteen",
+        "--policy", TOP / "etc/policies/block-partner.json",
+    )  # fmt: skip
+    return directory, done
+
+
+def test_report(mined):
+    """
+    It says how much it read and where the report is.
+    """
+    directory, (code, out, err) = mined
+
+    assert 0 == code
+    assert "4 files read in" in out and "296 lines in all, 4 set aside in _bad" in out
+    assert f"report: {directory}/out/report.html" in out
+    assert "reading" in err and "answering" in err
+
+
+def test_pseudonyms(mined, spark):
+    """
+    With a key, no identifier is anywhere in what is written, and the policy was asked before they went.
+    """
+    directory, _ = mined
+    names = (b"attacker.example", b"example.org", b"203.0.113", b"runtime://example")
+
+    parts = [path for path in (directory / "out").rglob("*") if path.is_file()]
+    text = [spark.read.parquet(str(path)).toJSON().collect() for path in [directory / "out/tables/talkers"]]
+
+    assert not [path for path in parts for name in names if name in path.read_bytes()]
+    assert not any("example" in row for rows in text for row in rows)
+    decided = spark.read.parquet(f"{directory}/out/tables/decisions").collect()
+    assert {"notApplicable"} == {row.effect for row in decided}
+
+
+def test_again(mined):
+    """
+    A second run with the same options finds nothing new, and says so in JSON if asked.
+    """
+    directory, _ = mined
+
+    code, out, _ = run(
+        directory / "logs", "--out", directory / "out", "--pseudonymise", "a key of sixteen", "--json",
+        "--policy", TOP / "etc/policies/block-partner.json",
+    )  # fmt: skip
+
+    found = json.loads(out)
+    assert (0, True, 0, 296, 4) == (code, found["ok"], found["files"], found["lines"], found["bad"])
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (("--pseudonymise", "another key of 16"), "with another key for pseudonyms"),
+        (("--pseudonymise", "a key of sixteen"), "with another policy"),
+    ],
+)
+def test_other_options(mined, options, said):
+    """
+    What was made with other options is refused, with the remedy.
+    """
+    directory, _ = mined
+
+    code, _, err = run(directory / "logs", "--out", directory / "out", *options)
+
+    assert 1 == code
+    assert f"{said}; use --overwrite to begin anew, or another --out" in err
+
+
+def test_somebody_elses(spark, tmp_path):
+    """
+    A directory with something else in it is left alone.
+    """
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/thesis.txt").write_text("years of work")
+
+    code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
+
+    assert 1 == code
+    assert "is not empty and not made by this tool; use --overwrite, or another --out" in err
+    assert 0 == run(tmp_path / "logs", "--out", tmp_path / "out", "--overwrite")[0]
+    assert "years of work" == (tmp_path / "out/thesis.txt").read_text()
+
+
+def test_empty(spark, tmp_path):
+    """
+    A directory without a log is told so; that is no error.
+    """
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/notes.txt").write_text("nothing")
+    (tmp_path / "logs/traffic-mn1-yesterday.jsonl").write_text("nothing")
+
+    code, out, _ = run(tmp_path / "logs", "--out", tmp_path / "out")
+
+    assert 0 == code
+    assert "no traffic log here; its files are named traffic-NODE-YYYYMMDDTHH.jsonl" in out
+    assert not (tmp_path / "out").exists()
+
+
+def test_unreadable(spark, tmp_path):
+    """
+    A path that is not there, or a file system that is not known, is exit code 2.
+    """
+    assert (2, f"msgnode: {tmp_path}/none: no such file or directory\n") == run(
+        tmp_path / "none", "--out", tmp_path / "out"
+    )[::2]
+    code, _, err = run("gopher://host/logs", "--out", tmp_path / "out")
+    assert 2 == code and err.startswith("msgnode: gopher://host/logs: ")
+
+
+def test_short_key(tmp_path):
+    """
+    A key that can be guessed is refused; one in a file is read from there.
+    """
+    code, _, err = run(tmp_path, "--out", tmp_path / "out", "--pseudonymise", "short")
+    assert 2 == code and "16 characters or more" in err
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "out", "--pseudonymise", f"@{tmp_path}/none")
+    assert 2 == code and "No such file" in err
+
+
+def test_no_java(tmp_path):
+    """
+    Without Java it says what to install; tools/mine.py is the same command.
+    """
+    environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PATH")}
+    done = subprocess.run(
+        [sys.executable, TOP / "tools/mine.py", tmp_path, "--out", tmp_path / "out"],
+        env=environment | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 2 == done.returncode
+    assert "Spark needs Java 17 or later, and there is none here; install it" in done.stderr
+    assert "apt-get install openjdk-17-jre-headless" in done.stderr
+
+
+def test_old_java(tmp_path):
+    """
+    A Java that is too old is named.
+    """
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+
+    done = subprocess.run(
+        [sys.executable, TOP / "tools/mine.py", tmp_path, "--out", tmp_path / "out"],
+        env=os.environ | {"JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 2 == done.returncode
+    assert f"{java} is 11.0.2" in done.stderr

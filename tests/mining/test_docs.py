@@ -1,0 +1,48 @@
+"""
+docs/mining.md names all there is.
+"""
+
+import re
+
+from msgnode.cli.mine import mine
+from msgnode.mining.lives import SCHEMA as LIVES
+from msgnode.mining.pairing import SCHEMA as EXCHANGES
+from msgnode.mining.questions import QUESTIONS
+from msgnode.mining.replay import QUESTION
+from tests.examples import TOP
+
+TEXT = (TOP / "docs/mining.md").read_text("utf-8")
+DERIVED = {"edges", "orphans", "stories", "conversation"}
+
+
+def test_options():
+    """
+    It explains every option.
+    """
+    table = TEXT.partition("| option |")[2].partition("\n\n")[0]
+
+    known = {name for option in mine.params for name in option.opts if name.startswith("--")}
+    assert known == set(re.findall(r"--[a-z]+", table.replace("`--every S`", "--every")))
+
+
+def test_tables():
+    """
+    It has the columns of every table.
+    """
+    table = TEXT.partition("| table |")[2].partition("\n\n")[0]
+
+    known = {question.name for question in (*QUESTIONS, QUESTION)} | DERIVED
+    assert known == set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
+
+
+def test_rows():
+    """
+    It has every column of what is kept beside the tables.
+    """
+    text = TEXT.partition("**exchanges**")[2].partition("| table |")[0]
+
+    for schema in (EXCHANGES, LIVES):
+        for column in schema.split(", "):
+            assert f"`{column.partition(' ')[0]}`" in text or column.startswith(("batch", "date", "hour")), (
+                column
+            )

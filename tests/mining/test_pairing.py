@@ -1,0 +1,197 @@
+"""
+Requests and their answers, on logs of a few lines.
+"""
+
+from msgnode.mining import latency
+from msgnode.mining.pairing import exchanges
+from tests.mining.rows import ANN, BOB, FIRST, SECOND, log, message, table
+
+_COLUMNS = ("id", "node", "answers", "first_micros", "micros", "again", "open")
+
+
+def ask(seconds, id="1", **more):
+    return message(seconds, type="read", id=id, **more)
+
+
+def answer(seconds, id="1", **more):
+    return message(seconds, BOB, ANN, type="response", id=id, **more)
+
+
+def paired(spark, *lines, carried=None, end=1):
+    found = exchanges(log(spark, *lines), carried, FIRST + end)
+    return table(found.orderBy("time", "node", "id"), *_COLUMNS)
+
+
+class TestPairing:
+    """
+    Which answer belongs to which request.
+    """
+
+    def test_answered(self, spark):
+        """
+        An answer has the id of its request and its addresses turned round; case does not matter.
+        """
+        found = paired(spark, ask(1), answer(1.25) | {"type": "RESPONSE"})
+
+        assert [("1", "mn1", 1, 250_000, 250_000, False, False)] == found
+
+    def test_strangers(self, spark):
+        """
+        Another id, another asker and an answer before the request belong to nothing.
+        """
+        other = message(2, BOB, "hyperty://c.example/eve", type="response")
+
+        found = paired(spark, answer(0.5), ask(1), answer(2, "2"), other)
+
+        assert [("1", "mn1", 0, None, None, False, False)] == found
+
+    def test_provisional(self, spark):
+        """
+        A request may get several answers; all but the last are provisional.
+        """
+        found = paired(spark, ask(1), answer(2), answer(3), answer(4))
+
+        assert [("1", "mn1", 3, 1_000_000, 3_000_000, False, False)] == found
+
+    def test_id_again(self, spark):
+        """
+        An id that is used again begins a new exchange, and each answer belongs to the latest request.
+        """
+        found = paired(spark, ask(1), answer(2), ask(3), answer(3.5), ask(500), answer(501))
+
+        assert [
+            ("1", "mn1", 1, 1_000_000, 1_000_000, False, False),
+            ("1", "mn1", 1, 500_000, 500_000, True, False),
+            ("1", "mn1", 1, 1_000_000, 1_000_000, False, False),
+        ] == found
+
+    def test_too_late(self, spark):
+        """
+        An answer after two minutes belongs to nothing.
+        """
+        assert [0] == [row[2] for row in paired(spark, ask(1), answer(121.5))]
+        assert [1] == [row[2] for row in paired(spark, ask(1), answer(120.5))]
+
+    def test_two_nodes(self, spark):
+        """
+        Each node's view of a request is one exchange; an answer that came only to another node counts.
+        """
+        seen = [ask(1), ask(1.1, node="mn2"), answer(1.5, node="mn2"), answer(1.6)]
+        crossed = [ask(9, "2"), answer(9.5, "2", node="mn2")]
+
+        found = paired(spark, *seen, *crossed)
+
+        assert [
+            ("1", "mn1", 1, 600_000, 600_000, False, False),
+            ("1", "mn2", 1, 400_000, 400_000, False, False),
+            ("2", "mn1", 1, 500_000, 500_000, False, False),
+        ] == found
+
+    def test_not_expected(self, spark):
+        """
+        Refused requests, publications and updates expect nothing; an update that was answered counts.
+        """
+        found = paired(
+            spark,
+            ask(1, outcome="refused"),
+            message(2, to=f"{ANN}/changes", type="read", id="2"),
+            message(3, id="3"),
+            message(4, id="4"),
+            answer(5, "4"),
+        )
+
+        assert [("4", "mn1", 1, 1_000_000, 1_000_000, False, False)] == found
+
+    def test_one_shuffle(self, spark):
+        """
+        The log is shuffled once, and nothing is joined.
+        """
+        spark.conf.set("spark.sql.shuffle.partitions", "4")
+        rows = log(spark, ask(1), answer(2)).repartition(3)
+        try:
+            found = exchanges(rows, None, FIRST + 1)
+            plan = found._jdf.queryExecution().executedPlan().toString()
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", "1")
+
+        assert 1 == plan.count("Exchange hashpartitioning")
+        assert "Join" not in plan
+
+    def test_carried(self, spark):
+        """
+        However a log is cut at the hour, the exchanges are those of one run.
+        """
+        lines = [
+            ask(3599.5), answer(3600.25),
+            ask(3598, "2"), answer(3599, "2"), answer(3601, "2"),
+            ask(3500, "3"), ask(3601, "3"), answer(3602, "3"),
+            ask(3400, "4"), answer(3600.5, "4"),
+            ask(3599.9, "5"),
+            ask(3599, "6"), answer(3601, "6", node="mn2"),
+        ]  # fmt: skip
+        first = [line for line in lines if line["hour"] == 0]
+        second = [line for line in lines if line["hour"] == 1]
+
+        before = exchanges(log(spark, *first), None, FIRST + 1)
+        after = exchanges(log(spark, *second), before.where("open"), FIRST + 2)
+        settled = before.where("not open").union(after)
+
+        columns = ("id", "time", "node", "answers", "micros", "again", "date", "hour")
+        whole = exchanges(log(spark, *lines), None, FIRST + 2)
+        assert sorted(table(whole, *columns)) == sorted(table(settled, *columns))
+        assert 5 == before.where("open").count()
+
+
+def made(spark, *rows):
+    """
+    Exchanges of a moment, with their answers and the microseconds until the last.
+    """
+    shape = (
+        "id string, asker string, asked string, node string, time long, type string, expects boolean, "
+        "answers long, first_micros long, micros long, date string, hour int"
+    )
+    whole = [
+        (id, ANN, asked, "mn1", n * SECOND, "read", True, answers, micros, micros, "2026-07-31", 0)
+        for n, (id, asked, answers, micros) in enumerate(rows)
+    ]
+    return spark.createDataFrame(whole, shape)
+
+
+class TestLatency:
+    """
+    What is made of the exchanges.
+    """
+
+    def test_percentiles(self, spark):
+        """
+        A percentile is the upper edge of its bin: the true value, and at most 4.5 % more.
+        """
+        rows = made(spark, *[(str(n), BOB, 1, n) for n in range(1, 1001)])
+
+        [(type, to, number, p50, p90, p99, p999)] = table(latency.latency_percentiles(latency.latency(rows)))
+
+        assert ("read", "hyperty://b.example", 1000) == (type, to, number)
+        for found, true in ((p50, 500), (p90, 900), (p99, 990), (p999, 999)):
+            assert true <= found <= true * 1.045 + 1
+
+    def test_unanswered(self, spark):
+        """
+        Who leaves most unanswered comes first, with the last example.
+        """
+        rows = made(spark, ("1", BOB, 0, None), ("2", BOB, 1, 5), ("3", ANN, 0, None), ("4", BOB, 0, None))
+
+        found = table(
+            latency.most_unanswered(latency.unanswered(rows)), "address", "requests", "unanswered", "last.id"
+        )
+
+        assert [(BOB, 3, 2, "4"), (ANN, 1, 1, "3")] == found
+
+    def test_chains(self, spark):
+        """
+        How many requests got how many answers.
+        """
+        rows = made(spark, ("1", BOB, 0, None), ("2", BOB, 3, 8), ("3", BOB, 3, 8), ("4", BOB, 99, 8))
+
+        found = table(latency.chains_by_length(latency.chains(rows)), "answers", "number")
+
+        assert [(0, 1), (3, 2), (20, 1)] == found

@@ -1,0 +1,355 @@
+"""
+Each question on a table of ten rows or so, with answers reckoned by hand.
+"""
+
+import pytest
+from pyspark.sql import functions as F
+
+from msgnode.mining import anomalies, graph, refusals, retries, talkers, volume
+from msgnode.mining.columns import destination, domain, is_multicast, kind
+from msgnode.mining.questions import QUESTIONS
+from msgnode.mining.story import conversation, story
+from tests.mining.rows import ANN, BOB, START, event, log, message, table
+
+SM = "domain://msg-node.a.example/sm"
+ONE, TWO = "runtime://a.example/1", "runtime://b.example/2"
+CHAT = "comm://a.example/chat/changes"
+
+
+@pytest.fixture(scope="module")
+def ten(spark):
+    """
+    Ten messages: three that fail, two hours, three domains.
+    """
+    return log(
+        spark,
+        message(1, bytes=60),
+        message(2, bytes=200, recipients=3),
+        message(3, BOB, ANN, type="READ", connector="line"),
+        message(4, to="hyperty://none.example/x", outcome="no-route", recipients=0),
+        message(5, outcome="refused", code=403, recipients=0, id="5"),
+        message(6, outcome="refused", code=403, recipients=0, id="6"),
+        message(7, to=SM, type="subscribe", outcome="answered", recipients=0, code=200),
+        message(8, None, None, type="weird", outcome="refused", code=400, recipients=0, id=None),
+        message(3601, to=CHAT, recipients=7, waiting=2),
+        message(3602, to="mn:/session", type="open", outcome="answered", recipients=0, code=200),
+    ).cache()
+
+
+class TestColumns:
+    """
+    What a question groups by is one of a few.
+    """
+
+    def test_addresses(self, spark):
+        """
+        Domains and destinations of all shapes of addresses.
+        """
+        addresses = [BOB, SM, "mn:/session", "global://registry", "no address", None, "comm://A.example/x?y"]
+        rows = spark.createDataFrame([(a, "Weird") for a in addresses], "to string, type string")
+
+        found = table(rows.select(domain("to"), destination("to"), kind()))
+
+        assert [
+            ("b.example", "hyperty://b.example", "other"),
+            ("a.example", "domain://msg-node.a.example", "other"),
+            ("node", "mn:", "other"),
+            ("registry", "global://registry", "other"),
+            ("none", "none", "other"),
+            ("none", "none", "other"),
+            ("a.example", "comm://a.example", "other"),
+        ] == found
+
+    def test_multicast(self, spark):
+        """
+        What is published to is what the node takes for it.
+        """
+        from msgnode import address
+
+        tried = [CHAT, BOB, f"{BOB}/children/x", f"{BOB}/changesx", f"{BOB}/status", f"{BOB}/registration"]
+        rows = spark.createDataFrame([(a,) for a in tried], "to string")
+
+        assert [address.is_multicast(a) for a in tried] == [
+            row[0] for row in table(rows.select(is_multicast("to")))
+        ]
+
+
+class TestVolume:
+    """
+    How much there was.
+    """
+
+    def test_by_hour(self, ten):
+        """
+        Messages, bytes and copies of each hour and kind.
+        """
+        found = table(volume.volume_in_all(volume.volume(ten)))
+
+        assert ("2026-07-31", 0, "mn1", "none", "update", "delivered", 2, 260, 4) in found
+        assert ("2026-07-31", 0, "mn1", "line", "read", "delivered", 1, 100, 1) in found
+        assert ("2026-07-31", 0, "mn1", "none", "other", "refused", 1, 100, 0) in found
+        assert ("2026-07-31", 1, "mn1", "none", "update", "delivered", 1, 100, 7) in found
+        assert 10 == sum(row[6] for row in found)
+
+    def test_matrix(self, ten):
+        """
+        Which domain sends how much to which; the busiest pair first.
+        """
+        found = table(volume.matrix_in_all(volume.matrix(ten)))
+
+        assert [
+            ("a.example", "b.example", 4, 460, 2),
+            ("a.example", "a.example", 2, 200, 0),
+            ("a.example", "node", 1, 100, 0),
+            ("a.example", "none.example", 1, 100, 1),
+            ("b.example", "a.example", 1, 100, 0),
+            ("none", "none", 1, 100, 1),
+        ] == found
+
+    def test_sizes(self, ten):
+        """
+        Sizes by powers of two, from 64 bytes on.
+        """
+        found = table(volume.sizes_in_all(volume.sizes(ten)))
+
+        assert [("update", 64, 1, 60), ("update", 128, 4, 400), ("update", 256, 1, 200)] == [
+            row for row in found if row[0] == "update"
+        ]
+
+    def test_handover(self, spark):
+        """
+        Percentiles of how long the node had a message.
+        """
+        rows = log(spark, *[message(n, micros=n) for n in range(1, 101)])
+
+        [(_, _, number, p50, p90, p99, p999)] = table(volume.handover_percentiles(volume.handover(rows)))
+
+        assert 100 == number
+        assert (50, 90, 99) <= (p50, p90, p99) <= (53, 95, 104)
+        assert 100 <= p999 <= 105
+
+
+class TestTalkers:
+    """
+    Who talks, and what is heard.
+    """
+
+    def test_senders(self, ten):
+        """
+        The busiest sender first; what failed is counted.
+        """
+        found = table(talkers.top_talkers(talkers.talkers(ten)), "address", "messages", "failed")
+
+        assert [(ANN, 8, 3), (BOB, 1, 0)] == found
+
+    def test_objects(self, ten):
+        """
+        What is published, with the copies made of it.
+        """
+        assert [(CHAT, 1, 9, 100, 700, 9)] == table(talkers.top_objects(talkers.objects(ten)))
+
+
+class TestRefusals:
+    """
+    What fails, and why.
+    """
+
+    def test_causes(self, ten):
+        """
+        Newest first, with words for the code and the last example.
+        """
+        found = table(
+            refusals.refusals_by_cause(refusals.refusals(ten)),
+            "cause",
+            "code",
+            "number",
+            "first.id",
+            "last.id",
+        )
+
+        assert [
+            ("malformed", 400, 1, None, None),
+            ("not allowed", 403, 2, "5", "6"),
+            ("nobody is bound to the address", 0, 1, "1", "1"),
+        ] == found
+
+    def test_loops(self, spark):
+        """
+        Ten failures of one sender with one address in an hour are a loop, nine are none.
+        """
+        rows = log(spark, *[message(n, outcome="refused", code=403) for n in range(10)],
+                   *[message(n, to=ANN, outcome="refused", code=403) for n in range(9)])  # fmt: skip
+
+        found = table(retries.loops(retries.failures(rows)), "address", "to", "failed", "unanswered", "again")
+
+        assert [(ANN, BOB, 10, 0, 0)] == found
+
+    def test_repetitions(self, spark):
+        """
+        So are ten of the same request, and ten without an answer.
+        """
+        shape = (
+            "asker string, asked string, type string, again boolean, expects boolean, answers long, time long"
+        )
+        rows = [(ANN, BOB, "read", n > 0, True, 0 if n < 8 else 1, START + n) for n in range(11)]
+        made = spark.createDataFrame(rows, shape).withColumns({"date": F.lit("2026-07-31"), "hour": F.lit(0)})
+
+        found = table(retries.loops(retries.repetitions(made)), "address", "failed", "unanswered", "again")
+
+        assert [(ANN, 0, 8, 10)] == found
+
+
+class TestGraph:
+    """
+    Who listens to whom.
+    """
+
+    @pytest.fixture
+    def lines(self, spark):
+        def bind(seconds, session, type, *resources, **more):
+            return message(
+                seconds,
+                to=SM,
+                type=type,
+                outcome="answered",
+                session=session,
+                resources=list(resources),
+                **more,
+            )
+
+        return log(
+            spark,
+            bind(1, ONE, "subscribe", CHAT, "comm://a.example/orphan/changes"),
+            bind(2, TWO, "Subscribe", CHAT),
+            bind(3, "runtime://c.example/3", "subscribe", CHAT),
+            bind(4, "runtime://c.example/3", "unsubscribe", CHAT),
+            bind(5, "runtime://d.example/4", "subscribe", CHAT),
+            event(6, "expired", "runtime://d.example/4"),
+            bind(7, "runtime://e.example/5", "subscribe", CHAT) | {"outcome": "refused"},
+            message(8, "comm://a.example/chat", CHAT, session=TWO),
+            message(9, "comm://a.example/b", "comm://a.example/b/changes", session=TWO, outcome="no-route",
+                    recipients=0),
+        )  # fmt: skip
+
+    def test_subscriptions(self, lines):
+        """
+        Those that stand: not unsubscribed, not refused, and their session has not ended.
+        """
+        found = table(graph.subscriptions(graph.bindings(lines)), "session", "address")
+
+        assert [(ONE, CHAT), (TWO, CHAT), (ONE, "comm://a.example/orphan/changes")] == found
+
+    def test_unheard_and_orphans(self, lines):
+        """
+        What nobody hears, what is never published, and who hears whom.
+        """
+        standing = graph.subscriptions(graph.bindings(lines))
+        published = graph.publications_in_all(graph.publications(lines.where("kind = 'message'")))
+
+        assert [("comm://a.example/b/changes", 1), (CHAT, 0)] == table(published, "address", "unheard")
+        assert ["comm://a.example/orphan/changes"] == [
+            row[0] for row in table(graph.orphans(standing, published))
+        ]
+        assert [(CHAT, TWO, 1, ONE)] == table(
+            graph.edges(standing, published), "address", "publisher", "publications", "observer"
+        )
+
+
+class TestAnomalies:
+    """
+    Hours unlike those of other days.
+    """
+
+    def counts(self, spark, *rows):
+        names = ", ".join(f"{name} long" for name in anomalies.MEASURES)
+        whole = [
+            (f"2026-08-{day:02}", hour, number, 0, failed, 0, 0, 0) for day, hour, number, failed in rows
+        ]
+        return spark.createDataFrame(whole, f"date string, hour int, {names}")
+
+    def test_same_hour(self, spark):
+        """
+        An hour stands out against the same hour of other days, not against other hours.
+        """
+        calm = [(day, hour, 1000 if hour else 10, 0) for day in range(1, 6) for hour in (0, 1)]
+        rows = self.counts(spark, *calm, (6, 0, 1000, 0), (6, 1, 1000, 0))
+
+        found = table(anomalies.anomalies(rows), "date", "hour", "measure", "value", "usual", "other_days")
+
+        assert [("2026-08-06", 0, "messages", 1000, 10.0, 5)] == found
+
+    def test_few_days(self, spark):
+        """
+        With too few other days, all other hours are the measure.
+        """
+        rows = self.counts(spark, *[(1, hour, 100, 90 if hour == 3 else 0) for hour in range(8)])
+
+        found = table(anomalies.anomalies(rows), "hour", "measure", "usual", "other_days")
+
+        assert [(3, "failed", 0.0, 0)] == found
+
+    def test_counted(self, spark):
+        """
+        What is watched in each hour.
+        """
+        rows = log(
+            spark,
+            message(1),
+            message(2, outcome="refused", code=403),
+            message(3, micros=200_000),
+            event(4, "attached"),
+            event(5, "expired"),
+        )
+
+        assert [("2026-07-31", 0, 3, 300, 1, 1, 1, 1)] == table(anomalies.hours(rows))
+
+
+class TestStories:
+    """
+    Line by line.
+    """
+
+    def test_story(self, spark):
+        """
+        All that a runtime did and that was done to it, in order.
+        """
+        rows = log(
+            spark,
+            message(3, BOB, f"{ONE}/sm", id="3"),
+            event(1, "opened", ONE),
+            message(2, ANN, BOB, session=ONE, id="2"),
+            message(4, BOB, f"{ONE}0", id="4"),
+        )
+
+        assert [(None, "opened"), ("2", None), ("3", None)] == table(story(rows, ONE), "id", "event")
+
+    def test_conversation(self, spark):
+        """
+        A message and its answer on their way across nodes.
+        """
+        rows = log(
+            spark,
+            message(3, BOB, ANN, node="mn2", type="response", id="9"),
+            message(1, id="9"),
+            message(2, id="9", node="mn2"),
+            message(4, BOB, ANN, type="response", id="9"),
+            message(5, BOB, "hyperty://c.example/x", id="9"),
+        )
+
+        assert ["mn1", "mn2", "mn2", "mn1"] == [
+            row[0] for row in table(conversation(rows, "9", ANN, BOB), "node")
+        ]
+
+
+@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.of in ("messages", "events", "lines")])
+def test_adds_up(spark, ten, question):
+    """
+    Every question gives the same answer for the log cut at the hour as for the whole.
+    """
+    lines = ten.union(log(spark, event(1, "opened"), event(2, "attached"), event(3700, "closed")))
+    sides = [lines.where("hour = 0"), lines.where("hour = 1")]
+
+    whole = question.combine(question.summarise(lines))
+    parts = question.combine(question.summarise(sides[0]).union(question.summarise(sides[1])))
+
+    assert table(whole) == table(parts)

@@ -1,0 +1,64 @@
+"""
+A policy decided over the log, on the executors.
+"""
+
+import pytest
+from pyspark.sql import functions as F
+
+from msgnode.mining import replay
+from msgnode.mining.files import Unreadable
+from tests.examples import TOP
+from tests.mining.rows import ANN, BOB, log, message, table
+
+PARTNER = "hyperty://partner.example/x"
+
+
+def test_decisions(spark):
+    """
+    What a policy would have blocked, and what it leaves as it was; with the last as a sample.
+    """
+    policy = replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
+    rows = log(
+        spark,
+        message(1),
+        message(2, PARTNER),
+        message(3, ANN, PARTNER, id="3"),
+        message(4, ANN, PARTNER, outcome="refused", code=403),
+    ).withColumn("why", F.lit(None).cast("string"))
+
+    found = table(
+        replay.decisions_in_all(replay.decisions(policy.decided(rows))),
+        "effect",
+        "change",
+        "number",
+        "last.id",
+    )
+
+    assert ("deny", "would be blocked", 2, "3") == found[0]
+    assert {("deny", "as it was", 1, "1"), ("notApplicable", "as it was", 1, "1")} == set(found[1:])
+
+
+def test_undecidable(spark):
+    """
+    A rate depends on what came before; the log line by itself cannot tell.
+    """
+    policy = replay.sound(str(TOP / "etc/policies/rate-limit.json"), "")
+    rows = log(spark, message(1), message(2, BOB, ANN)).withColumn("why", F.lit(None).cast("string"))
+
+    found = table(
+        replay.decisions_in_all(replay.decisions(policy.decided(rows))), "change", "missing", "number"
+    )
+
+    assert [("undecidable", "what came before", 2)] == found
+
+
+def test_unsound(tmp_path):
+    """
+    A policy that is none is refused before anything starts, with the place.
+    """
+    (tmp_path / "bad.json").write_text('{"id": 5,')
+
+    with pytest.raises(Unreadable, match=r"bad\.json:1:"):
+        replay.sound(str(tmp_path / "bad.json"), "")
+    with pytest.raises(Unreadable, match="No such file"):
+        replay.sound(str(tmp_path / "none.json"), "")
