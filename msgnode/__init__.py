@@ -40,6 +40,7 @@ decisions.py   what was decided, counted and written down
 traffic.py, linelog.py, hourly.py    what became of each message, written down
 policy/        who may send what to whom: a message in, a decision out; docs/policy.md
 stubs.py       the protostub for browsers, which is in stub/; connectors/wellknown.py serves it
+mining/        what Spark finds in that; questions.py has all questions
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
 client/        the other end: a client in Python; cli/ is the command `msgnode`

@@ -34,6 +34,7 @@ EVERYWHERE = [
     "docs/protocol.md",
     "docs/operations.md",
     "docs/traffic-log.md",
+    "docs/mining.md",
 ]
 EVERYWHERE += ["docs/backends.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")

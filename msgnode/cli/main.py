@@ -16,6 +16,7 @@ from msgnode import __version__
 from msgnode.cli.bench import bench
 from msgnode.cli.completion import completion
 from msgnode.cli.messages import listen, request, send
+from msgnode.cli.mine import mine
 from msgnode.cli.policy import policy
 from msgnode.cli.registry import find, register
 from msgnode.cli.state import state
@@ -103,7 +104,6 @@ def _check_endpoints(config: Config, where: str) -> None:
             raise ConfigError(f"{where}: {name}: {why}") from None
 
 
-main.add_command(policy)
 
 
 def _check_policies(config: Config, where: str) -> None:
@@ -158,6 +158,8 @@ def token(user: str, as_json: bool) -> None:
     click.echo(f"for the file:    {line(secret, user)}")
 
 
+main.add_command(policy)
+main.add_command(mine)
 main.add_command(state)
 main.add_command(send)
 main.add_command(request)

@@ -3,6 +3,7 @@ The command line: which scenarios, how long, and where the results go.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.browser:
         return browser.main(Venvs(options.venvs.resolve()), options.rounds or int(FULL["rounds"]))
+    if options.mining:
+        return _mine(options)
     if options.render:
         return _output(json.loads(options.render.read_text()), options)
     try:
@@ -63,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--peers", default="nats,crossbar,npm", help="nats, crossbar, npm; all (the default) or none"
     )
+    parser.add_argument(
+        "--mining", type=int, nargs="+", metavar="LINES", help="only tools/mine.py, on logs of so many lines"
+    )
     parser.add_argument("--rounds", type=int, help=f"alternations (default {FULL['rounds']})")
     parser.add_argument("--seconds", type=float, help=f"measured in each run (default {FULL['seconds']:g})")
     parser.add_argument("--warmup", type=float, help=f"seconds before (default {FULL['warmup']:g})")
@@ -74,6 +80,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these results")
     parser.add_argument("--venvs", type=Path, default=CHECKOUT / ".bench", help="where the bench installs")
     return parser
+
+
+def _mine(options: argparse.Namespace) -> int:
+    """
+    Uses the Python that runs this.
+    """
+    from benchmark import mining
+
+    if missing := [name for name in mining.NEEDED if importlib.util.find_spec(name) is None]:
+        print(f"--mining needs {', '.join(missing)}: pip install {' '.join(missing)}", file=sys.stderr)
+        return 2
+    results = mining.measure(options.mining, options.rounds or 3)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(mining.text(results))
+    return 0
 
 
 def _chosen(options: argparse.Namespace) -> list[Scenario]:
