@@ -139,7 +139,8 @@ def test_readme_device(node, terminals, last):
 
     second.paste(on_its_ports(DEVICE.text.replace(NC, last), node))
     replies = second.printed(2)
-    published = README[1].text.partition("curl -s")[2].partition("curl -s")[2].partition("curl -s")[0]
+    block = next(block.text for block in README if '"type":"update"' in block.text)
+    published = block.partition("curl -s")[2].partition("curl -s")[0]
     first.paste(on_its_ports("curl -s" + published, node))
 
     assert [200, 200] == [reply["body"]["code"] for reply in replies]
