@@ -104,8 +104,6 @@ def _check_endpoints(config: Config, where: str) -> None:
             raise ConfigError(f"{where}: {name}: {why}") from None
 
 
-
-
 def _check_policies(config: Config, where: str) -> None:
     """
     What is in a file or a directory is read; a repository is not asked.

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 EVERY = 60  # seconds between two looks at a log that grows
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    short_help="Answer questions from the traffic logs.",
+)
 @click.argument("logs")
 @click.option("--out", required=True, metavar="DIR", help="Where tables and report go.")
 @click.option("--overwrite", is_flag=True, help="Begin anew, whatever lies in DIR.")
