@@ -8,10 +8,14 @@ waited for (200); handing it to one that does not is all that can be said of it
 
 from collections import deque
 
+from twisted.logger import Logger
+
 from msgnode.address import SESSION, is_multicast
 from msgnode.message import Message, compose, decode
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
+
+log = Logger()
 
 RECEIPT = "mn:/receipt"
 
@@ -36,6 +40,7 @@ class Receipts:
     def __init__(self, routes: RoutingTable) -> None:
         self._routes = routes
         self._late: deque[tuple[bytes, int, int]] = deque()
+        self._giving = False
 
     def give(self, message: Message, code: int, session: Session, recipients: int = 1) -> None:
         """
@@ -59,13 +64,15 @@ class Receipts:
         more: they are given one after the other, not one within the other.
         """
         self._late.append((data, code, asker))
-        if len(self._late) > 1:
+        if self._giving:
             return
+        self._giving = True
         while self._late:
             try:
-                self._give_late(*self._late[0])
-            finally:
-                self._late.popleft()
+                self._give_late(*self._late.popleft())
+            except Exception:
+                log.failure("giving a receipt")
+        self._giving = False
 
     def _give_late(self, data: bytes, code: int, asker: int) -> None:
         message = decode(data)

@@ -427,8 +427,8 @@ class Sessions(Service):
         timer = self._stale.pop(session, None)
         if timer is not None:
             timer.cancel()
+        self._routes.forget(session)  # before: it is told nothing of its own end
         session.end()
-        self._routes.forget(session)
         self._keeping.ended(session)
         self.ledger.forget(session.sid)
         del self._by_runtime[session.runtime]

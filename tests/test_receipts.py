@@ -232,3 +232,33 @@ class OnceTests(ReceiptCase):
 
         waiting = [client.session.waiting for client in (self.ann, self.bob)]
         self.assertEqual([600, 600], waiting)
+
+    def test_ends_while_others_overflow(self) -> None:
+        """
+        What a session's end pushes out elsewhere does not come back to it.
+        """
+        self.start(queue_messages=50)
+        before = self.node.sessions.ledger.held
+        for client in (self.ann, self.bob):
+            self.node.sessions.paused(client)
+        for _ in range(50):
+            self.send(BOB)
+            self.bob.tell({"id": 8, "type": "event", "from": BOB, "to": ANN, "receipt": True})
+
+        for client in (self.ann, self.bob):
+            self.node.sessions.end(client.session, "closed")
+
+        self.assertEqual(before, self.node.sessions.ledger.held)
+
+    def test_one_fails(self) -> None:
+        """
+        A receipt that cannot be given is logged, and holds up no other.
+        """
+        receipts = self.node.sessions.receipt.__self__
+        message = b'{"id":7,"type":"event","from":"%s/y","to":"x","receipt":true}' % ANN.encode()
+
+        receipts.give_late(b"nonsense", 200, self.ann.session.sid)
+        receipts.give_late(message, 200, self.ann.session.sid)
+
+        self.assertEqual([200], self.codes())
+        self.assertEqual(1, len(self.flushLoggedErrors()))
