@@ -98,12 +98,13 @@ class Handshake:
         known = kind == "re-open" and session.has_token(token)
         if not known:
             body["runtimeToken"] = self._sessions.issue_token(session)
-        resume = session.agree(_wish(message), connection.counted, fresh=not known)
+        stands = stands and session is before
+        resume = session.agree(_wish(message), connection.counted, not known, stands)
         if resume is not None:
             body["resume"] = resume
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
         self._sessions.say(connection, reply.data)
-        if known and stands and session is before:
+        if known and stands:
             session.resume()  # what was sent is on its way
         else:
             session.go_on()

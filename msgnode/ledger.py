@@ -27,8 +27,8 @@ class Paper(Protocol):
     Where it is written: a Spool, or Air.
     """
 
-    failing: OSError | MemoryError | None
-    overrun: bool
+    @property
+    def failing(self) -> OSError | MemoryError | None: ...
 
     def keep(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
@@ -52,7 +52,6 @@ class Air:
     """
 
     failing: OSError | MemoryError | None = None
-    overrun = False
 
     def keep(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
@@ -270,9 +269,11 @@ class Ledger:
     def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
         self.paper.heard(sid, received, pending)
 
-    def settle(self) -> None:
+    def settle(self, now: bool = False) -> None:
         """
         Write down all that happened; connectors call it before a byte leaves.
+
+        A disk that took nothing is asked again after a while, or `now`.
         """
         if not self._dirty and not self.heard_from and not self.sent:
             return
@@ -282,16 +283,18 @@ class Ledger:
         for outbox in heard:
             outbox.write_down()
         self._dirty = False
-        if not self._write():
+        leaving, self._leaving = self._leaving, []
+        if not self._write(now):
             self._dirty = True  # it is tried again, and nobody is told meanwhile
             self._untold |= heard
             if not self._holding:
                 self._holding = True
-                self._hold(set(self._leaving))
+                self._hold(set(leaving))
         else:
             if self._holding:
                 self._holding = False
                 self._go_on()
+                self.settle()  # what that sends must not leave before it is written either
             for kept in self._to_disk:
                 self.page_out(kept)
             for outbox in heard:
@@ -299,7 +302,6 @@ class Ledger:
                     outbox.tell()
                 else:
                     self._untold.add(outbox)
-        self._leaving.clear()
         if self._to_disk:
             self._to_disk = []
             if self.held > self.most:
@@ -308,14 +310,14 @@ class Ledger:
             self._telling = True
             self._clock.callLater(TELL_EVERY, self._tell)
 
-    def _write(self) -> bool:
+    def _write(self, now: bool) -> bool:
         """
         False if the disk takes nothing; it is not asked with every message.
         """
-        now = self._clock.seconds()
-        if self.paper.failing is not None and now < self._try_again:
+        seconds = self._clock.seconds()
+        if self.paper.failing is not None and seconds < self._try_again and not now:
             return False
-        self._try_again = now + TRY_AGAIN
+        self._try_again = seconds + TRY_AGAIN
         return self.paper.settle()
 
     def _tell(self) -> None:

@@ -138,7 +138,7 @@ class Outbox:
         if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes:
             session.pause()
 
-    def send_kept(self, kept: Kept) -> None:
+    def send_kept(self, kept: Kept, data: bytes) -> None:
         """
         Send one that waited.
         """
@@ -146,7 +146,7 @@ class Outbox:
         self._ledger.left(self._session.sid, kept, self.last)
         self.sent.append(kept)
         self.sent_bytes += kept.size
-        self._hand_over(self._ledger.data(kept))
+        self._hand_over(data)
 
     def resend(self) -> None:
         """

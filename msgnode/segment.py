@@ -27,10 +27,11 @@ HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8
 STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
 FORGET = Struct("<BQ")  # 7, sid
 KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
+NOTHING_BEFORE = 9  # alone: whatever was said before is void
 
 # How a batch begins: a length below 256 MiB, the check, a record of a known kind.
 # No text of a message looks so: JSON has no NUL, and no length is made of letters.
-_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x08])", re.DOTALL)
+_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x09])", re.DOTALL)
 
 
 class Damaged(Exception):
@@ -189,6 +190,10 @@ def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Rec
             _, sid = FORGET.unpack_from(data, at)
             found.pop(sid, None)
             at += FORGET.size
+            continue
+        if kind == NOTHING_BEFORE:
+            found.clear()
+            at += 1
             continue
         sid = int.from_bytes(data[at + 1 : at + 9], "little")
         owed = found.get(sid)

@@ -13,6 +13,7 @@ from secrets import token_urlsafe
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
 
 from msgnode.address import SESSION
 from msgnode.closing import Closing
@@ -22,6 +23,8 @@ from msgnode.message import Message, decode
 from msgnode.outbox import Outbox
 from msgnode.proof import Proof
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
+
+log = Logger()
 
 Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
 
@@ -223,8 +226,7 @@ class Session:
         owed = self.owed()
         self.connection = self.ready = self._waiting = self.outbox = None
         for kept in owed:
-            if kept.asker != self.sid:  # nor does it hear of its own
-                self.settle_receipt(kept, 410)
+            self.settle_receipt(kept, 410)
             self.ledger.release(kept)
         self.token_hash = b""
         if self.lapse is not None and self.lapse.active():
@@ -273,12 +275,16 @@ class Session:
         return None
 
     def _send_kept(self, kept: Kept, connection: Connection) -> None:
-        self._home.counts.sent += 1
-        self._home.counts.sent_bytes += kept.size
-        if self.outbox is not None:
-            self.outbox.send_kept(kept)
+        try:
+            data = self.ledger.data(kept)
+        except OSError:
+            log.failure("reading back a message for {runtime}; it is dropped", runtime=self.runtime)
+            self._drop(kept, 503)
             return
-        data = self.ledger.data(kept)
+        self._sent(data)
+        if self.outbox is not None:
+            self.outbox.send_kept(kept, data)
+            return
         self.settle_receipt(kept, 202)
         # Before it leaves: who does not acknowledge gets nothing twice.
         self.ledger.gone(self.sid, kept, missed=False)
@@ -396,8 +402,14 @@ class Session:
         """
         Tell who asked what became of it.
         """
-        if kept.asker:
-            self._home.receipt(self.ledger.data(kept), code, kept.asker)
+        if not kept.asker:
+            return
+        try:
+            data = self.ledger.data(kept)
+        except OSError:
+            log.failure("reading back a message for {runtime}", runtime=self.runtime)
+        else:
+            self._home.receipt(data, code, kept.asker)
 
     def answer(self, reply: Message, connection: Connection) -> None:
         """
@@ -422,11 +434,12 @@ class Session:
 
     # -- acknowledged resume ---------------------------------------------------
 
-    def agree(self, wish: Wish, counted: bool, fresh: bool) -> dict[str, Any] | None:
+    def agree(self, wish: Wish, counted: bool, fresh: bool, stands: bool = False) -> dict[str, Any] | None:
         """
         Settle with a client that just opened how its messages are counted; what it is told.
 
         `counted`: its connector counts in any case.  `fresh`: it opens anew.
+        `stands`: it does on the connection it has, where more is on its way to it.
         """
         self.drop_stale()
         outbox = self.outbox
@@ -446,14 +459,17 @@ class Session:
             missed = 0
             if isinstance(wish, tuple):
                 outbox.asked = True
-                missed = outbox.reconcile(wish[1]) + self.missed
-                outbox.skip(self.missed)
+                missed = outbox.reconcile(wish[1])
+                if not stands:
+                    missed += self.missed
+                    outbox.skip(self.missed)
             outbox.expect_again()
             outbox.step("reopened")
         if not wish:
             self.note()
             return None  # nor was it told what it misses
-        self.missed = 0
+        if missed is None or not stands or not known:
+            self.missed = 0
         self.note()
         return {
             "epoch": outbox.epoch,

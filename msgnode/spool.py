@@ -24,6 +24,7 @@ from msgnode.segment import (
     KEEP_HERE,
     LEFT,
     MAGIC,
+    NOTHING_BEFORE,
     STATE,
     Recovered,
     number_of,
@@ -34,6 +35,8 @@ from msgnode.waiting import FOREVER, Kept
 
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
 MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
+UNFINISHED = ".anew"  # ends the name of a file that does not count yet
+_ANEW = OSError("everything that waits is being written anew")
 
 
 def segment_of(place: int) -> int:
@@ -49,7 +52,8 @@ class Spool:
 
     While the disk takes nothing `failing` says why, and what should be written
     waits; when too much does, `overrun` is set, and the owner has to begin
-    again with `start_over`.
+    again with `start_over`, write everything `anew`, and end with `finish_over`.
+    Until then nobody may rely on what is written; `wrong` is what the last write met.
     """
 
     def __init__(
@@ -61,8 +65,9 @@ class Spool:
     ) -> None:
         self.live = 0
         self.size = 0
-        self.failing: OSError | MemoryError | None = None
+        self.wrong: OSError | MemoryError | None = None
         self.overrun = False
+        self.anew = False
         self._directory = directory
         self._full_sync = full_sync
         self._segment_bytes = segment_bytes
@@ -78,6 +83,10 @@ class Spool:
         self._last_offset = 0
         self._needed_from = 0  # segments below this number are not needed any more
 
+    @property
+    def failing(self) -> OSError | MemoryError | None:
+        return self.wrong or (_ANEW if self.anew else None)
+
     # -- starting and stopping ---------------------------------------------
 
     def open(self) -> dict[int, Recovered]:
@@ -85,6 +94,8 @@ class Spool:
         What is owed since before, by session; appending goes on in a new file.  Raises Damaged, OSError.
         """
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for unfinished in self._directory.glob("*" + UNFINISHED):
+            unfinished.unlink()  # nothing of what it says had counted
         found = recover(self._directory)
         for path in segments(self._directory):
             number = number_of(path)
@@ -101,9 +112,13 @@ class Spool:
             os.close(file)
         self._files.clear()
 
-    def _begin_segment(self) -> None:
+    def _path(self, number: int) -> Path:
+        return self._directory / f"spool-{number:08}.seg"
+
+    def _begin_segment(self, suffix: str = "") -> None:
         number = self._number + 1
-        path = self._directory / f"spool-{number:08}.seg"
+        path = self._path(number)
+        path = path.with_name(path.name + suffix)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             self._write(file, [MAGIC])
@@ -225,29 +240,29 @@ class Spool:
         try:
             batch = b"".join(self._parts)
             file = self._files[self._number]
-            if self.failing is not None:
+            if self.wrong is not None:
                 self._cut()
             self._write(file, [BATCH.pack(len(batch), crc32(batch)), batch])
             if self._full_sync:
                 os.fdatasync(file)
         except (OSError, MemoryError) as why:
-            self.failing = why
+            self.wrong = why
             with suppress(OSError):  # before the next attempt, then
                 self._cut()
             if self._held > MOST_HELD_BACK:
                 self.overrun = True
                 self._clear()
             return False
-        self.failing = None
+        self.wrong = None
         self._clear()
         written = BATCH.size + len(batch)
         self._end += written
         self._first += written
         self._sizes[self._number] = self._end
         self.size += written
-        if self._end > self._segment_bytes:
+        if self._end > self._segment_bytes and not self.anew:
             self._rotate()
-        return True
+        return not self.anew
 
     def _cut(self) -> None:
         """
@@ -271,6 +286,8 @@ class Spool:
         """
         Is it on disk, rather than in a batch that is not written yet, or never was?
         """
+        if self.anew and place >> 40 == self._number:
+            return False  # that file may still be given up
         return (place & (1 << 40) - 1) + size <= self._sizes.get(place >> 40, 0)
 
     def read(self, place: int, size: int) -> bytes:
@@ -310,7 +327,7 @@ class Spool:
         oldest = self.oldest()
         while oldest is not None:
             os.close(self._files.pop(oldest))
-            (self._directory / f"spool-{oldest:08}.seg").unlink()
+            self._path(oldest).unlink()
             self.size -= self._sizes.pop(oldest)
             oldest = self.oldest()
             if oldest is None or oldest >= self._needed_from:
@@ -319,16 +336,49 @@ class Spool:
     def start_over(self) -> bool:
         """
         The disk may take something again: everything owed is about to be kept anew.  False: it does not.
+
+        It goes to one file that does not count before `finish_over`: a node
+        that is killed meanwhile comes back to what there was before.
         """
         try:
-            self._cut()
-            self._begin_segment()
+            if self.anew:
+                self._give_up()
+            elif self._number in self._files:
+                self._cut()
+            self._begin_segment(UNFINISHED)
         except OSError as why:
-            self.failing = why
+            self.wrong = why
             return False
-        self._needed_from = self._number
         self.overrun = False
-        self.failing = None
+        self.wrong = None
+        self.anew = True
+        self._append(bytes([NOTHING_BEFORE]))
+        return True
+
+    def _give_up(self) -> None:
+        """
+        What was written anew so far is not worth anything.
+        """
+        os.close(self._files.pop(self._number))
+        self.size -= self._sizes.pop(self._number)
+        path = self._path(self._number)
+        path.with_name(path.name + UNFINISHED).unlink()
+        self.anew = False
+
+    def finish_over(self) -> bool:
+        """
+        All of it is written: this counts from now on, and nothing before.
+        """
+        path = self._path(self._number)
+        try:
+            path.with_name(path.name + UNFINISHED).rename(path)
+            if self._full_sync:
+                self._sync_names()
+        except OSError as why:
+            self.wrong = why
+            return False
+        self.anew = False
+        self._needed_from = self._number
         return True
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import Cooperator, LoopingCall
+from twisted.internet.task import Cooperator, LoopingCall, SchedulerStopped
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.sessions import Sessions
 from msgnode.spool import SEGMENT, Spool, segment_of
@@ -35,7 +36,6 @@ class Sweep(Service):
         self._slack = slack
         self._sweeping = False
         self._failing = False
-        self._anew = False  # is everything to be written again?
         self._cooperator = Cooperator(scheduler=lambda call: clock.callLater(0, call), started=False)
         self._looking = LoopingCall(self.look)
         self._looking.clock = clock
@@ -50,6 +50,10 @@ class Sweep(Service):
         if self._looking.running:
             self._looking.stop()
         self._cooperator.stop()
+        spool = self._spool
+        if spool.anew or (spool.overrun and spool.start_over()):
+            for _ in self._sweep(lambda place: True):  # there is no later
+                pass
 
     def look(self) -> None:
         """
@@ -60,9 +64,9 @@ class Sweep(Service):
         self._tell_of_failure()
         if self._sweeping:
             return
-        if spool.overrun:
-            self._anew = spool.start_over()
-        if self._anew:
+        if spool.overrun and not spool.start_over():
+            return
+        if spool.anew:
             self._begin(lambda place: True)
         elif spool.oldest() is not None and (
             spool.size > 2 * spool.live + self._slack or spool.files > MOST_FILES + spool.size // SEGMENT
@@ -73,18 +77,21 @@ class Sweep(Service):
     def _begin(self, is_old: Callable[[int], bool]) -> None:
         self._sweeping = True
         done = self._cooperator.cooperate(self._sweep(is_old)).whenDone()
-        done.addErrback(lambda why: log.failure("sweeping the spool", why))
+        done.addErrback(_interrupted)
         done.addBoth(self._swept)
 
     def _sweep(self, is_old: Callable[[int], bool]) -> Iterator[None]:
         ledger = self._sessions.ledger
         for session in list(self._sessions):
             session.rewrite(is_old)
-            ledger.settle()
-            if self._spool.failing is not None:
+            ledger.settle(now=True)
+            if self._spool.wrong is not None:
                 return  # all of it is looked at again once the disk takes something
             yield
-        self._anew = False
+        ledger.settle(now=True)
+        if self._spool.wrong is not None or (self._spool.anew and not self._spool.finish_over()):
+            return
+        ledger.settle(now=True)
         self._spool.drop_oldest()
 
     def _swept(self, done: object) -> None:
@@ -97,3 +104,8 @@ class Sweep(Service):
         elif failing is None and self._failing:
             log.info("the spool is written again")
         self._failing = failing is not None
+
+
+def _interrupted(why: Failure) -> None:
+    if not why.check(SchedulerStopped):  # the node stops
+        log.failure("sweeping the spool", why)

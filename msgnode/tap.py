@@ -279,7 +279,9 @@ class Restart(Service):
 
     def stopService(self) -> None:
         super().stopService()
-        self._node.settle()
+        self._node.sessions.ledger.settle(now=True)
+        if self._spool.failing is not None:
+            log.error("what waits is not on disk: {why}", why=str(self._spool.failing))
         self._spool.close()
 
 

@@ -362,6 +362,24 @@ class ReopenTests(ResumeCase):
         came = [json.loads(data) for data in self.bob.wire.on_its_way]
         self.assertEqual([1, 2, 3], [message["id"] for message in came if message["from"] != "mn:/session"])
 
+    def test_on_the_same_connection_with_a_gap(self) -> None:
+        """
+        What is gone for good is told on the next connection, when nothing is on its way any more.
+        """
+        self.start(queue_messages=2)
+        self.send(1, 2)
+        self.send(3, ttl=1)
+        self.node.clock.advance(2)
+        self.bob._tell(
+            "re-open", f"{BOB}/{self.bob.token}", {"resume": {"epoch": self.bob.epoch, "received": 0}}
+        )
+        self.bob.lose(arrives=2)  # the answer does not
+
+        self.bob.connect()
+        self.bob.arrive()
+
+        self.assertEqual(([1, 2], 1), (self.got(), self.bob.missed))
+
     def test_carried_over_as_it_was(self) -> None:
         """
         What was sent and is carried over keeps its priority, and ends with its `ttl`.
@@ -805,7 +823,7 @@ class FullDiskTests(SynchronousTestCase):
         third = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
 
         self.assertEqual([503, 503, 202], [first.status, second.status, third.status])
-        self.assertIn("No space left on device; post it again", first.json()["desc"])
+        self.assertIn("No space left on device; some of it may have been taken", first.json()["desc"])
         self.assertEqual({"accepted": 2, "received": 2}, third.json())
         self.assertEqual([1, 2], [message["id"] for message in bob.take()])
 

@@ -294,9 +294,28 @@ class FullDiskTests(SpoolCase):
         self.disk.room = 10**9
         self.assertTrue(self.spool.start_over())
         self.keep(7, 2)
+        self.assertFalse(self.spool.settle())  # it does not count yet
+        self.assertTrue(self.spool.finish_over())
         self.assertTrue(self.spool.settle())
         self.spool.drop_oldest()
         self.assertEqual([2], [note.key for note in self.again()[7].kept])
+
+    def test_killed_while_it_is_written_anew(self) -> None:
+        """
+        A file that was not finished does not count, and is gone after the next start.
+        """
+        self.keep(7, 1)
+        self.spool.settle()
+        self.disk.room = 0
+        self.keep(7, 2, b"x" * (MOST_HELD_BACK + 1))
+        self.spool.settle()
+        self.disk.room = 10**9
+        self.spool.start_over()
+        self.keep(7, 3)
+        self.spool.settle()
+
+        self.assertEqual([1], [note.key for note in self.again()[7].kept])
+        self.assertEqual([], list(self.directory.glob("*.anew")))
 
     def test_torn_and_given_up(self) -> None:
         """

@@ -24,6 +24,7 @@ from msgnode.session import Session
 
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
 OPENS = ("open", "re-open")
+DISK_RETRY = 2  # seconds
 AT_ONCE = 16 * 1024  # bytes of a POST that are carried before what they brought about is sent
 
 
@@ -32,9 +33,10 @@ class Wrong(Exception):
     A request that is refused whole, with its HTTP status.
     """
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, retry_after: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+        self.retry_after = retry_after
 
 
 class Poll(Resource):
@@ -66,7 +68,7 @@ class Poll(Resource):
             if request.method == b"GET":
                 return self._get(request)
         except Wrong as why:
-            return answer_error(request, why.status, str(why))
+            return answer_error(request, why.status, str(why), why.retry_after)
         if request.method == b"OPTIONS":
             request.setResponseCode(204)
             return b""
@@ -114,8 +116,8 @@ class Poll(Resource):
         """
         failing = self._node.paper.failing
         if failing is not None:
-            again = "post it again, with the same 'seq' if you count"
-            raise Wrong(503, f"the node cannot write this down now: {failing}; {again}")
+            again = "some of it may have been taken: post it again with the same 'seq'"
+            raise Wrong(503, f"the node cannot write this down now: {failing}; {again}", DISK_RETRY)
 
     def _take_some(self, parts: list[bytes], client: PollConnection) -> list[bytes]:
         """
