@@ -44,9 +44,10 @@ def parse(lines: Iterable[str], where: str) -> dict[str, Proof]:
         if match is None:
             # What stands there may be a token by mistake.
             raise ConfigError(f"{where}: line {number}: expected the SHA-256 of a token, and who has it")
-        if match[1].lower() in found:
+        line = match[1].lower()
+        if line in found:
             raise ConfigError(f"{where}: line {number}: expected each token once")
-        found[match[1].lower()] = Proof(match[2], IDP, match[2], match[2])
+        found[line] = Proof(match[2], IDP, match[2], match[2], line=line)
     return found
 
 
@@ -80,5 +81,11 @@ class Devices:
     def find(self, token: str) -> Proof | None:
         return self._known.get(sha256(token.encode()).hexdigest())
 
-    def knows(self, user: str) -> bool:
-        return any(proof.user == user for proof in self._known.values())
+    def knows(self, proof: Proof) -> bool:
+        """
+        Does the line still stand there, for the same device?
+        """
+        if proof.line:
+            return self._known.get(proof.line) == proof
+        # Written down before proofs knew their line.
+        return any(known.user == proof.user for known in self._known.values())

@@ -214,9 +214,11 @@ class Enforcement:
     def manager(self, connection: Connection) -> str:
         """
         The name in `policy.managers` that this very connection has shown, by a certificate or a token.
+
+        A token's is the user's whole address: a bare name may be another's at another provider.
         """
         proof = self.who(connection)
-        names = [connection.identity, *((proof.user, proof.username) if proof is not None else ())]
+        names = [connection.identity, proof.user if proof is not None else ""]
         return next((name for name in names if name and name in self._options.managers), "")
 
     def _identity(self, point: str, connection: Connection) -> Identity | None:

@@ -25,6 +25,7 @@ from msgnode.session import Connection, Session
 log = Logger()
 
 PATIENCE = 2.5  # seconds; the stubs of today give up after three
+LAPSED = "the identity of this session has ended; open it again with a new token"
 MOST_HELD = 64 * 1024  # bytes behind an `open` that waits
 
 Verdict = Proof | Rejected
@@ -157,19 +158,28 @@ class Gate:
         required = self._options.auth == "required"
         shown = self.who(connection)
         owner = session or self._find(runtime)
+        if owner is not None and owner.proof is None and owner.identity:
+            mine = connection.identity == owner.identity or connection.session is owner
+            return not mine and not (owner is session and owner.has_token(secret))
         if owner is None or owner.proof is None:
             return required and shown is None and not connection.identity
         if shown is not None:
             return not _is_of(owner, shown)
         if owner is session and (owner.has_token(secret) or connection.session is owner):
-            return required and not self._identities.holds(owner.proof)
+            return not self._identities.holds(owner.proof)
         return True
+
+    def kept(self, session: Session) -> str:
+        """
+        The name in the certificate that opened the session: it stays its owner's.
+        """
+        return "" if self.is_open or session.proof is not None else session.identity
 
     def lapsed(self, session: Session) -> bool:
         """
         Does it take a new token to come back to this session?
         """
-        if self.is_open or self._options.auth != "required":
+        if self.is_open:
             return False
         return session.proof is not None and not self._identities.holds(session.proof)
 

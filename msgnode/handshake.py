@@ -159,7 +159,7 @@ class Handshake:
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
-        session.identity = self._ownership.identity(session, connection)
+        session.identity = self._ownership.identity(session, connection) or self._gate.kept(session)
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
         return session

@@ -29,6 +29,8 @@ DAY = 86400.0  # seconds; no timer waits longer without looking again
 class Identities:
     """
     The proofs of all sessions, each with its timer; `park` closes a session's connections.
+
+    `believed`: does the operator still believe whoever vouched for a proof?
     """
 
     def __init__(
@@ -38,17 +40,21 @@ class Identities:
         wall: Callable[[], float],
         park: Callable[[Session, Closing], None],
         keeping: Keeping,
+        believed: Callable[[Proof], bool] = lambda proof: True,
     ) -> None:
         self._options = options
         self._clock = clock
         self._wall = wall
         self._park = park
         self._keeping = keeping
+        self._believed = believed
 
     def holds(self, proof: Proof) -> bool:
         """
-        Is the proof good, or its grace not over?
+        Is the proof good, or its grace not over, and whoever vouched still believed?
         """
+        if not self._believed(proof):
+            return False
         return proof.until is None or self._wall() < proof.until + self._options.grace
 
     def from_now(self, proof: Proof) -> Proof:
@@ -99,13 +105,17 @@ class Identities:
         log.info("{runtime}: the identity of {user} has ended", runtime=session.runtime, user=proof.user)
         self._park(session, TAKEN)
 
-    def review(self, sessions: Iterable[Session], believed: Callable[[Proof], bool]) -> None:
+    def review(self, sessions: Iterable[Session]) -> None:
         """
         Whom the operator believes has changed: who is not believed any longer is parked.
+
+        Where nobody looks any longer, nobody is warned or parked.
         """
         for session in list(sessions):
             proof = session.proof
-            if proof is not None and session.identity == proof.user and not believed(proof):
+            if self._options.auth == "none":
+                self.go_on(session)
+            elif proof is not None and session.identity == proof.user and not self._believed(proof):
                 self.end(session)
 
     # -- time ----------------------------------------------------------------

@@ -90,7 +90,8 @@ class Node:
         )
         self._domain = domain = Domain(config.domain)
         self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
-        self.identities = Identities(config.identity, clock, wall, self.sessions.park, keeping)
+        believed = validator.still_holds if validator is not None else lambda proof: True
+        self.identities = Identities(config.identity, clock, wall, self.sessions.park, keeping, believed)
         self.gate = Gate(
             config.identity,
             validator,

@@ -42,7 +42,7 @@ def offer_identity(node: Node, tokens: Tokens) -> None:
     tokens.apply()
     if options.providers or options.devices:
         node.offer(Identity(options, node.config.domain, tokens))
-    node.identities.review(node.sessions, tokens.still_holds)
+    node.identities.review(node.sessions)
 
 
 def offer_qos(node: Node, reactor: Any, dial: Dial | None = None) -> None:

@@ -14,8 +14,9 @@ class Proof(Struct, frozen=True, omit_defaults=True):
     What a token proved: `user`, its bearer's address, and until when, in seconds since 1970.
 
     `username` is how policies know the user, an e-mail address where there is
-    one; `idp` the domain that vouches, `subject` the user's name there.  Never
-    the token itself: this is written to disk.
+    one; `idp` the domain that vouches, `subject` the user's name there; `line`
+    the hash by which a device's token is known.  Never the token itself: this is
+    written to disk.
     """
 
     user: str
@@ -24,6 +25,7 @@ class Proof(Struct, frozen=True, omit_defaults=True):
     username: str = ""
     scopes: tuple[str, ...] = ()
     until: float | None = None
+    line: str = ""
 
     def encoded(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -46,6 +48,11 @@ class Validator(Protocol):
     def validate(self, token: str) -> Claim | Deferred[Claim]:
         """
         What the token says.  Rejected, in the bearer's words: 401 or 403 the token, 503 or 504 its provider.
+        """
+
+    def still_holds(self, proof: Proof) -> bool:
+        """
+        Is whoever vouched for this still believed?
         """
 
 

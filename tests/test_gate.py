@@ -202,6 +202,31 @@ class RequiredTests(GateCase):
 
         self.assertEqual("urn:ann", client.session.identity)
 
+    def with_certificate(self, name: str, from_: str = RUNTIME) -> Client:
+        client = Client(self.node)
+        client.identity = name
+        client.tell(self.opening(from_=from_))
+        return client
+
+    def test_certificate_owns(self) -> None:
+        """
+        A session that a certificate opened, and what is below it, is its alone, or its token's.
+        """
+        for auth in ("required", "optional"):
+            self.auth = auth
+            self.setUp()
+            lamp = self.with_certificate("urn:lamp")
+            self.assertEqual("urn:lamp", lamp.session.identity)
+            for from_ in (RUNTIME, f"{RUNTIME}/x"):
+                self.assertRefused(self.attempt(self.token("bob"), from_))
+                self.assertRefused(self.attempt(from_=from_))
+                self.assertRefused(self.with_certificate("urn:other", from_))
+                self.assertIsNotNone(self.with_certificate("urn:lamp", from_).session)
+            secret = self.with_certificate("urn:lamp").take()[0]["body"]["runtimeToken"]
+            back = self.attempt(from_=f"{RUNTIME}/{secret}", type="re-open")
+            self.assertEqual("urn:lamp", back.session.identity)
+            self.assertRefused(self.attempt(self.token("bob")))
+
     def test_request(self) -> None:
         """
         The token may come with the connection's request; what stands in `open` goes before it.
@@ -283,6 +308,19 @@ class OptionalTests(GateCase):
         self.assertEqual({"code": 200}, reply["body"])
         self.assertEqual(ANN, client.session.identity)
 
+    def test_ended(self) -> None:
+        """
+        A session whose token has ended takes a newer one, as where tokens are required.
+        """
+        ann = self.ann()
+        ann.drop()
+        self.node.clock.advance(700)
+        self.assertTrue(self.node.gate.lapsed(self.node.sessions.get(RUNTIME)))
+
+        self.assertRefused(self.attempt(from_=f"{RUNTIME}/{ann.token}", type="re-open"))
+        back = self.attempt(self.token(), f"{RUNTIME}/{ann.token}", "re-open")
+        self.assertEqual(ANN, back.session.identity)
+
 
 class NoneTests(GateCase):
     """
@@ -300,6 +338,23 @@ class NoneTests(GateCase):
 
         self.assertEqual("", client.session.identity)
         self.assertEqual(501, self.renew(client, self.token())["body"]["code"])
+
+    def test_switched_off_for_those_who_are_there(self) -> None:
+        """
+        Who is there when it is switched off is neither warned nor parked any more.
+        """
+        self.auth = "required"
+        self.setUp()
+        ann = self.ann()
+        self.node.config.identity.auth = "none"
+        self.node.apply()
+        self.node.world.offer(self.node)
+        self.node.clock.advance(545)
+        self.node.clock.advance(200)
+
+        self.assertEqual([], ann.take())
+        self.assertIsNone(ann.lost)
+        self.assertEqual(("", None), (ann.session.identity, ann.session.proof))
 
     def test_switched_off(self) -> None:
         """
@@ -639,6 +694,23 @@ class ClaimsTests(GateCase):
         self.assertEqual([data % RUNTIME.encode()], listener.raw)
 
 
+class RemovedTests(GateCase):
+    """
+    A provider that the operator takes out of the configuration.
+    """
+
+    def test_removed(self) -> None:
+        """
+        Its users are parked, and a session's token alone brings nobody back.
+        """
+        ann = self.ann()
+        self.node.config.identity.providers.clear()
+        self.node.world.offer(self.node)
+
+        self.assertEqual(4401, ann.lost.code)
+        self.assertRefused(self.attempt(from_=f"{RUNTIME}/{ann.token}", type="re-open"))
+
+
 class DeviceTests(SynchronousTestCase):
     """
     Static tokens from a file.
@@ -688,6 +760,42 @@ class DeviceTests(SynchronousTestCase):
         self.assertEqual(4401, client.lost.code)
         self.assertIsNone(self.attempt(self.secret).session)
 
+    def reread(self, text: str) -> None:
+        self.write(text)
+        tokens = self.node.world.tokens
+        tokens.use(tokens.read())
+        self.node.world.offer(self.node)
+
+    def come_back(self, token: str) -> Client:
+        client = Client(self.node)
+        client.tell({"id": 1, "type": "re-open", "from": f"{RUNTIME}/{token}", "to": "mn:/session"})
+        return client
+
+    def test_struck_out_stays_out(self) -> None:
+        """
+        Its session's token brings a device that was struck out back no more, until its line is there again.
+        """
+        before = self.path.read_text()
+        for auth in ("required", "optional"):
+            self.node.config.identity.auth = auth
+            token = self.attempt(self.secret).take()[0]["body"]["runtimeToken"]
+            self.reread("")
+            self.assertIsNone(self.come_back(token).session, auth)
+            self.reread(before)
+            self.assertIsNotNone(self.come_back(token).session, auth)
+
+    def test_replaced(self) -> None:
+        """
+        When a device gets another token, who came with the one before is parked; the new one opens.
+        """
+        client = self.attempt(self.secret)
+        other = "mnd_" + "z" * 43
+        self.reread(f"{sha256(other.encode()).hexdigest()}  device://example.org/lamp\n")
+
+        self.assertEqual(4401, client.lost.code)
+        self.assertIsNone(self.come_back(client.take()[0]["body"]["runtimeToken"]).session)
+        self.assertIsNotNone(self.attempt(other).session)
+
 
 class PolicyTests(GateCase):
     """
@@ -732,10 +840,18 @@ class PolicyTests(GateCase):
         """
         Who is named in `policy.managers` may manage them with a token, as long as it holds.
         """
-        self.node.config.policy.managers.append("ann@example.org")
+        self.node.config.policy.managers.append(ANN)
         ann, bob = self.ann(), self.attempt(self.token("bob"), "runtime://example.org/bob")
 
-        self.assertEqual("ann@example.org", self.node.enforcement.manager(ann))
+        self.assertEqual(ANN, self.node.enforcement.manager(ann))
         self.assertEqual("", self.node.enforcement.manager(bob))
         self.node.clock.advance(800)
         self.assertEqual("", self.node.enforcement.manager(ann))
+
+    def test_manager_by_whole_address(self) -> None:
+        """
+        A bare user name makes no manager: who bears it depends on who vouches.
+        """
+        self.node.config.policy.managers.append("ann@example.org")
+
+        self.assertEqual("", self.node.enforcement.manager(self.ann()))

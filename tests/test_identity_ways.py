@@ -299,6 +299,17 @@ class RestartTests(SynchronousTestCase):
         self.assertEqual("", self.node.sessions.get(RUNTIME).identity)
         self.assertEqual(ANN, self.node.sessions.get(RUNTIME).proof.user)
 
+    def test_removed_meanwhile(self) -> None:
+        """
+        Nor is that of a provider that is no longer in the configuration; the session's token does not do.
+        """
+        other = provider(domain="example.net", issuer="https://id.example.net")
+        self.node.sections = {"identity": {"auth": "optional", "providers": [other]}}
+        self.node = self.node.killed()
+
+        self.assertEqual("", self.node.sessions.get(RUNTIME).identity)
+        self.assertIsNone(self.come_back(self.token).session)
+
     def at(self, seconds: float) -> DurableNode:
         self.node.spool.close()
         self.node.store.shut()

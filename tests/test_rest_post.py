@@ -498,3 +498,22 @@ class TokenTests(SynchronousTestCase):
         for token in ("", "x.y.z", self.token[:-4] + "AAAA"):
             self.assertEqual(401, self.post(token).status)
         self.assertEqual([], self.other.take())
+
+    def test_parked(self) -> None:
+        """
+        The token of a session whose identity has ended sends nothing.
+        """
+        opening = {"id": 1, "type": "open", "from": "runtime://example.org/c", "to": "mn:/session"}
+        sender = TCPRuntime(self.net)
+        openid = self.net.node.world.openid
+        sender.send({**opening, "body": {"token": openid.token(exp=int(openid.wall()) + 10)}})
+        secret = sender.take()[0]["body"]["runtimeToken"]
+        self.assertEqual(202, self.post(secret).status)
+        self.other.take()
+        self.net.advance(10)
+        self.net.advance(30)
+
+        response = self.post(secret)
+
+        self.assertEqual(401, response.status)
+        self.assertIn("has ended", response.body.decode())

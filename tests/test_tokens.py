@@ -351,8 +351,35 @@ class RotationTests(IdentityCase):
         self.openid.rotate()
 
         self.assertEqual(ANN, self.validate(self.openid.token()).proof.user)
+        self.bench.advance(UNKNOWN)
         self.assertEqual(401, self.refusal(self.openid.token(RSA, sub="late"))[0])
+        self.bench.advance(UNKNOWN)
         self.assertEqual(401, self.refusal(self.old)[0])
+
+    def test_new_key_after_one_made_up(self) -> None:
+        """
+        A new key within a minute of one that was made up: its bearer is told to come back, then believed.
+        """
+        self.assertEqual(401, self.refusal(self.openid.token(header={"kid": "x"}))[0])
+        self.openid.rotate()
+        token = self.openid.token()
+        self.assertEqual(503, self.refusal(token)[0])
+        self.bench.advance(UNKNOWN)
+
+        self.assertEqual(ANN, self.validate(token).proof.user)
+
+    def test_withdrawn(self) -> None:
+        """
+        A token that is used again and again is not believed on the word of a key that has gone.
+        """
+        token = self.openid.token(exp=int(self.bench.wall) + 10 * 86400)
+        self.validate(token)
+        self.openid.rotate()
+        self.bench.advance(3600)
+        self.validate(token)  # meanwhile the keys are fetched
+        self.bench.pump()
+
+        self.assertEqual(401, self.refusal(token)[0])
 
     def test_new_key_without_a_name(self) -> None:
         """

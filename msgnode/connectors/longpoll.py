@@ -17,6 +17,7 @@ from twisted.web.server import Request
 
 from msgnode.closing import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
 from msgnode.connectors.cork import Cork
+from msgnode.gate import LAPSED
 from msgnode.outbox import Outbox
 from msgnode.session import Session
 from msgnode.sessions import Sessions
@@ -26,7 +27,6 @@ MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the sess
 SUPERSEDED_RETRY = 5  # seconds
 
 ENDED = "the session ended"
-LAPSED = "the identity of this session has ended; open it again with a new token"
 TAKEN_OVER = "a newer request of this session took over"
 
 

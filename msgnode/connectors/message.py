@@ -27,6 +27,7 @@ from msgnode.connectors.openapi import DOCUMENT
 from msgnode.connectors.web import NotHere, answer_error, answer_json
 from msgnode.connectors.wire import verified_name
 from msgnode.errors import Rejected
+from msgnode.gate import LAPSED
 from msgnode.message import Message, decode
 from msgnode.node import Node
 from msgnode.session import Session
@@ -132,6 +133,8 @@ class Messages(Resource):
         """
         session = self._node.sessions.by_token(token) if token else None
         if session is not None:
+            if self._node.gate.lapsed(session):
+                raise Rejected(LAPSED, 401)
             return session, None
         if token.startswith("mns_"):
             raise Rejected("no session has this token; open one, or leave the token out", 401)

@@ -77,6 +77,13 @@ class Provider:
             raise self._why
         return self._wait()
 
+    def refresh(self) -> None:
+        """
+        Fetch its keys anew if their time is over; nobody waits for them.
+        """
+        if self._clock.seconds() >= self._fresh_until:
+            self._fetch()
+
     def look_again(self) -> list[Key] | Deferred[list[Key]] | None:
         """
         A token names a key that is not there: perhaps it is new.  None: that was looked into a moment ago.

@@ -21,7 +21,7 @@ from msgnode.config import ConfigError, IdentityOptions, IdentityProvider
 from msgnode.connectors.jws import LONGEST, Unsigned, check, read, refuse
 from msgnode.connectors.provider import Connect, Provider
 from msgnode.connectors.rest import Rest
-from msgnode.devices import PREFIX, Devices
+from msgnode.devices import IDP, PREFIX, Devices
 from msgnode.errors import NotOffered, Rejected
 from msgnode.proof import Claim, Proof
 
@@ -100,9 +100,11 @@ class Tokens:
         """
         Is whoever vouched for this still believed?
         """
+        if proof.line:
+            return self.devices.knows(proof)
         if any(provider.options.domain == proof.idp for provider in self._providers.values()):
             return True
-        return self.devices.knows(proof.user)
+        return proof.idp == IDP and self.devices.knows(proof)
 
     # -- tokens ------------------------------------------------------------------
 
@@ -136,6 +138,9 @@ class Tokens:
             del self._known[key]
             raise refuse("has expired")
         self._known.move_to_end(key)
+        provider = self._providers.get(claim.claims["iss"])
+        if provider is not None:
+            provider.refresh()  # its key may have been withdrawn
         return claim
 
     def _check(
@@ -145,9 +150,10 @@ class Tokens:
             return self._checked(key, unsigned, provider, keys)
         except KeyError:
             again = provider.look_again()
-        unknown = refuse("is signed with a key that its provider does not have")
+        why = "is signed with a key that its provider does not have"
         if again is None:
-            raise unknown
+            raise refuse(f"{why}, as of a moment ago; try again later", 503)
+        unknown = refuse(why)
 
         def found(keys: list[Any]) -> Claim:
             try:
