@@ -21,7 +21,7 @@ from msgnode.config import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
 from msgnode.errors import Rejected
 from msgnode.policy import PolicyRefused, Program
-from msgnode.policyloading import Files, gently, load, older
+from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed
 from msgnode.policyversions import Version, Versions
 
@@ -182,6 +182,30 @@ class Policies(Service):
         Let this take the place of what is live.  Fails with Refused.
         """
         return self._one_at_a_time.run(self._push, files, who, if_match, force)
+
+    def edit(
+        self, change: Callable[[Content], object], who: str, if_match: str | None = None, force: bool = False
+    ) -> Deferred[Version]:
+        """
+        Let `change` alter what is live when its turn comes, so that no other's change is lost.
+        """
+
+        def turn() -> Deferred[Version]:
+            content = self.content()
+            change(content)
+            return self._push((("document", written(content.document())),), who, if_match, force)
+
+        return self._one_at_a_time.run(turn)
+
+    def content(self) -> Content:
+        """
+        What the one document says that is live; Refused where there are several.
+        """
+        live = self.live
+        files = live.files if live is not None else (("", "[]"),)
+        if len(files) != 1:
+            raise Refused(f"the policies of this node are in {len(files)} files; read them all", 409)
+        return Content(files[0][1])
 
     @inlineCallbacks
     def _push(

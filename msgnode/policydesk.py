@@ -86,65 +86,75 @@ class PolicyDesk:
         """
         `key`: the id of one policy set.
         """
-        return self._content().set(_key(params))
+        return self._policies.content().set(_key(params))
 
     def add_policy(self, params: Params, who: str) -> Deferred[Any]:
         """
         `policy`: one policy set, new or in the place of that with its id.
         """
-        content = self._content()
-        content.put(_needed(params, "policy"), params.get("key"), params.get("combiningAlgorithm"))
-        return self._push(params, content.document(), who)
+        policy = _needed(params, "policy")
+        key, algorithm = params.get("key"), params.get("combiningAlgorithm")
+        return self._edit(params, lambda content: content.put(policy, key, algorithm), who)
 
     def remove_policy(self, params: Params, who: str) -> Deferred[Any]:
-        content = self._content()
-        content.remove(_key(params))
-        return self._push(params, content.document(), who)
+        key = _key(params)
+        return self._edit(params, lambda content: content.remove(key), who)
 
     # -- groups ----------------------------------------------------------------
 
     def groups(self, params: Params, who: str) -> dict[str, list[str]]:
-        return self._content().groups
+        return self._policies.content().groups
 
     def group_names(self, params: Params, who: str) -> list[str]:
-        return list(self._content().groups)
+        return list(self._policies.content().groups)
 
     def create_group(self, params: Params, who: str) -> Deferred[Any]:
         """
         `groupName`, and perhaps `members`.
         """
-        content, name = self._content(), _text(params, "groupName")
-        if name in content.groups:
-            raise Refused(f"there is a group {name!r} already", 409)
-        members = params.get("members", [])
+        name, members = _text(params, "groupName"), params.get("members", [])
         if not isinstance(members, list):
             raise Refused(f"'members' must be a list, not {members!r}"[:200], 400)
-        content.groups[name] = members
-        return self._push(params, content.document(), who)
+
+        def create(content: Content) -> None:
+            if name in content.groups:
+                raise Refused(f"there is a group {name!r} already", 409)
+            content.groups[name] = members
+
+        return self._edit(params, create, who)
 
     def delete_group(self, params: Params, who: str) -> Deferred[Any]:
-        content, name = self._content(), _text(params, "groupName")
-        content.group(name)
-        del content.groups[name]
-        return self._push(params, content.document(), who)
+        name = _text(params, "groupName")
+
+        def delete(content: Content) -> None:
+            content.group(name)
+            del content.groups[name]
+
+        return self._edit(params, delete, who)
 
     def add_to_group(self, params: Params, who: str) -> Deferred[Any]:
         """
         `groupName` and `userEmail`.
         """
-        content = self._content()
-        members, user = content.group(_text(params, "groupName")), _text(params, "userEmail")
-        if user not in members:
-            members.append(user)
-        return self._push(params, content.document(), who)
+        name, user = _text(params, "groupName"), _text(params, "userEmail")
+
+        def add(content: Content) -> None:
+            members = content.group(name)
+            if user not in members:
+                members.append(user)
+
+        return self._edit(params, add, who)
 
     def remove_from_group(self, params: Params, who: str) -> Deferred[Any]:
-        content = self._content()
-        members, user = content.group(_text(params, "groupName")), _text(params, "userEmail")
-        if user not in members:
-            raise Refused(f"{user!r} is not in that group", 404)
-        members.remove(user)
-        return self._push(params, content.document(), who)
+        name, user = _text(params, "groupName"), _text(params, "userEmail")
+
+        def remove(content: Content) -> None:
+            members = content.group(name)
+            if user not in members:
+                raise Refused(f"{user!r} is not in that group", 404)
+            members.remove(user)
+
+        return self._edit(params, remove, who)
 
     # -- looking before leaping ------------------------------------------------
 
@@ -234,12 +244,10 @@ class PolicyDesk:
 
     # ------------------------------------------------------------------------
 
-    def _content(self) -> Content:
-        live = self._policies.live
-        files = live.files if live is not None else (("", "[]"),)
-        if len(files) != 1:
-            raise Refused(f"the policies of this node are in {len(files)} files; read them all", 409)
-        return Content(files[0][1])
+    def _edit(self, params: Params, change: Callable[[Content], object], who: str) -> Deferred[Any]:
+        force = params.get("force", False) is True
+        edited = self._policies.edit(change, who, _if_match(params), force)
+        return edited.addCallback(Version.summary)
 
     def _push(self, params: Params, document: Any, who: str) -> Deferred[Any]:
         force = params.get("force", False) is True

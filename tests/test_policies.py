@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config import ConfigError
+from msgnode.errors import Rejected
 from msgnode.policies import Policies, Refused
 from msgnode.tap import policies_of
 from tests.fakes import MemoryNode, directory
@@ -317,6 +318,32 @@ class PoliciesTests(SynchronousTestCase):
 
         self.assertEqual([1, 2, 3], [self.successResultOf(each).number for each in pushed])
         self.assertEqual([200, 403, 403, 403, 403, 200], live)
+
+    def test_edits(self) -> None:
+        """
+        Two changes at once are both made, the second to what the first left.
+        """
+        waits: list[tuple[Any, Any, Deferred[Any]]] = []
+
+        def later(function: Any, *arguments: Any) -> Deferred[Any]:
+            waits.append((function, arguments, Deferred()))
+            return waits[-1][2]
+
+        policies = self.begin("push")
+        self.successResultOf(self.push(policies, {"groups": {"staff": ["eve@x"]}, "policySets": DENY}))
+        policies._run = later
+        made = [
+            policies.edit(lambda content: content.groups["staff"].remove("eve@x"), "a test"),
+            policies.edit(lambda content: content.groups["staff"].append("bob@x"), "a test"),
+            policies.edit(lambda content: content.group("nobody"), "a test"),
+        ]
+        while waits:
+            function, arguments, done = waits.pop(0)
+            done.callback(function(*arguments))
+
+        self.assertEqual([2, 3], [self.successResultOf(each).number for each in made[:2]])
+        self.assertEqual({"staff": ["bob@x"]}, policies.content().groups)
+        self.assertEqual(404, self.failureResultOf(made[2], Rejected).value.code)
 
     def test_not_utf8(self) -> None:
         """
