@@ -62,6 +62,7 @@ class Policies(Service):
     ) -> None:
         self.failed = 0
         self.wrong = ""
+        self._misread = ""  # what is wrong with the document that was read last
         self.source = source
         self.enforcement = enforcement
         self.versions = Versions(state and state / "policy", options.keep_versions)
@@ -75,7 +76,10 @@ class Policies(Service):
 
     @property
     def live(self) -> Version | None:
-        return self.versions.newest
+        """
+        None before there is one, and while everything is refused.
+        """
+        return self.versions.newest if self.enforcement.is_open else None
 
     # -- the service -------------------------------------------------------
 
@@ -91,6 +95,8 @@ class Policies(Service):
             log.error("a kept version of the policies is left out: {damaged}", damaged=damaged)
         if isinstance(self.source, FileSource):
             self._start_with(self.source)
+        elif self.source is None and self.versions.broken:
+            self._stay_closed(self.versions.broken)
         elif self.live is not None:
             self._go_on_with(self.live)
         elif self.source is not None:
@@ -109,6 +115,20 @@ class Policies(Service):
         if self._looking.running:
             self._looking.stop()
         return self._one_at_a_time.run(lambda: None)
+
+    def _stay_closed(self, broken: str) -> None:
+        """
+        What was live cannot be read, and nobody but an operator can say what is to be instead.
+        """
+        self.enforcement.close()
+        self.failed += 1
+        self.wrong = f"{broken} was live and cannot be read"
+        log.error(
+            "everything is refused: {broken} was live and cannot be read; put a document, roll back to one of"
+            " the versions {kept}, or mend the file and start again",
+            broken=broken,
+            kept=", ".join(str(version.number) for version in self.versions) or "(none is left)",
+        )
 
     def _start_with(self, source: FileSource) -> None:
         try:
@@ -162,10 +182,13 @@ class Policies(Service):
             documents: Documents | None = yield source.look()
             if documents is not None:
                 yield self._take(_as_text(documents), source.name)
+            else:  # it is as it was, and the source no longer out of reach
+                self.wrong = self._misread
         except SourceFailed as why:
             self._note_failure(str(why))
         except PolicyRefused as why:
-            self._note_failure(_in_words(why))
+            self._misread = _in_words(why)
+            self._note_failure(self._misread)
 
     def _note_failure(self, text: str) -> None:
         self.failed += 1
@@ -201,6 +224,8 @@ class Policies(Service):
         """
         What the one document says that is live; Refused where there are several.
         """
+        if not self.enforcement.is_open:
+            raise Refused("no policies are live now; put a whole document, or roll back to a version", 503)
         live = self.live
         files = live.files if live is not None else (("", "[]"),)
         if len(files) != 1:
@@ -261,7 +286,7 @@ class Policies(Service):
     @inlineCallbacks
     def _take(self, files: Files, origin: str) -> Generator[Deferred[Any], Any, None]:
         program: Program = yield self._run(gently, load, files)
-        self.wrong = ""
+        self.wrong = self._misread = ""
         live = self.live
         if live is not None and live.revision == program.revision and self.enforcement.is_open:
             return  # it says the same
@@ -289,7 +314,7 @@ class Policies(Service):
             log.warn("old versions of the policies stay on disk: {why}", why=why)
 
     def _activate(self, program: Program) -> None:
-        live = self.live
+        live = self.versions.newest
         assert live is not None
         self.enforcement.use(program, live.number)
         for lint in program.lints:

@@ -6,6 +6,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from msgnode.errors import Rejected
@@ -31,18 +32,43 @@ def gently(function: Callable[..., Any], *arguments: Any) -> Any:
     stop them all to look for cycles: among all that is new that would take
     tens of milliseconds.
     """
-    interval, collects = sys.getswitchinterval(), gc.isenabled()
-    sys.setswitchinterval(GENTLE)
-    gc.disable()
-    try:
+    with _gentle:
         return function(*arguments)
-    finally:
-        # What is new goes to what is old, unseen; it is long-lived.
-        gc.freeze()
-        gc.unfreeze()
-        if collects:
-            gc.enable()
-        sys.setswitchinterval(interval)
+
+
+class _Gentle:
+    """
+    Entered by any number of threads: the first changes the interpreter, the last changes it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._before = (0.0, True)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._before = sys.getswitchinterval(), gc.isenabled()
+                sys.setswitchinterval(GENTLE)
+                gc.disable()
+
+    def __exit__(self, *how: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside:
+                return
+            interval, collects = self._before
+            # What is new goes to what is old, unseen; it is long-lived.
+            gc.freeze()
+            gc.unfreeze()
+            if collects:
+                gc.enable()
+            sys.setswitchinterval(interval)
+
+
+_gentle = _Gentle()
 
 
 def written(document: Any) -> str:

@@ -55,6 +55,9 @@ class FileSource:
         """
         try:
             paths = self._files()
+            if not paths:  # it is emptied, or not mounted: nothing is not permission
+                self._seen = None
+                raise SourceFailed(f"no *.json in {self._path}; a file with [] says that there are no rules")
             seen = [(path, status.st_mtime_ns, status.st_size, status.st_ino) for path, status in paths]
             if seen == self._seen:
                 return None

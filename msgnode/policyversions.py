@@ -47,6 +47,7 @@ class Versions:
         self._most = most
         self._known: list[Version] = []
         self.damaged: list[str] = []  # files that could not be read
+        self.broken = ""  # the file of the newest number, if it is one of them
 
     def __iter__(self) -> Iterator[Version]:
         return iter(self._known)
@@ -64,11 +65,16 @@ class Versions:
         """
         if self._directory is None or not self._directory.is_dir():
             return
+        numbers: list[tuple[int, str]] = []
         for path in sorted(self._directory.glob("*.json")):
+            broken = ""
             try:
                 self._known.append(msgspec.json.decode(path.read_bytes(), type=Version))
             except (OSError, msgspec.DecodeError) as why:
                 self.damaged.append(f"{path}: {why}")
+                broken = str(path)
+            numbers.append((_number(path), broken))
+        self.broken = max(numbers, default=(0, ""))[1]
         self._known.sort(key=lambda version: version.number)
 
     def next(self) -> int:
@@ -77,8 +83,7 @@ class Versions:
         """
         last = self._known[-1].number if self._known else 0
         if self._directory is not None and self._directory.is_dir():
-            names = [re.match(r"\d+", path.name) for path in self._directory.glob("*.json")]
-            last = max([last, *(int(name[0]) for name in names if name)])
+            last = max([last, *map(_number, self._directory.glob("*.json"))])
         return last + 1
 
     def write(self, version: Version) -> None:
@@ -112,3 +117,8 @@ class Versions:
         for version in gone:
             if self._directory is not None:
                 (self._directory / f"{version.number:06}.json").unlink(missing_ok=True)
+
+
+def _number(path: Path) -> int:
+    found = re.match(r"\d+", path.name)
+    return int(found[0]) if found else 0

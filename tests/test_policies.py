@@ -2,8 +2,11 @@
 Where policies come from, and how others take their place.
 """
 
+import gc
 import json
+import sys
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.policies import Policies, Refused
+from msgnode.policyloading import GENTLE, gently
 from msgnode.tap import policies_of
 from tests.fakes import MemoryNode, directory
 from tests.policies_made import document, rule
@@ -319,6 +323,60 @@ class PoliciesTests(SynchronousTestCase):
         self.assertEqual([1, 2, 3], [self.successResultOf(each).number for each in pushed])
         self.assertEqual([200, 403, 403, 403, 403, 200], live)
 
+    def test_damaged_newest(self) -> None:
+        """
+        Where what was pushed last cannot be read everything is refused, until an operator says what is to be.
+        """
+        policies = self.begin("push")
+        for made in (PERMIT, DENY):
+            self.successResultOf(self.push(policies, made))
+        newest = self.home / "state/policy/000002.json"
+        newest.write_bytes(newest.read_bytes()[:40])
+
+        policies = self.begin("push")
+
+        self.assertFalse(self.node.enforcement.is_open)
+        self.assertIsNone(policies.live)
+        self.assertIn("000002.json was live", policies.wrong)
+        self.assertTrue(any("000002.json" in said and "roll back to one of" in said for said in self.log))
+        self.assertRefused(
+            policies.edit(lambda content: content.remove("s"), "a test"), 503, "whole document"
+        )
+        self.successResultOf(policies.roll_back(1, "a test"))
+        self.assertEqual((200, ""), (self.code(), policies.wrong))
+
+    def test_damaged_only(self) -> None:
+        """
+        The same where it was the only one.
+        """
+        self.successResultOf(self.push(self.begin("push"), DENY))
+        self.write("half", self.home / "state/policy/000001.json")
+
+        policies = self.begin("push")
+
+        self.assertFalse(self.node.enforcement.is_open)
+        self.assertEqual(2, self.successResultOf(self.push(policies, DENY)).number)
+        self.assertEqual(403, self.code())
+
+    def test_empty_directory(self) -> None:
+        """
+        A directory without a document is no policy: the node does not start with it, nor go over to it.
+        """
+        folder = self.home / "policies"
+        folder.mkdir()
+        self.assertIn("no *.json in", str(self.assertRaises(ConfigError, self.begin, str(folder))))
+
+        self.write(DENY, folder / "1.json")
+        policies = self.begin(str(folder))
+        (folder / "1.json").unlink()
+        self.look()
+        self.assertEqual(403, self.code())
+        self.assertIn("no *.json in", policies.wrong)
+
+        self.write([], folder / "1.json")
+        self.look()
+        self.assertEqual((200, ""), (self.code(), policies.wrong))
+
     def test_edits(self) -> None:
         """
         Two changes at once are both made, the second to what the first left.
@@ -356,6 +414,36 @@ class PoliciesTests(SynchronousTestCase):
         self.look()
 
         self.assertIn("policy.json:2:2", policies.wrong)
+
+
+class GentleTests(SynchronousTestCase):
+    """
+    Compiling in threads.
+    """
+
+    def test_two_at_once(self) -> None:
+        """
+        When the last of several is done the interpreter is as it was before the first.
+        """
+        before = sys.getswitchinterval(), gc.isenabled()
+        first, second = Event(), Event()
+        began = [Event(), Event()]
+
+        def hold(number: int, until: Event) -> None:
+            began[number].set()
+            until.wait(10)
+
+        threads = [Thread(target=gently, args=(hold, n, e)) for n, e in enumerate((first, second))]
+        for thread, has_begun in zip(threads, began, strict=True):
+            thread.start()
+            has_begun.wait(10)
+        first.set()
+        threads[0].join()
+        self.assertAlmostEqual(GENTLE, sys.getswitchinterval())
+        second.set()
+        threads[1].join()
+
+        self.assertEqual(before, (sys.getswitchinterval(), gc.isenabled()))
 
 
 def _caught(call: Any) -> Deferred[Any]:

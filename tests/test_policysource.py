@@ -19,6 +19,7 @@ from msgnode.policies import Policies
 from msgnode.policysource import SourceFailed
 from tests.fakes import MemoryNode
 from tests.policies_made import document, rule
+from tests.test_reloading import logged
 
 URL = "https://user:secret@policies.example.org/all.json?key=secret"
 DENY = json.dumps(document(rule("deny"))).encode()
@@ -157,3 +158,22 @@ class SourceTests(SynchronousTestCase):
 
             self.assertEqual(["ping"], [message["type"] for message in client.take()])
         self.assertIn("answers 500", policies.wrong)
+
+    def test_recovers(self) -> None:
+        """
+        A repository that answers again has nothing wrong with it, and its next outage is logged too.
+        """
+        said = logged(self)
+        node = MemoryNode(policy={"source": URL})
+        source = RepositorySource(URL, node.config.policy, self.stub, node.clock)
+        policies = Policies(node.config.policy, node.enforcement, source, None, node.clock)
+        policies.startService()
+        self.addCleanup(policies.stopService)
+        self.stub.flush()
+        for status, wrong in ((500, True), (500, True), (200, False), (500, True)):
+            self.repository.status = status
+            node.clock.advance(10)
+            self.stub.flush()
+            self.assertEqual(wrong, "answers 500" in policies.wrong)
+
+        self.assertEqual(2, sum("answers 500" in each for each in said))
