@@ -108,11 +108,11 @@ class Decisions:
             found = self._tallies[key] = Tally(point, effect, rule)
         return found
 
-    def forget(self, rules: set[str]) -> None:
+    def forget(self, remains: Callable[[str], bool]) -> None:
         """
-        Other policies are live: only these rules are counted on.
+        Other policies are live: only what remains of rules, policies and sets is counted on.
         """
-        self._tallies = {key: tally for key, tally in self._tallies.items() if key[2] in rules}
+        self._tallies = {key: tally for key, tally in self._tallies.items() if remains(key[2])}
 
     def is_due(self) -> bool:
         """

@@ -117,7 +117,7 @@ class Enforcement:
         """
         Must anything be asked at all?
         """
-        return self._live is not None or self._is_closed
+        return self._live is not None or self._is_closed or self.trial is not None
 
     @property
     def is_open(self) -> bool:
@@ -133,16 +133,23 @@ class Enforcement:
         """
         self._live = Live(program, number)
         self._is_closed = False
-        self.outward = "direction" in program.attributes
-        self._counting = any(name.startswith("rate.") for name in program.attributes)
-        self.decisions.forget({"", *program.rules})
-        self._changed()
+        self.decisions.forget(program.has)
+        self._look_at_programs()
 
     def close(self) -> None:
         """
         There must be policies, and there are none: everything is refused.
         """
-        self._live, self._is_closed, self.outward = None, True, False
+        self._live, self._is_closed = None, True
+        self._look_at_programs()
+
+    def _look_at_programs(self) -> None:
+        """
+        What has to be asked and counted, for those that are live and those on trial.
+        """
+        programs = [each.program for each in (self._live, self.trial) if each is not None]
+        self.outward = any("direction" in program.attributes for program in programs)
+        self._counting = any(program.counts for program in programs)
         self._changed()
 
     def apply(self) -> None:
@@ -173,6 +180,7 @@ class Enforcement:
         live = self._live
         if live is None:
             self._without_policies(point, message)
+            self._only_try(point, message, session, count)
             return None
         if self._is_built_in(point, message):
             return None
@@ -202,6 +210,17 @@ class Enforcement:
             return None
         context = context or self._context(point, message, session, count)
         return self._follow(live, verdict, context, session, micros)
+
+    def _only_try(self, point: str, message: Message, session: Session | None, count: int) -> None:
+        """
+        No policies are live, so that everything passes; what would those on trial say?
+        """
+        if self.trial is None or self._is_built_in(point, message):
+            return
+        context = self._context(point, message, session, count)
+        if self._counting and point is IN:
+            self._counters.count(context)
+        self.trial.compare((point, message.from_, message.to, message.type), context, NOT_APPLICABLE)
 
     def _is_built_in(self, point: str, message: Message) -> bool:
         """
@@ -401,7 +420,8 @@ class Enforcement:
         line.session = session.runtime if session is not None else ""
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
-            line.identity = connection.identity
+            known = self._identity(point, connection)
+            line.identity = known.user if known is not None else ""
         return line
 
     # -- for the node's own answers, and for who looks after the policies ------------
@@ -447,6 +467,7 @@ class Enforcement:
         Let this decide too, beside what is live; None ends that.
         """
         self.trial = Trial(program) if program is not None else None
+        self._look_at_programs()
 
     @property
     def different(self) -> int:

@@ -18,7 +18,7 @@ class Trial:
 
     def __init__(self, program: Program) -> None:
         self.decided = self.different = 0
-        self._program = program
+        self.program = program
         self._recent: dict[object, tuple[str, str]] = {}
         self._examples: deque[dict[str, Any]] = deque(maxlen=MOST_EXAMPLES)
         self._by_rule: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Trial:
 
     def _decide(self, key: object, context: Context) -> tuple[str, str]:
         try:
-            decision = self._program.decide(context)
+            decision = self.program.decide(context)
         except Exception as why:  # it is on trial: that it fails is what one wants to know
             return "indeterminate", f"{type(why).__name__}: {why}"[:200]
         found = decision.effect, decision.path
@@ -65,7 +65,7 @@ class Trial:
 
     def report(self) -> dict[str, Any]:
         return {
-            "revision": self._program.revision,
+            "revision": self.program.revision,
             "decided": self.decided,
             "different": self.different,
             "rules": self._by_rule,

@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.enforcement import MOST_REMEMBERED
 from msgnode.policyloading import load
+from msgnode.proof import Proof
 from tests.fakes import MemoryNode
 from tests.policies_made import document, files, rule, use
 
@@ -377,6 +378,81 @@ class EnforcementTests(SynchronousTestCase):
             (2, 2, {"s/p/r": 1, "none": 1}), (report["decided"], report["different"], report["rules"])
         )
         self.assertEqual("deny", report["examples"][0]["trial"])
+
+    def try_out(self, *rules: Any) -> None:
+        self.node.enforcement.try_out(load(files(document(*rules))))
+
+    def differing(self) -> tuple[int, int]:
+        report = self.node.enforcement.differences()
+        return report["decided"], report["different"]
+
+    def test_trial_first(self) -> None:
+        """
+        The first set of all can be tried too, while everything passes as it came.
+        """
+        self.try_out(rule("deny", {"actionType": {"equals": "create"}}))
+
+        self.a.post(OTHER, "create", body={"auth": True})
+        self.a.post(OTHER, "read")
+
+        self.assertEqual([{"auth": True}, {}], [each.get("body", {}) for each in self.b.take()])
+        self.assertEqual((2, 1), self.differing())
+        self.node.enforcement.try_out(None)
+        self.a.post(OTHER, "create")
+        self.assertFalse(self.node.enforcement.is_on)
+        self.assertEqual(1, len(self.b.take()))
+
+    def test_trial_of_rates(self) -> None:
+        """
+        What a set on trial asks of rates is counted for it.
+        """
+        self.use(rule("permit"))
+        self.try_out(rule("permit"), rule("deny", {"rate.messages.lastMinute": {"moreThan": 2}}, "slow"))
+
+        for _ in range(5):
+            self.a.post(OTHER)
+
+        self.assertEqual(5, len(self.b.take()))
+        self.assertEqual((5, 3), self.differing())
+
+    def test_trial_of_out(self) -> None:
+        """
+        A set on trial is asked on the way out, where it has a say in that, and stops nothing.
+        """
+        for live in (False, True):
+            self.restart()
+            if live:
+                self.use(rule("permit"))
+            self.try_out(rule("permit"), rule("deny", {"direction": {"equals": "out"}}, "no"))
+            self.a.post(OTHER)
+
+            self.assertEqual(1, len(self.b.take()))
+            examples = self.node.enforcement.differences()["examples"]
+            self.assertIn(("out", "deny"), [(each["point"], each["trial"]) for each in examples])
+
+    def test_counts_stay(self) -> None:
+        """
+        What a policy as a whole decided is counted on when another set with that policy is live.
+        """
+        never = rule("permit", {"msgId": {"equals": 0}})
+        for _ in range(2):
+            self.use(never, algorithm="denyUnlessPermit")
+            self.a.post(OTHER, "create")
+
+        (path,) = {rule for _, effect, rule in self.tallies() if effect == "deny"}
+        self.assertEqual(2, self.tallies()["in", "deny", path])
+        self.assertNotIn(path, self.node.enforcement.rules())
+
+    def test_identity_of_token(self) -> None:
+        """
+        The log of decisions names the user of a token.
+        """
+        self.node.enforcement.who = lambda connection: Proof("user://x/ann@x", "x", "1", "ann@x")
+        self.use(rule("deny"))
+
+        self.a.post(OTHER, "create")
+
+        self.assertEqual("ann@x", self.node.enforcement.decisions.recent[-1].identity)
 
     # -- none yet -------------------------------------------------------------------------
 

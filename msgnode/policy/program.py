@@ -5,7 +5,7 @@ It never changes, so that a new one takes over between two messages.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -73,6 +73,7 @@ class Program:
             documents[0].advise((), UNFILED.format(self.sets.unfiled, "sets"))
         self.all_groups = known
         self.rules = [rule.path for compiler in compilers for rule in compiler.rules]
+        self._paths = {"", *_paths(self.sets)}
         self.attributes = frozenset[str]().union(*(compiler.reader.used for compiler in compilers))
         self.obliges = any(compiler.obliges for compiler in compilers)
         self.lints = [lint for document in documents for lint in document.lints]
@@ -102,6 +103,12 @@ class Program:
         """
         return any(name.startswith("rate.") for name in self.attributes)
 
+    def has(self, path: str) -> bool:
+        """
+        Is that the path of a rule, policy or set here?  "" is that of no rule.
+        """
+        return path in self._paths
+
     def decide(self, context: Context) -> Decision:
         """
         What becomes of the message.  It never raises.
@@ -123,6 +130,12 @@ class Program:
 
     def __reduce__(self) -> Any:
         return _again, (self.files, self.groups, self._options)
+
+
+def _paths(below: Below) -> Iterator[str]:
+    for node in below.nodes:
+        yield node.path
+        yield from _paths(node.below)
 
 
 def _decision(outcome: Outcome | None, context: Context) -> Decision:
