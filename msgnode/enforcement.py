@@ -441,7 +441,16 @@ class Enforcement:
         return message
 
     def explain(
-        self, program: Program, point: str, message: Message, identity: str, connector: str, peer: str
+        self,
+        program: Program,
+        point: str,
+        message: Message,
+        *,
+        identity: Identity | None = None,
+        owned: bool | None = None,
+        connector: str = "",
+        peer: str = "",
+        session: str = "",
     ) -> Explanation:
         """
         How `program` would decide on this message, test by test.
@@ -451,11 +460,13 @@ class Enforcement:
                 message,
                 point,
                 domain=self._domain,
-                identity=identity or None,
+                identity=identity,
                 trust=self._config.identity.trust,
                 now=self._now,
                 connector=connector,
                 peer=peer,
+                session=session,
+                owned=None if owned is None else lambda: owned,
             )
         )
 

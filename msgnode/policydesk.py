@@ -16,11 +16,24 @@ from msgnode.enforcement import Enforcement
 from msgnode.message import decode
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
-from msgnode.policy import Program
+from msgnode.policy import Identity, Program
 from msgnode.policyloading import Content, Files, written
 from msgnode.policyversions import Version
 
 Params = Mapping[str, Any]
+
+EXPLAIN = (
+    "message",
+    "document",
+    "point",
+    "identity",
+    "provider",
+    "scopes",
+    "session",
+    "fromOwned",
+    "connector",
+    "peer",
+)
 
 
 class PolicyDesk:
@@ -40,6 +53,10 @@ class PolicyDesk:
             "policy": self.policy,
             "addPolicy": self.add_policy,
             "removePolicy": self.remove_policy,
+            "policyOf": self.policy_of,
+            "addPolicyTo": self.add_policy_to,
+            "removePolicyOf": self.remove_policy_of,
+            "patchPolicy": self.patch_policy,
             "groups": self.groups,
             "getGroupsNames": self.group_names,
             "createGroup": self.create_group,
@@ -99,6 +116,33 @@ class PolicyDesk:
     def remove_policy(self, params: Params, who: str) -> Deferred[Any]:
         key = _key(params)
         return self._edit(params, lambda content: content.remove(key), who)
+
+    def policy_of(self, params: Params, who: str) -> Any:
+        """
+        `key` and `policyKey`: one policy of a set.
+        """
+        return self._policies.content().policy(_key(params), _key(params, "policyKey"))
+
+    def add_policy_to(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `key`, `policyKey` and `policy`: a policy of that set, new or in the place of that with its id.
+        """
+        key, id, policy = _key(params), _key(params, "policyKey"), _needed(params, "policy")
+        return self._edit(params, lambda content: content.put_policy(key, id, policy), who)
+
+    def remove_policy_of(self, params: Params, who: str) -> Deferred[Any]:
+        key, id = _key(params), _key(params, "policyKey")
+        return self._edit(params, lambda content: content.remove_policy(key, id), who)
+
+    def patch_policy(self, params: Params, who: str) -> Deferred[Any]:
+        """
+        `key`, perhaps `policyKey`, and `fields`: these of the set or policy are others, or null: gone.
+        """
+        key, fields = _key(params), _needed(params, "fields")
+        id = _key(params, "policyKey") if "policyKey" in params else None
+        if not isinstance(fields, dict) or "id" in fields:
+            raise Refused("name the fields to change in an object; 'id' is not to be changed", 400)
+        return self._edit(params, lambda content: content.patch(key, id, fields), who)
 
     # -- groups ----------------------------------------------------------------
 
@@ -169,17 +213,24 @@ class PolicyDesk:
 
     def explain(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `message`, and perhaps `point`, `identity`, `connector`, `peer`, `document`: how it would be decided.
+        `message`, and perhaps what else a node would know of it: how it would be decided.
         """
+        unknown = [name for name in params if name not in EXPLAIN]
+        if unknown:
+            known = ", ".join(EXPLAIN)
+            raise Refused(f"explain does not know {', '.join(unknown)}; it knows {known}"[:500], 400)
         point = params.get("point", "in")
         if point not in POINTS:
             raise Refused(f"'point' must be one of {', '.join(POINTS)}, not {point!r}"[:200], 400)
         given = _needed(params, "message")
         message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
-        known = {name: _text(params, name, "") for name in ("identity", "connector", "peer")}
+        texts = {name: _text(params, name, "") for name in ("connector", "peer", "session")}
+        identity, owned = _identity(params), _owned(params)
 
         def explained(program: Program) -> Any:
-            return self._enforcement.explain(program, point, message, **known).to_builtins()
+            return self._enforcement.explain(
+                program, point, message, identity=identity, owned=owned, **texts
+            ).to_builtins()
 
         if "document" in params:
             return self._policies.check(_files(params["document"])).addCallback(explained)
@@ -279,8 +330,26 @@ def _text(params: Params, name: str, default: str | None = None) -> str:
     return text
 
 
-def _key(params: Params) -> str:
-    key = _needed(params, "key")
+def _identity(params: Params) -> Identity | None:
+    user, provider = _text(params, "identity", ""), _text(params, "provider", "")
+    scopes = params.get("scopes", [])
+    if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+        raise Refused(f"'scopes' must be a list of texts, not {scopes!r}"[:200], 400)
+    if not user and (provider or scopes):
+        raise Refused("'provider' and 'scopes' need an 'identity'", 400)
+    return Identity(user, provider, tuple(scopes)) if user else None
+
+
+def _owned(params: Params) -> bool | None:
+    owned = params.get("fromOwned")
+    if owned is not None and not isinstance(owned, bool):
+        raise Refused(f"'fromOwned' must be true or false, not {owned!r}"[:200], 400)
+    return owned
+
+
+def _key(params: Params, name: str = "key") -> str:
+    key = _needed(params, name)
     if not isinstance(key, str | int) or isinstance(key, bool):
-        raise Refused(f"'key' must be the id of a policy set, not {key!r}"[:200], 400)
+        what = "policy set" if name == "key" else "policy"
+        raise Refused(f"'{name}' must be the id of a {what}, not {key!r}"[:200], 400)
     return str(key)

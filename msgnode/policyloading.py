@@ -128,6 +128,44 @@ class Content:
     def remove(self, key: str) -> None:
         self.sets.remove(self.set(key))
 
+    def policy(self, key: str, id: str) -> dict[str, Any]:
+        """
+        The policy with that id, of the set with that key.
+        """
+        policies: list[dict[str, Any]] = self.set(key)["policies"]
+        for each in policies:
+            if str(each.get("id")) == id:
+                return each
+        known = ", ".join(str(each.get("id")) for each in policies[:20]) or "none"
+        raise Rejected(f"policy set {key!r} has no policy {id!r}; there are {known}"[:500], 404)
+
+    def put_policy(self, key: str, id: str, policy: Any) -> None:
+        """
+        A new policy of that set, or another in the place of that with its id.
+        """
+        if not isinstance(policy, dict):
+            raise Rejected("'policy' must be a policy, as an object")
+        if str(policy.setdefault("id", id)) != id:
+            raise Rejected(f"the policy says its id is {policy['id']!r}, not {id!r}"[:200])
+        policies: list[dict[str, Any]] = self.set(key)["policies"]
+        for position, each in enumerate(policies):
+            if str(each.get("id")) == id:
+                policies[position] = policy
+                return
+        policies.append(policy)
+
+    def remove_policy(self, key: str, id: str) -> None:
+        self.set(key)["policies"].remove(self.policy(key, id))
+
+    def patch(self, key: str, id: str | None, fields: dict[str, Any]) -> None:
+        """
+        Other fields of a set, or of one of its policies; null takes one away.
+        """
+        found = self.set(key) if id is None else self.policy(key, id)
+        found.update(fields)
+        for name in [name for name, value in fields.items() if value is None]:
+            del found[name]
+
     def group(self, name: str) -> list[str]:
         """
         The members of the group, to be changed.

@@ -108,6 +108,48 @@ class HTTPTests(DoorTests):
         self.assertEqual(404, self.ask("DELETE", "policies/s").status)
         self.assertEqual([other], self.ask("GET", "policies").json()["document"]["policySets"])
 
+    def test_policy_of_set(self) -> None:
+        """
+        One policy of a set can be read, put, changed in part and removed; a set can be changed in part.
+        """
+        self.ask("PUT", "policies", DENY)
+        other = {**DENY[0]["policies"][0], "id": "q"}
+
+        self.assertEqual(200, self.ask("PUT", "policies/s/q", other).status)
+        self.assertEqual(other, self.ask("GET", "policies/s/q").json())
+        self.assertEqual(200, self.ask("PATCH", "policies/s/q", {"enforce": False, "priority": 3}).status)
+        self.assertEqual(200, self.ask("PATCH", "policies/s/q", {"priority": None}).status)
+        self.assertEqual({**other, "enforce": False}, self.ask("GET", "policies/s/q").json())
+        self.assertEqual(200, self.ask("PATCH", "policies/s", {"description": "ours"}).status)
+        self.assertEqual("ours", self.ask("GET", "policies/s").json()["description"])
+        self.assertEqual(200, self.ask("DELETE", "policies/s/p").status)
+        self.assertEqual(404, self.ask("GET", "policies/s/p").status)
+        self.assertEqual(400, self.ask("PATCH", "policies/s/q", {"rules": 3}).status)
+        self.assertEqual(400, self.ask("PATCH", "policies/s/q", {"id": "r"}).status)
+        self.assertEqual(412, self.ask("PATCH", "policies/s/q", {"priority": 1}, If_Match='"old"').status)
+
+    def test_explain_all(self) -> None:
+        """
+        Whoever asks can say all that a node would know of a sender; what explain does not know is refused.
+        """
+        message = {"id": 1, "type": "create", "from": "hyperty://a.com/h1", "to": "hyperty://b.com/h2"}
+        known = {
+            "fromOwned": {"equals": True},
+            "session": {"equals": "runtime://x/1"},
+            "srcIDP": {"equals": "x"},
+            "scopes": {"contains": "speak"},
+        }
+        asked = {"message": message, "document": document(rule("permit", known)), "identity": ANN}
+        asked |= {"provider": "x", "scopes": ["speak"], "session": "runtime://x/1"}
+
+        self.assertEqual("notApplicable", self.ask("POST", "explain", asked).json()["effect"])
+        asked["fromOwned"] = True
+        self.assertEqual("permit", self.ask("POST", "explain", asked).json()["effect"])
+        for wrong in ({"colour": 1}, {"scopes": "speak"}, {"fromOwned": "yes"}, {"identity": ""}):
+            refused = self.ask("POST", "explain", {**asked, **wrong})
+            self.assertEqual(400, refused.status)
+            self.assertIn(next(iter(wrong)), refused.json()["desc"])
+
     def test_groups(self) -> None:
         """
         Groups and their members come and go; one that a rule names cannot go.

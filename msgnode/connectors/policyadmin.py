@@ -34,6 +34,11 @@ ROUTES: dict[tuple[str, str], tuple[str, str | None]] = {
     ("GET", "policies/{key}"): ("policy", None),
     ("PUT", "policies/{key}"): ("addPolicy", "policy"),
     ("DELETE", "policies/{key}"): ("removePolicy", None),
+    ("PATCH", "policies/{key}"): ("patchPolicy", "fields"),
+    ("GET", "policies/{key}/{policyKey}"): ("policyOf", None),
+    ("PUT", "policies/{key}/{policyKey}"): ("addPolicyTo", "policy"),
+    ("PATCH", "policies/{key}/{policyKey}"): ("patchPolicy", "fields"),
+    ("DELETE", "policies/{key}/{policyKey}"): ("removePolicyOf", None),
     ("GET", "groups"): ("groups", None),
     ("PUT", "groups/{groupName}"): ("createGroup", "members"),
     ("DELETE", "groups/{groupName}"): ("deleteGroup", None),
@@ -69,7 +74,8 @@ class PolicyAdmin(Resource):
             return refused
         try:
             method, params = _understood(request)
-            params |= _conditions(request)
+            if request.method != b"GET" and method != "explain":
+                params |= _conditions(request)
             asked = self._desk.ask(
                 method, params, f"the admin listener, {peer_name(request.getClientAddress())}"
             )
