@@ -21,7 +21,7 @@ from msgnode.errors import Blocked, Claimed, Malformed, NoRoute, NotOffered, Rej
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import Ownership
-from msgnode.points import IN, OUT, Policy
+from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Counts, Session
@@ -148,7 +148,7 @@ class Router:
         return self._carry(message, session, stranger)
 
     def _carry(self, message: Message, session: Session, stranger: bool) -> Reply:
-        if stranger:
+        if stranger and self._may_hear(message, session):
             self._learn(message.from_, session)
         if self.awaited and self._hand_to_waiting(message):
             return None
@@ -340,6 +340,20 @@ class Router:
             from_, self._registry in self._responders
         ):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
+
+    def _may_hear(self, message: Message, session: Session) -> bool:
+        """
+        To be found at an address is to hear it, so that the policies are asked as for a subscription.
+        """
+        if self.policy is None or not message.from_.startswith("hyperty://"):
+            return True
+        topic = copy(message)
+        topic.to = message.from_
+        try:
+            self.policy.check(SUBSCRIBE, topic, session)
+        except Blocked:
+            return False
+        return True
 
     def _learn(self, from_: str, session: Session) -> None:
         """

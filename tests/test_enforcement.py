@@ -454,6 +454,19 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual("ann@x", self.node.enforcement.decisions.recent[-1].identity)
 
+    def test_learnt(self) -> None:
+        """
+        Who may not subscribe to an address does not come to hear it by sending from it either.
+        """
+        secret = {"direction": {"equals": "subscribe"}, "msgTo": {"like": "hyperty://example.org/secret*"}}
+        self.use(rule("deny", secret))
+
+        for address, heard in (("hyperty://example.org/secret", 0), ("hyperty://example.org/open", 1)):
+            self.a.post(OTHER, **{"from": address})
+            self.assertEqual(1, len(self.b.take()))
+            self.b.post(address)
+            self.assertEqual(heard, len(self.a.take()))
+
     # -- none yet -------------------------------------------------------------------------
 
     def test_closed(self) -> None:
