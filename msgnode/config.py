@@ -129,6 +129,7 @@ class PolicyOptions(_Section):
     source: str = ""
     enforce: bool = True
     mark_auth: bool = True
+    strict_obligations: bool = False
     default_connect: Effect = "permit"
     default_in: Effect = "permit"
     default_subscribe: Effect = "permit"

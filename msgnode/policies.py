@@ -93,6 +93,11 @@ class Policies(Service):
         self.versions.open()
         for damaged in self.versions.damaged:
             log.error("a kept version of the policies is left out: {damaged}", damaged=damaged)
+        if self._options.source.lower().startswith("http://"):
+            log.warn(
+                "{source} is not encrypted: whoever is on the way can change the policies; use https",
+                source=self.source.name if self.source is not None else "policy.source",
+            )
         if isinstance(self.source, FileSource):
             self._start_with(self.source)
         elif self.source is None and self.versions.broken:
@@ -135,7 +140,7 @@ class Policies(Service):
             documents = source.read()
             assert documents is not None
             files = _as_text(documents)
-            program = load(files)
+            program = load(files, self._options.strict_obligations)
         except (SourceFailed, PolicyRefused) as why:
             text = f"policy.source: {_in_words(why)}"
             if self.live is None:
@@ -279,13 +284,13 @@ class Policies(Service):
             why.trap(PolicyRefused)
             raise Refused(_in_words(why.value), 400, problems(why.value)) from None
 
-        return self._run(gently, load, files).addErrback(refuse)
+        return self._run(gently, load, files, self._options.strict_obligations).addErrback(refuse)
 
     # -- the change --------------------------------------------------------
 
     @inlineCallbacks
     def _take(self, files: Files, origin: str) -> Generator[Deferred[Any], Any, None]:
-        program: Program = yield self._run(gently, load, files)
+        program: Program = yield self._run(gently, load, files, self._options.strict_obligations)
         self.wrong = self._misread = ""
         live = self.live
         if live is not None and live.revision == program.revision and self.enforcement.is_open:

@@ -17,11 +17,12 @@ Files = tuple[tuple[str, str], ...]  # what each is called, and its text
 GENTLE = 0.0005  # seconds that a thread may hold the interpreter while messages wait for it
 
 
-def load(files: Files) -> Program:
+def load(files: Files, strict: bool = False) -> Program:
     """
     The program of all of them together; PolicyRefused with all that is wrong.
     """
-    return Program([(where, text.encode("utf-8", "surrogateescape")) for where, text in files])
+    data = [(where, text.encode("utf-8", "surrogateescape")) for where, text in files]
+    return Program(data, strict=strict)
 
 
 def gently(function: Callable[..., Any], *arguments: Any) -> Any:

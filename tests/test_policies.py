@@ -377,6 +377,20 @@ class PoliciesTests(SynchronousTestCase):
         self.look()
         self.assertEqual((200, ""), (self.code(), policies.wrong))
 
+    def test_strict(self) -> None:
+        """
+        Unknown obligations are refused where that is wanted: at the start, by a push, and by a check.
+        """
+        unknown = document(rule("permit", emailto="ann@example.org"))
+        self.write(unknown)
+        other = {"source": str(self.file), "strict_obligations": True}
+        strict = policies_of(node := MemoryNode(state="none", policy=other), node.clock)
+        self.assertIn("emailto", str(self.assertRaises(ConfigError, strict.startService)))
+        policies = self.begin("push", strict_obligations=True)
+
+        self.assertRefused(self.push(policies, unknown), 400, "emailto")
+        self.assertRefused(policies.check((("x", json.dumps(unknown)),)), 400, "emailto")
+
     def test_edits(self) -> None:
         """
         Two changes at once are both made, the second to what the first left.

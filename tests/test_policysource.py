@@ -177,3 +177,17 @@ class SourceTests(SynchronousTestCase):
             self.assertEqual(wrong, "answers 500" in policies.wrong)
 
         self.assertEqual(2, sum("answers 500" in each for each in said))
+
+    def test_not_encrypted(self) -> None:
+        """
+        A repository without TLS is warned of at the start.
+        """
+        for url, warned in ((URL, 0), (URL.replace("https", "http"), 1)):
+            said = logged(self)
+            node = MemoryNode(policy={"source": url})
+            source = RepositorySource(url, node.config.policy, self.stub, node.clock)
+            policies = Policies(node.config.policy, node.enforcement, source, None, node.clock)
+            policies.startService()
+            self.addCleanup(policies.stopService)
+
+            self.assertEqual(warned, sum("is not encrypted" in each for each in said))
