@@ -391,6 +391,43 @@ class PoliciesTests(SynchronousTestCase):
         self.assertRefused(self.push(policies, unknown), 400, "emailto")
         self.assertRefused(policies.check((("x", json.dumps(unknown)),)), 400, "emailto")
 
+    def test_hot_reload_under_load(self) -> None:
+        """
+        A hot reload under load loses no message and mixes no versions: each is decided by the one live then.
+        """
+        policies = self.begin("push", keep_versions=3)
+        a, b = self.node.client(RUNTIME), self.node.client(OTHER)
+        waits: list[tuple[Any, Any, Deferred[Any]]] = []
+
+        def later(function: Any, *arguments: Any) -> Deferred[Any]:
+            waits.append((function, arguments, Deferred()))
+            return waits[-1][2]
+
+        policies._run = later
+        for turn in range(1, 31):  # of two rules, that both mark the message, so that a mixture would show
+            marks = [rule("permit", id=n, set={f"body.{name}": turn}) for n, name in enumerate("xy")]
+            self.push(policies, document(*marks, version=turn))
+        sent, seen = 0, []
+        while waits:
+            function, arguments, done = waits.pop(0)
+            made = function(*arguments)
+            for after in (False, True):
+                if after:
+                    done.callback(made)
+                live = policies.live.number if policies.live is not None else None
+                for _ in range(5):
+                    a.post(OTHER, "create", id=sent)
+                    sent += 1
+                for message in b.take():
+                    seen.append(message["id"])
+                    body = message.get("body", {})
+                    self.assertEqual((live, live), (body.get("x"), body.get("y")))
+
+        self.assertEqual([], a.take())
+        self.assertEqual(list(range(sent)), seen)
+        assert policies.live is not None
+        self.assertEqual(30, policies.live.number)
+
     def test_edits(self) -> None:
         """
         Two changes at once are both made, the second to what the first left.
