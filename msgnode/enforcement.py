@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from msgnode.address import Domain
 from msgnode.config import Config
 from msgnode.decisions import Decisions, Line, Tally
-from msgnode.errors import Blocked, Rejected, failure_code
+from msgnode.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.fulfilment import Fulfilment
 from msgnode.marking import mark
 from msgnode.message import Message, decode
@@ -333,6 +333,10 @@ class Enforcement:
 
     def _refusal(self, decision: Decision, message: Message) -> Blocked:
         if decision.effect == INDETERMINATE:
+            try:
+                message.fields(rough=True)
+            except Malformed as why:
+                return Blocked(str(why), why.code)
             return Blocked("the policies of this node cannot decide on this", failure_code(message.to))
         reason = f"{TEXT}: {decision.path or 'no rule permits it'}" if self._options.expose_reason else TEXT
         return Blocked(reason, 403)

@@ -5,13 +5,13 @@ The body's bytes are cut out of the message, changed, and put back; the rest
 stays as the sender wrote it.
 """
 
-import json
 import re
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from msgnode import literals
 from msgnode.message import Message, decode
 
 AUTH = {True: b'"auth":true', False: b'"auth":false'}
@@ -49,7 +49,7 @@ def _with_auth(body: bytes, permitted: bool) -> bytes:
         fields["auth"] = permitted
         return msgspec.json.encode(fields)
     except msgspec.DecodeError:  # half a character, which msgspec does not take
-        return json.dumps({**json.loads(body), "auth": permitted}, separators=(",", ":")).encode()
+        return literals.dumps({**literals.loads(body), "auth": permitted})
 
 
 def _replace(message: Message, body: bytes) -> None:
@@ -69,6 +69,4 @@ def _replace(message: Message, body: bytes) -> None:
         fields["body"] = Raw(body)
         message.data = msgspec.json.encode(fields)
     except msgspec.DecodeError:
-        message.data = json.dumps(
-            {**json.loads(data), "body": json.loads(body)}, separators=(",", ":")
-        ).encode()
+        message.data = literals.dumps({**literals.loads(data), "body": literals.loads(body)})

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
+from msgnode import literals
 from msgnode.errors import Malformed
 
 NO_BODY = Raw()
@@ -64,14 +65,16 @@ class Message(Struct, gc=False):
     micros: _Number = field(name=_OURS + "micros", default=0)
     resources: _List | None = field(name=_OURS + "resources", default=None)
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self, rough: bool = False) -> dict[str, Any]:
         """
         The body as a dict; empty when there is none.
+
+        `rough`: to look at only, where a number too large to keep is about that large, or infinite.
         """
         if not memoryview(self.body).nbytes:
             return {}
         try:
-            return _loads(bytes(self.body)) or {}
+            return _loads(bytes(self.body), rough) or {}
         except (ValueError, RecursionError):
             # What was skipped at first: a number of 5000 digits, a nesting that is just too deep.
             raise Malformed("'body' holds what cannot be read", self.id, self.from_) from None
@@ -110,7 +113,7 @@ class Message(Struct, gc=False):
             fields = msgspec.json.decode(self.data, type=dict[str, Raw])
             data = _encode({**fields, "to": address})
         except msgspec.DecodeError:  # half a character, which msgspec does not take
-            data = json.dumps({**json.loads(self.data), "to": address}, separators=(",", ":")).encode()
+            data = literals.dumps({**literals.loads(self.data), "to": address})
         return Message(
             self.id,
             self.type,
@@ -136,14 +139,15 @@ _HALF = re.compile(
 )
 
 
-def _loads(data: bytes) -> Any:
+def _loads(data: bytes, rough: bool = False) -> Any:
     """
     What this JSON says, with a sign in the place of half a character.
     """
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        return msgspec.json.decode(_HALF.sub(rb"\\ufffd", data))
+        whole = _HALF.sub(rb"\\ufffd", data)
+        return json.loads(whole, parse_int=literals.rough) if rough else msgspec.json.decode(whole)
 
 
 def compose(id: int | str | None, type: str, from_: str, to: str | None, body: Mapping[str, Any]) -> Message:
@@ -198,12 +202,12 @@ def _with_surrogates(data: bytes) -> Message | None:
     if b"\\u" not in data:
         return None
     try:
-        fields = json.loads(data)
+        fields = literals.loads(data)
         body = fields.pop("body", None)
-        message = _decoder.decode(_encode(fields))
+        message = _decoder.decode(literals.dumps(fields))
     except (ValueError, AttributeError, RecursionError):
         return None
-    message.body = Raw(json.dumps(body).encode())
+    message.body = Raw(literals.dumps(body))
     return message
 
 

@@ -223,6 +223,26 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual(1, len(self.b.take()))
 
+    def test_padding(self) -> None:
+        """
+        No padding of a body hides the rest of it from the rules; what cannot be read is refused.
+        """
+        self.use(rule("deny", {"body.secret": {"equals": "x"}}))
+        for depth in range(500, 3000, 20):  # somewhere there is what can be carried, but not read
+            self.tell_padded("[" * depth + "]" * depth)
+            self.assertEqual([], self.b.take(), depth)
+        self.restart()
+        self.use(rule("deny", {"body.secret": {"equals": "x"}}))
+        for pad in ("1", "1e400", "-1e999", "9" * 5000, "-" + "9" * 5000, '"\\ud800"', '[1e400,"\\ud800"]'):
+            self.tell_padded(pad)
+            self.assertEqual([BLOCKED], [message["body"] for message in self.a.take()], pad[:9])
+
+        self.assertEqual([], self.b.take())
+
+    def tell_padded(self, pad: str) -> None:
+        header = f'"id":9,"type":"create","from":"{RUNTIME}/x","to":"{OTHER}"'
+        self.a.tell(f'{{{header},"body":{{"secret":"x","pad":{pad}}}}}'.encode())
+
     # -- obligations -----------------------------------------------------------------
 
     def test_redirect(self) -> None:

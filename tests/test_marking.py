@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from msgnode.errors import Malformed
 from msgnode.marking import mark
 from msgnode.message import decode
 
@@ -36,6 +37,8 @@ values = st.recursive(
         '{HEADER,"body":{"a":1},"more":{"body":{"a":1}}}',
         r'{HEADER,"body":{"text":"\ud83d"}}',
         r'{HEADER,"body":{"auth":1,"text":"\ud83d"}}',
+        r'{HEADER,"body":{"auth":1,"n":1e400,"text":"\ud83d"}}',
+        r'{"body":{"auth":1,"text":"\ud83d"},"n":-1e400,HEADER}',
     ],
 )
 @pytest.mark.parametrize("permitted", [True, False])
@@ -51,7 +54,18 @@ def test_spellings(text: str, permitted: bool) -> None:
     was, now = json.loads(text), json.loads(message.data)
     assert now == {**was, "body": {**(was.get("body") or {}), "auth": permitted}}
     assert bytes(message.data).count(b'"auth"') == 1
-    assert message.fields()["auth"] is permitted
+    assert b"Infinity" not in message.data
+    assert message.fields(rough=True)["auth"] is permitted
+
+
+def test_no_number() -> None:
+    """
+    What is no number of JSON makes no message, beside half a character either.
+    """
+    text = f'{{{HEADER},"body":{{"n":Infinity,"text":"\\ud83d"}}}}'
+
+    with pytest.raises(Malformed):
+        decode(text.encode())
 
 
 @given(

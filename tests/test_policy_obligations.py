@@ -184,12 +184,28 @@ def test_edit_without_a_body():
     assert {"x": 1} == json.loads(edited(duties, message(body=None)))["body"]
 
 
+@pytest.mark.parametrize("beside", ["1", '"\\ud83d"'])
+@pytest.mark.parametrize(
+    "number", ["1e400", "-1e999", "1.50", "0.10000000000000000001", "9" * 30, "9" * 5000]
+)
+def test_edit_keeps_numbers(number, beside):
+    """
+    A number stays as its sender wrote it, also in a list that is cut.
+    """
+    body = f'{{"n":{number},"value":[{number},{number},2],"beside":{beside}}}'
+    whole = f'{{"id":1,"type":"t","from":"a","to":"b","body":{body}}}'.encode()
+
+    made = edited(obligations("limitByNumberOfEntries", {"body.value": 2}), decode(whole))
+
+    assert made == whole.replace(b",2]", b"]")
+
+
 def test_edit_unreadable():
     """
     A body that cannot be read is not passed on unchanged.
     """
-    digits = b"9" * 5000
-    whole = b'{"id":1,"type":"t","from":"a","to":"b","body":{"n":' + digits + b"}}"
+    deep = b"[" * 100_000 + b"]" * 100_000
+    whole = b'{"id":1,"type":"t","from":"a","to":"b","body":{"n":' + deep + b"}}"
     kept = Message(1, "t", "b", "a", data=whole)
 
     with pytest.raises(Malformed):

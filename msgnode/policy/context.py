@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.errors import Malformed
 from msgnode.message import Message
 from msgnode.policy import urls
 from msgnode.policy.attributes import HEADER, Attribute
@@ -143,14 +142,10 @@ class Context:
     @property
     def body(self) -> Mapping[str, Any]:
         """
-        The body; empty if there is none, or none that can be read.
+        The body; empty if there is none.  Malformed if it cannot be read: nothing is known of it then.
         """
         if self._body is None:
-            try:
-                fields = self.message.fields()
-            except Malformed:
-                fields = {}
-            self._body = fields if isinstance(fields, dict) else {}
+            self._body = self.message.fields(rough=True)
         return self._body
 
     @property

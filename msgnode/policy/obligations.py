@@ -5,13 +5,13 @@ duties.py makes them of names and values; the functions below apply those that
 need only the message.  limits.py keeps the buckets of `rateLimit`.
 """
 
-import json
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from msgnode import literals
 from msgnode.errors import Malformed
 from msgnode.message import Message
 from msgnode.policy.attributes import Attribute, step_down
@@ -145,28 +145,17 @@ def edited(obligations: Iterable[Obligation], message: Message) -> bytes | None:
         return None
     whole["body"] = body
     try:
-        return msgspec.json.encode(whole) if _is_whole(whole) else json.dumps(whole).encode()
+        return literals.dumps(whole)
     except RecursionError:
         raise Malformed("nested too deeply", message.id, message.from_) from None
 
 
 def _loads(message: Message) -> dict[str, Any]:
     try:
-        whole = json.loads(message.data)
+        whole = literals.loads(message.data)
     except (ValueError, RecursionError):
         raise Malformed("'body' holds what cannot be read", message.id, message.from_) from None
     return whole  # type: ignore[no-any-return]
-
-
-def _is_whole(value: Any) -> bool:
-    """
-    Is there no half character in it, which only json writes?
-    """
-    try:
-        msgspec.json.encode(value)
-    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
-        return False
-    return True
 
 
 def _apply_number(body: dict[str, Any], limit: NumberOfEntries) -> None:
@@ -202,7 +191,7 @@ def _apply_set(body: dict[str, Any], change: SetField) -> None:
         if not isinstance(here, dict | list):
             return  # a list is not made longer
     if isinstance(here, dict):
-        here[last] = json.loads(json.dumps(change.value))
+        here[last] = deepcopy(change.value)
     elif step_down(here, [last]) is not None:
         here[int(last)] = change.value
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from msgnode.errors import Malformed
 from msgnode.policy.algorithms import Outcome, first_applicable
 from msgnode.policy.attributes import HEADER
 from msgnode.policy.compiler import MOST_UNFILED, UNFILED, Compiler
@@ -111,11 +112,15 @@ class Program:
 
     def decide(self, context: Context) -> Decision:
         """
-        What becomes of the message.  It never raises.
+        What becomes of the message.  It never raises: what asks for an unreadable body is indeterminate.
         """
         if context.unenforced:  # another program was asked before
             context.unenforced.clear()
-        return _decision(first_applicable(self.sets.find(context), decide, context), context)
+        try:
+            outcome = first_applicable(self.sets.find(context), decide, context)
+        except Malformed:
+            return Decision(INDETERMINATE)
+        return _decision(outcome, context)
 
     def explain(self, context: Context) -> Explanation:
         """
@@ -123,7 +128,10 @@ class Program:
         """
         remember = self.decide(context).remember  # asks for less than the explanation does
         context.unenforced.clear()
-        outcome, tree, skipped = explain(self.sets, context)
+        try:
+            outcome, tree, skipped = explain(self.sets, context)
+        except Malformed:
+            return Explanation(Decision(INDETERMINATE), self.revision, [], [], {})
         values = {name: _plain(value) for name, value in context.values.items() if name}
         decision = msgspec.structs.replace(_decision(outcome, context), remember=remember)
         return Explanation(decision, self.revision, tree, skipped, values)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgnode.literals import Literal
 from msgnode.policy.attributes import DIRECTIONS, WEEKDAYS, Attribute
 from msgnode.policy.problems import Wrong, near, shown
 from msgnode.policy.urls import ABOUT
@@ -28,6 +29,8 @@ def text_of(value: Any, deep: int = 0) -> str | None:
         return str(value) if value.bit_length() < 10_000 else None
     if kind is float:
         return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    if kind is Literal:
+        return text_of(float(value))
     if kind is list and deep < DEEPEST:
         texts = [text_of(item, deep + 1) if item is not None else "" for item in value]
         return None if None in texts else ",".join(text or "" for text in texts)
@@ -38,7 +41,7 @@ def number_of(value: Any) -> float | None:
     """
     A value as a number, also one written as a text; None if it is none.
     """
-    if value.__class__ in (int, float):
+    if value.__class__ in (int, float, Literal):
         return None if value != value else value  # type: ignore[no-any-return]
     if value.__class__ is str and len(value) < 400 and _NUMBER.fullmatch(value):
         return float(value)
