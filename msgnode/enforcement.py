@@ -325,6 +325,8 @@ class Enforcement:
             self._note(live, verdict, point, message, session, micros, why.code, enforced)
             self._duties.tell(decision.obligations, context)
             if not enforced:
+                if point is IN and self._options.mark_auth:
+                    mark(message, False)
                 return None
             raise
         return wait.addCallback(

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
-from msgnode.errors import Blocked, Claimed, Malformed, NoRoute, NotOffered, Rejected
+from msgnode.errors import Blocked, Claimed, Malformed, NoRoute, NotOffered, Rejected, failure_code
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import Ownership
@@ -77,6 +77,9 @@ class Router:
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
+        self.leaving: Callable[[Message, Session], Message | None] | None = (
+            None  # what they make of an answer
+        )
         # Who waits for a response, by the address and id of what it sent; not through its session.
         self.awaited: dict[tuple[str, int | str], Callable[[Message], None]] = {}
         self._config = config
@@ -139,13 +142,22 @@ class Router:
         Carry what the policies let pass, perhaps changed, elsewhere, or later.
         """
         assert self.policy is not None
-        wait = self.policy.check(IN, message, session, count)
-        if wait is not None:
-            return wait.addCallback(self._carry_later, message, session, stranger)
-        return self._carry(message, session, stranger)
+        to = message.to
+        try:
+            wait = self.policy.check(IN, message, session, count)
+            if wait is None:
+                return self._carry(message, session, stranger)
+        except Rejected as why:
+            raise _as_asked(why, message, to) from None
+        return wait.addCallback(self._carry_later, message, session, stranger, to)
 
-    def _carry_later(self, now: None, message: Message, session: Session, stranger: bool) -> Any:
-        return self._carry(message, session, stranger)
+    def _carry_later(
+        self, now: None, message: Message, session: Session, stranger: bool, to: str | list[str]
+    ) -> Any:
+        try:
+            return self._carry(message, session, stranger)
+        except Rejected as why:
+            raise _as_asked(why, message, to) from None
 
     def _carry(self, message: Message, session: Session, stranger: bool) -> Reply:
         if stranger and self._may_hear(message, session):
@@ -261,35 +273,41 @@ class Router:
             if self._domain.owns(address):
                 alone = f"{address} is the node's own address; send to it alone"
                 raise Malformed(alone, message.id, message.from_)
-        reply: Reply = None
         for address in dict.fromkeys(to):
             one = message.addressed(address)
             try:
                 reply = self.route(one, session, len(to))
                 if isinstance(reply, Deferred):
-                    reply.addCallback(self._sent_later, one, session)
-                    reply.addErrback(self._not_sent_later, one, session)
-                    reply = None
-                    continue
-            except NoRoute as why:
-                one.outcome, one.code = "no-route", why.code
-            except Blocked as why:
-                self._refuse(why, one, session)
-            self._write_down(one, session)
-        return reply
+                    reply.addCallback(self._sent, one, session)
+                    reply.addErrback(self._not_sent, one, session)
+                else:
+                    self._sent(reply, one, session)
+            except Exception:
+                self._not_sent(Failure(), one, session)
+        return None
 
-    def _sent_later(self, reply: Reply, one: Message, session: Session) -> None:
+    def _sent(self, reply: Reply, one: Message, session: Session) -> None:
+        if isinstance(reply, Message) and self.leaving is not None:
+            reply = self.leaving(reply, session)
+        if isinstance(reply, Message):  # each copy has its own
+            session.answer(reply, one.origin)
         self._write_down(one, session)
 
-    def _not_sent_later(self, why: Failure, one: Message, session: Session) -> None:
-        if isinstance(why.value, Blocked):
+    def _not_sent(self, why: Failure, one: Message, session: Session) -> None:
+        """
+        What befalls one copy does not befall the others.
+        """
+        if isinstance(why.value, NoRoute):
+            one.outcome, one.code = "no-route", why.value.code
+        elif isinstance(why.value, Rejected):
             self._refuse(why.value, one, session)
         else:
-            one.outcome = "dropped"
             log.failure("carrying a message for {to}", why, to=one.to)
+            sorry = "the node failed over this message; its log says why"
+            self._refuse(Rejected(sorry, failure_code(one.to)), one, session)
         self._write_down(one, session)
 
-    def _refuse(self, why: Blocked, one: Message, session: Session) -> None:
+    def _refuse(self, why: Rejected, one: Message, session: Session) -> None:
         """
         Tell the sender that this one of its recipients is not for it.
         """
@@ -365,6 +383,20 @@ class Router:
             return
         if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
             self._routes.bind(from_, session, LEARNT)
+
+
+def _as_asked(why: Rejected, message: Message, to: str | list[str]) -> Rejected:
+    """
+    The refusal in terms of the address its sender wrote, wherever policies have redirected the message.
+    """
+    if message.to == to:
+        return why
+    message.to = to
+    if isinstance(why, Blocked):
+        return why
+    if isinstance(why, NoRoute):
+        return NoRoute(f"nobody is bound to {to}")
+    return Rejected(f"nothing at {to} takes this", why.code)
 
 
 def _host(address: str) -> str:

@@ -223,6 +223,28 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual(1, len(self.b.take()))
 
+    def test_not_enforced_mark(self) -> None:
+        """
+        With `enforce = false` what the policies would not let pass bears no forged permission.
+        """
+        self.restart(policy={"enforce": False})
+        self.use(rule("deny", {"actionType": {"equals": "create"}}))
+
+        for type in ("create", "read"):
+            self.a.post(OTHER, type, body={"auth": True})
+
+        self.assertEqual([{"auth": False}] * 2, [message["body"] for message in self.b.take()])
+
+    def test_forged_mark(self) -> None:
+        """
+        What no rule speaks of passes without permission, whatever its sender wrote.
+        """
+        self.use(rule("deny", {"actionType": {"equals": "create"}}))
+
+        self.a.post(OTHER, "read", body={"auth": True})
+
+        self.assertEqual([{"auth": False}], [message["body"] for message in self.b.take()])
+
     def test_padding(self) -> None:
         """
         No padding of a body hides the rest of it from the rules; what cannot be read is refused.
@@ -258,9 +280,63 @@ class EnforcementTests(SynchronousTestCase):
         self.a.post(OTHER, "create")
         self.a.post(RUNTIME, "create")
 
-        self.assertEqual([THIRD], [message["from"] for message in self.a.take()])
+        self.assertEqual([OTHER], [message["from"] for message in self.a.take()])
         self.assertEqual([f"{OTHER}/desk"], [message["to"] for message in self.b.take()])
         self.assertEqual(f"{OTHER}/desk", self.node.journal.messages[-1]["to"])
+
+    def test_redirect_refused(self) -> None:
+        """
+        A refusal comes from the address that was asked, and does not tell where the message was sent on.
+        """
+        self.restart(routing={"reply_unknown": True})
+        hidden = "domain://msg-node.example.org/hidden"
+        for target, rules in (
+            (THIRD, [rule("deny", {"msgTo": {"equals": THIRD}}, "no")]),
+            (THIRD, [rule("deny", {"msgTo": {"equals": THIRD}, "direction": {"equals": "in"}}, "no")]),
+            (hidden, []),
+            ("hyperty://example.org/hidden", []),
+        ):
+            self.use(*rules, rule("permit", {"msgTo": {"equals": OTHER}}, redirect=target))
+
+            self.a.post(OTHER, "create")
+
+            (answer,) = self.a.take()
+            self.assertEqual(OTHER, answer["from"])
+            self.assertNotIn(target, str(answer))
+
+    def test_one_of_several_fails(self) -> None:
+        """
+        One recipient for whom it fails costs the others nothing, and each is answered for.
+        """
+        third = self.node.client(THIRD)
+        self.use(
+            rule("permit", {"msgTo": {"equals": OTHER}}, redirect="domain://msg-node.example.org/hidden")
+        )
+
+        self.a.post([OTHER, THIRD], "create")
+
+        self.assertEqual([(OTHER, 501)], [(m["from"], m["body"]["code"]) for m in self.a.take()])
+        self.assertEqual(1, len(third.take()))
+
+        self.node.enforcement.use(load(files(document(rule("permit", log="seen")))), 2)
+        self.node.enforcement._duties.change = lambda duties, context: 1 / 0 if context.to == OTHER else None
+        self.a.post([OTHER, THIRD], "create")
+
+        self.assertEqual([(OTHER, 500)], [(m["from"], m["body"]["code"]) for m in self.a.take()])
+        self.assertEqual(1, len(third.take()))
+        self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
+
+    def test_several_answers(self) -> None:
+        """
+        Where the node itself answers for several recipients, each of its answers arrives.
+        """
+        self.use(
+            rule("permit", {"msgTo": {"in": [OTHER, THIRD]}}, redirect="domain://msg-node.example.org/sm")
+        )
+
+        self.a.post([OTHER, THIRD], "subscribe", body={"resource": "comm://example.org/1"})
+
+        self.assertEqual([200, 200], [message["body"]["code"] for message in self.a.take()])
 
     def test_redirect_twice(self) -> None:
         """
