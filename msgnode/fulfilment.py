@@ -17,9 +17,8 @@ from msgnode.errors import Blocked
 from msgnode.marking import put_data
 from msgnode.points import IN, OUT, SUBSCRIBE
 from msgnode.policy.context import Context
-from msgnode.policy.limits import RateLimits
+from msgnode.policy.limits import RateLimits, key_of
 from msgnode.policy.obligations import Advice, Log, Notify, Obligation, RateLimit, Redirect, edited, too_large
-from msgnode.policy.values import text_of
 
 log = Logger()
 
@@ -57,7 +56,7 @@ class Fulfilment:
                 self._say(limit.path, "{rule}: more than its rate, and let pass")
             return None
         if limit.on_exceed == "delay" and context.direction is IN:
-            later = self._delays.put(_key(limit, context), wait, lambda: self._take(due, context, True)[1])
+            later = self._delays.put(key_of(limit, context), wait, lambda: self._take(due, context, True)[1])
             if later is not None:
                 return later
         raise Blocked("more messages than the policies of this node let pass; slow down", 429, round(wait, 3))
@@ -67,7 +66,7 @@ class Fulfilment:
     ) -> tuple[RateLimit | None, float]:
         if not in_line:
             for each in due:
-                if type(each) is RateLimit and self._delays.waits(_key(each, context)):
+                if type(each) is RateLimit and self._delays.waits(key_of(each, context)):
                     return each, each.per / each.rate  # behind those who wait already
         limit, wait = self._limits.take_all(due, context)
         return limit, wait
@@ -133,7 +132,3 @@ class Fulfilment:
         if unsaid:
             format += " ({unsaid} more since the last)"
         log.info(format, rule=rule, unsaid=unsaid, **fields)
-
-
-def _key(limit: RateLimit, context: Context) -> tuple[object, ...]:
-    return limit.path, *(text_of(context.get(attribute)) for attribute in limit.key)

@@ -388,6 +388,31 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual([1, 2, 3], [message["id"] for message in self.b.take()])
         self.assertEqual(["delivered"] * 4, self.node.journal.outcomes[-4:])
 
+    def test_limit_of_session(self) -> None:
+        """
+        Of two a minute the third is 429, whatever its sender calls itself; another session has its own.
+        """
+        self.use(rule("permit", {"actionType": {"equals": "create"}}, rateLimit={"rate": 2, "per": 60}))
+
+        for number in range(3):
+            self.a.post(OTHER, "create", **{"from": f"hyperty://example.org/{number}"})
+        self.b.post(RUNTIME, "create")
+
+        self.assertEqual(2, len(self.b.take()))
+        answer, passed = self.a.take()
+        self.assertEqual((429, "create"), (answer["body"]["code"], passed["type"]))
+
+    def test_limit_before_a_session(self) -> None:
+        """
+        Who opens sessions is counted by its runtimeURL while it has none.
+        """
+        limit = {"rate": 1, "per": 60}
+        self.use(rule("permit", {"direction": {"equals": "connect"}}, rateLimit=limit))
+
+        opened = [self.node.client(f"{THIRD}{number}") for number in range(3)]
+
+        self.assertEqual([None] * 3, [client.lost for client in opened])
+
     def test_once(self) -> None:
         """
         A limit counts a message once, also where its way out is decided on too.

@@ -234,6 +234,24 @@ def test_judge(condition, more, expected):
     assert expected == verdict(condition, **more)
 
 
+@pytest.mark.parametrize(
+    ("code", "happened"),
+    [
+        (400, "unasked"),
+        (401, "unasked"),
+        (404, "carried"),
+        *((c, "blocked") for c in (403, 413, 429, 500, 503)),
+    ],
+)
+def test_happened(code, happened):
+    """
+    What a policy may have answered counts as blocked by one.
+    """
+    made = program(only({}, "permit"))
+
+    assert happened == judge(made, line(outcome="refused", code=code)).happened
+
+
 def test_judge_obliged():
     """
     What a permit obliges to may stop the message after all, or leave it open.
@@ -241,6 +259,17 @@ def test_judge_obliged():
     assert ("deny", "1/1/1", "") == verdict({}, "permit", {"maxBytes": 82})
     assert ("permit", "1/1/1", "") == verdict({}, "permit", {"maxBytes": 83})
     assert ("undecidable", "1/1/1", "what came before") == verdict({}, "permit", {"rateLimit": {"rate": 1}})
+
+
+def test_trust():
+    """
+    A test of a policy believes a claim only where it says so, as a node does.
+    """
+    claims = {"body": {"identity": {"userProfile": {"username": "ann@example.org"}}}}
+    made = program(only({"srcUsername": {"equals": "ann@example.org"}}, "permit"))
+
+    assert not fails(made.decide, {"message": claims, "expect": "notApplicable"})
+    assert not fails(made.decide, {"message": claims, "trust": "claimed", "expect": "permit"})
 
 
 def test_judge_nothing():

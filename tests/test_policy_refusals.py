@@ -84,7 +84,9 @@ SHAPES = [
     (only({"msgTo": {"equals": None}}), f"{RULE}/condition/msgTo/equals: expected a text, a number, true or false, "
      "found null; to ask whether it is there: {\"exists\": false}"),
     (only({"direction": {"equals": "inn"}}), f"{RULE}/condition/direction/equals: expected one of connect, in, "
-     "route, out, subscribe; found 'inn', did you mean 'in'?"),
+     "out, subscribe; found 'inn', did you mean 'in'?"),
+    (only({"direction": {"equals": "route"}}), f"{RULE}/condition/direction/equals: expected one of connect, in, "
+     "out, subscribe; found 'route', did you mean 'in'?"),
     (only({"interDomain": {"equals": "maybe"}}), f"{RULE}/condition/interDomain/equals: expected true or false, "
      "found 'maybe'"),
     (only({"rate.alloc.lastMinit": {"moreThan": 1}}), f"{RULE}/condition/rate.alloc.lastMinit: 'rate.alloc.lastMinit' "

@@ -162,7 +162,7 @@ def _plain(problem: Problem) -> dict[str, Any]:
 @click.option("--to", help="Which recipient, if the message has several.")
 @click.option("--clock", help="The local time, such as 2026-11-18T10:00:00; now if left out.")
 @click.option("--user", help="The sender's verified identity.")
-@click.option("--trust", type=click.Choice([CLAIMED, VERIFIED]), default=CLAIMED, show_default=True)
+@click.option("--trust", type=click.Choice([CLAIMED, VERIFIED]), default=VERIFIED, show_default=True)
 @click.option("--direction", type=click.Choice(DIRECTIONS), default="in", show_default=True)
 @click.option("--domain", default="", help="The node's own domain.")
 @_as_json

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HEADER, ID, SIZE, RECIPIENTS, BODY, IDENTITY, CLOCK, SESSION, LINK, RATE = 0, 1, 2, 4, 8, 16, 32, 64, 128, 256
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-DIRECTIONS = ("connect", "in", "route", "out", "subscribe")
+DIRECTIONS = ("connect", "in", "out", "subscribe")
 WINDOWS = {"lastSecond": 1, "lastMinute": 60, "lastHour": 3600}
 
 

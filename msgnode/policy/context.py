@@ -31,7 +31,7 @@ class Context:
     """
     One message to one recipient, at one of the places where the node asks.
 
-    `direction` is one of `connect`, `in`, `route`, `out`, `subscribe`.  `trust`
+    `direction` is one of `connect`, `in`, `out`, `subscribe`.  `trust`
     is `claimed` when a sender without a verified identity is believed what
     its body says, else `verified`.  `now` gives the local time.
     `consulted` says what was looked at: a sum of attributes.HEADER and so on.
@@ -75,7 +75,7 @@ class Context:
         *,
         domain: str = "",
         identity: Identity | str | None = None,
-        trust: str = CLAIMED,
+        trust: str = VERIFIED,
         now: Callable[[], datetime] = datetime.now,
         connector: str = "",
         peer: str = "",

@@ -45,11 +45,11 @@ def unknown(name: str) -> str:
 
 def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     table = _table(
-        value, ("key", "rate", "per", "burst", "onExceed"), '{"key": ["msgFrom"], "rate": 50, "per": 60}'
+        value, ("key", "rate", "per", "burst", "onExceed"), '{"key": ["session"], "rate": 50, "per": 60}'
     )
     if "rate" not in table:
         raise Wrong("'rate' is missing: how many messages per 'per' seconds")
-    keys = table.get("key", ["msgFrom"])
+    keys = table.get("key", ["session"])
     if isinstance(keys, str):
         keys = [keys]
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):

@@ -6,6 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from msgnode.policy.attributes import Attribute
 from msgnode.policy.context import Context
 from msgnode.policy.obligations import Obligation, RateLimit
 from msgnode.policy.values import text_of
@@ -49,7 +50,7 @@ class RateLimits:
             if limit.__class__ is not RateLimit:
                 continue
             assert isinstance(limit, RateLimit)
-            key = (limit.path, *(_short(text_of(context.get(attribute))) for attribute in limit.key))
+            key = key_of(limit, context)
             left = self._left(limit, key, now)
             if left >= 1:
                 paying.append((key, left - 1))
@@ -73,6 +74,23 @@ class RateLimits:
         self._buckets.move_to_end(key)
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)
+
+
+def key_of(limit: RateLimit, context: Context) -> tuple[object, ...]:
+    """
+    Which bucket of the limit a message is counted in.
+    """
+    return limit.path, *(_short(_counted(attribute, context)) for attribute in limit.key)
+
+
+def _counted(attribute: Attribute, context: Context) -> str | None:
+    """
+    The text to count by: who opens a session has none yet, but an address it comes from.
+    """
+    text = text_of(context.get(attribute))
+    if text is None and attribute.name == "session":
+        return context.message.from_ or context.peer
+    return text
 
 
 def _short(text: str | None) -> str | None:

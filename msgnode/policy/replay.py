@@ -30,7 +30,9 @@ _IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that
 _FROM = {"msgFrom", "srcScheme", "srcSPDomain", "srcDomain", "msgType", "interDomain"}
 _TO = {"msgTo", "dstScheme", "dstSPDomain", "dstDomain", "msgType", "interDomain"}
 # Answers that were given before any policy is asked.
-_BEFORE = {400, 401, 413}
+_BEFORE = {400, 401}
+# Answers of a policy; what is too long for the node itself is no message in the log.
+_BLOCKED = {403, 413, 429, 500, 503}
 
 
 class NotLogged(Exception):
@@ -111,7 +113,7 @@ def _directions(context: _Line) -> tuple[str, ...]:
         return ("connect", "in")
     if kind == "subscribe" and to.endswith("/sm"):
         return ("in", "subscribe")
-    return ("in",) if to.startswith(("mn:", "domain://", "global:")) else ("in", "route", "out")
+    return ("in",) if to.startswith(("mn:", "domain://", "global:")) else ("in", "out")
 
 
 def _judged(program: Program, context: _Line, happened: str, limits: RateLimits | None) -> Verdict:
@@ -191,7 +193,7 @@ def _happened(line: Mapping[str, Any]) -> str:
     code = line.get("code")
     if code in _BEFORE:
         return "unasked"
-    return "blocked" if code in (403, 429) else "carried"
+    return "blocked" if code in _BLOCKED else "carried"
 
 
 class _Possible:

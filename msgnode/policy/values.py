@@ -11,6 +11,7 @@ from msgnode.policy.attributes import DIRECTIONS, WEEKDAYS, Attribute
 from msgnode.policy.problems import Wrong, near, shown
 from msgnode.policy.urls import ABOUT
 
+_INSTEAD = {"route": "in"}  # asked for each address in `to` already
 DEEPEST = 8  # lists in lists that still have a text
 _CLOSED = {"direction": DIRECTIONS, "msgType": ABOUT}
 
@@ -99,7 +100,8 @@ def written(attribute: Attribute, item: Any, *under: str | int) -> str:
     known = _CLOSED.get(attribute.name)
     if known and text.casefold() not in [name.casefold() for name in known]:
         expected = ", ".join(known)
-        raise Wrong(f"expected one of {expected}; found {shown(item)}{near(text, known)}", *under)
+        hint = near(_INSTEAD.get(text, text), known)
+        raise Wrong(f"expected one of {expected}; found {shown(item)}{hint}", *under)
     return attribute.fold(text)
 
 

@@ -79,7 +79,7 @@ def context(vector: Any) -> Context:
         _text(vector, "to") or None,
         domain=_text(vector, "domain"),
         identity=_identity(vector.get("identity")),
-        trust=_choice(vector, "trust", (CLAIMED, VERIFIED), CLAIMED),
+        trust=_choice(vector, "trust", (CLAIMED, VERIFIED), VERIFIED),
         now=_clock(vector),
         connector=_text(vector, "connector"),
         peer=_text(vector, "peer"),
