@@ -172,7 +172,7 @@ class MemoryNode(Node):
     ) -> None:
         self.clock = Clock()
         self.journal = journal or MemoryJournal()
-        config: Config = check({"domain": domain, "node": "test", **sections}, "test")
+        config: Config = check({"domain": domain, "node": "test", "state": "none", **sections}, "test")
         self.world = world(config, self.clock, self.wall) if world else None
         super().__init__(
             config,
