@@ -272,6 +272,16 @@ def test_trust():
     assert not fails(made.decide, {"message": claims, "trust": "claimed", "expect": "permit"})
 
 
+def test_judge_nodes_own():
+    """
+    No policy is asked about what the node publishes itself.
+    """
+    always = program(only({}, "deny"))
+
+    assert judge(always, line(connector="line")) is not None
+    assert judge(always, line(connector="node")) is None
+
+
 def test_judge_nothing():
     """
     Events of sessions, and messages that could not be read, are no messages to decide on.

@@ -29,6 +29,7 @@ _IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that
 # Which attributes are wrong when an address was cut short.
 _FROM = {"msgFrom", "srcScheme", "srcSPDomain", "srcDomain", "msgType", "interDomain"}
 _TO = {"msgTo", "dstScheme", "dstSPDomain", "dstDomain", "msgType", "interDomain"}
+OWN = "node"  # the connector of what the node publishes itself, on which no policy is asked
 # Answers that were given before any policy is asked.
 _BEFORE = {400, 401}
 # Answers of a policy; what is too long for the node itself is no message in the log.
@@ -156,7 +157,7 @@ def _context(line: Mapping[str, Any], domain: str) -> _Line | None:
     type_, from_, to, id = (line.get(key) for key in ("type", "from", "to", "id"))
     if line.get("kind") != "message" or not isinstance(type_, str) or not isinstance(to, str):
         return None
-    if not isinstance(from_, str) or id is None:
+    if not isinstance(from_, str) or id is None or line.get("connector") == OWN:
         return None
     message = Message(id, type_, to, from_)
     moment, size = line.get("time"), line.get("bytes")
