@@ -17,6 +17,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from msgnode.mining.files import Unreadable
 from msgnode.mining.question import Question
+from msgnode.policy.algorithms import PERMIT
 from msgnode.policy.files import gather
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
@@ -54,32 +55,34 @@ class Replay:
     """
     A policy, read and found sound on the driver; each executor compiles it once.
 
-    `domain` is the node's own.
+    `domain` is the node's own, `default` the effect where no rule applies.
     """
 
-    def __init__(self, path: str, domain: str = "") -> None:
+    def __init__(self, path: str, domain: str = "", default: str = PERMIT) -> None:
         self._source: Source = tuple(gather(Path(path)))
         self._domain = domain
-        self.revision = f"{program(self._source).revision} {domain}".rstrip()
+        self._default = default
+        other = default if default != PERMIT else ""
+        self.revision = " ".join(filter(None, (program(self._source).revision, domain, other)))
 
     def decided(self, lines: DataFrame) -> DataFrame:
         """
         The lines with a `verdict`; null where no policy is asked.
         """
-        source, domain = self._source, self._domain
+        source, domain, default = self._source, self._domain, self._default
         # As rows, which needs nothing on the executors but Python and the package.
-        decide = F.udf(lambda line: verdict(source, line.asDict(), domain), VERDICT, useArrow=False)
+        decide = F.udf(lambda line: verdict(source, line.asDict(), domain, default), VERDICT, useArrow=False)
 
         asked = (F.col("kind") == "message") & F.col("why").isNull()
         return lines.withColumn("verdict", F.when(asked, decide(F.struct(*_READ))))
 
 
-def sound(path: str, domain: str) -> Replay:
+def sound(path: str, domain: str, default: str = PERMIT) -> Replay:
     """
     The policy at this path.  Raises Unreadable with all that is wrong with it.
     """
     try:
-        return Replay(path, domain)
+        return Replay(path, domain, default)
     except OSError as why:
         raise Unreadable(f"{path}: {why.strerror}") from None
     except PolicyRefused as why:
@@ -94,14 +97,16 @@ def program(source: Source) -> Program:
     return Program(list(source))
 
 
-def verdict(source: Source, line: Mapping[str, Any], domain: str) -> tuple[str, str, str, str, bool] | None:
+def verdict(
+    source: Source, line: Mapping[str, Any], domain: str, default: str
+) -> tuple[str, str, str, str, bool] | None:
     """
     What the policy says of one line.
     """
     found = judge(program(source), line, domain)
     if found is None:
         return None
-    return found.effect, found.path, found.happened, found.missing, found.changes()
+    return found.effect, found.path, found.happened, found.missing, found.changes(default)
 
 
 def decisions(lines: DataFrame) -> DataFrame:
@@ -112,8 +117,8 @@ def decisions(lines: DataFrame) -> DataFrame:
     change = (
         F.when(F.col("verdict.effect") == UNDECIDABLE, F.lit(UNDECIDABLE))
         .when(~F.col("verdict.changes"), F.lit("as it was"))
-        .when(F.col("verdict.effect") == "deny", F.lit("would be blocked"))
-        .otherwise(F.lit("would be carried"))
+        .when(F.col("verdict.happened") == "blocked", F.lit("would be carried"))
+        .otherwise(F.lit("would be blocked"))
     )
     sample = F.struct("time", "node", "from", "to", "type", "id", "outcome")
     return (

@@ -32,7 +32,8 @@ class Options:
     """
     What the operator asked for.
 
-    `key` replaces identifiers; `policy` is a path, `domain` the node's own, which a policy may ask for.
+    `key` replaces identifiers; `policy` is a path, `domain` the node's own, which a policy may ask for,
+    `default` the effect where no rule of it applies.
     `stories` are addresses, `conversation` the id of a message.
     """
 
@@ -42,6 +43,7 @@ class Options:
     key: bytes = b""
     policy: str = ""
     domain: str = ""
+    default: str = "permit"
     stories: tuple[str, ...] = ()
     conversation: str = ""
 
@@ -77,7 +79,7 @@ class Mine:
         if options.policy:
             from msgnode.mining import replay
 
-            policy = replay.sound(options.policy, options.domain)
+            policy = replay.sound(options.policy, options.domain, options.default)
             steps.append(policy.decided)
             questions.append(replay.QUESTION)
             added, self._policy = replay.ADDED, policy.revision

@@ -38,6 +38,21 @@ def test_decisions(spark):
     assert {("deny", "as it was", 1, "1"), ("notApplicable", "as it was", 1, "1")} == set(found[1:])
 
 
+def test_default(spark):
+    """
+    What no rule applies to goes by the default, which is part of what makes two runs the same.
+    """
+    path = str(TOP / "etc/policies/block-partner.json")
+    policy = replay.sound(path, "a.example", "deny")
+    rows = log(spark, message(1), message(2, outcome="refused", code=403))
+    rows = rows.withColumn("why", F.lit(None).cast("string"))
+
+    found = table(replay.decisions(policy.decided(rows)), "effect", "change", "number")
+
+    assert {("notApplicable", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
+    assert policy.revision != replay.sound(path, "a.example").revision
+
+
 def test_undecidable(spark):
     """
     A rate depends on what came before; the log line by itself cannot tell.
