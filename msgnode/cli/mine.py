@@ -5,8 +5,9 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,6 +35,10 @@ EVERY = 60  # seconds between two looks at a log that grows
 )
 @click.option("--policy", metavar="FILE", help="Say what this policy would have done; a file or a directory.")
 @click.option("--domain", default="", help="The node's own domain, for policies that ask for it.")
+@click.option(
+    "--default", type=click.Choice(["permit", "deny"]), default="permit", show_default=True,
+    help="What becomes of messages that no rule of the policy applies to.",
+)  # fmt: skip
 @click.option("--story", multiple=True, metavar="ADDRESS", help="Tell all that ADDRESS did.  Repeatable.")
 @click.option("--conversation", default="", metavar="ID", help="Show the way of the messages with this id.")
 @click.option("--verbose", is_flag=True, help="Let Spark say what it does.")
@@ -58,10 +63,27 @@ def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **ot
         options = _options(logs, others)
         with session(verbose) as spark:
             mine = Mine(spark, options, say.step)
-            _print(mine.run(), options.logs, as_json, say)
-            while follow:
-                time.sleep(every)
-                _print(mine.run(), options.logs, as_json, say)
+            shown = partial(_print, logs=options.logs, as_json=as_json, say=say)
+            shown(mine.run())
+            if follow:
+                _follow(mine.run, shown, partial(time.sleep, every))
+
+
+def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait: Callable[[], None]) -> None:
+    """
+    Run again after each wait, until one is interrupted.  A run that fails is tried again by the next.
+    """
+    from msgnode.mining.output import Refused
+
+    while True:
+        wait()
+        try:
+            shown(run())
+        except Exception as why:
+            sentence = _sentence(why)
+            if not sentence or isinstance(why, Refused):
+                raise
+            click.echo(f"msgnode: {sentence}; will try again", err=True)
 
 
 def _options(logs: str, others: dict[str, Any]) -> Any:
@@ -83,6 +105,7 @@ def _options(logs: str, others: dict[str, Any]) -> Any:
         key=(key or "").encode(),
         policy=others["policy"] or "",
         domain=others["domain"],
+        default=others["default"],
         stories=others["story"],
         conversation=others["conversation"],
     )
@@ -97,19 +120,34 @@ def _told(as_json: bool) -> Iterator[None]:
         import pyspark  # noqa: F401
     except ImportError:
         _stop("Spark for Python is missing; install it: pip install 'msgnode[mining]'", 2, as_json)
-    from msgnode.mining.files import Unreadable
     from msgnode.mining.output import Refused
 
     try:
         yield
-    except Refused as why:
-        _stop(str(why), 1, as_json)
-    except Unreadable as why:
-        _stop(str(why), 2, as_json)
-    except (OSError, ValueError) as why:
-        _stop(str(why), 2, as_json)
+    except Exception as why:
+        sentence = _sentence(why)
+        if not sentence:
+            raise
+        _stop(sentence, 1 if isinstance(why, Refused) else 2, as_json)
     except KeyboardInterrupt:
         raise SystemExit(0) from None
+
+
+def _sentence(why: Exception) -> str:
+    """
+    A failure in the operator's words; empty if it is a mistake of ours, which deserves its traceback.
+    """
+    from pyspark.errors import PySparkException
+
+    from msgnode.mining.files import Unreadable
+    from msgnode.mining.output import Refused
+
+    java = getattr(why, "java_exception", None)
+    if java is not None:  # the text of such an exception begins with the name of a call
+        return f"Spark gave up: {java.getMessage()}".splitlines()[0].rstrip()
+    if isinstance(why, PySparkException):
+        return f"Spark gave up: {why}".splitlines()[0].rstrip()
+    return str(why) if isinstance(why, Refused | Unreadable | OSError | ValueError) else ""
 
 
 def _stop(text: str, code: int, as_json: bool) -> NoReturn:

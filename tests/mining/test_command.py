@@ -2,6 +2,7 @@
 The command: what it says, and its exit codes.
 """
 
+import gzip
 import json
 import os
 import subprocess
@@ -12,6 +13,9 @@ from click.testing import CliRunner
 from synthetic.plan import generate
 
 from msgnode.cli.main import main
+from msgnode.cli.mine import _follow
+from msgnode.mining.files import Unreadable
+from msgnode.mining.run import Result
 from tests.examples import TOP
 
 
@@ -125,6 +129,40 @@ def test_empty(spark, tmp_path):
     assert 0 == code
     assert "no traffic log here; its files are named traffic-NODE-YYYYMMDDTHH.jsonl" in out
     assert not (tmp_path / "out").exists()
+
+
+def test_damaged(spark, tmp_path):
+    """
+    A compressed file that is cut short is named, with exit code 2, not a traceback.
+    """
+    (tmp_path / "logs").mkdir()
+    name = "traffic-mn1-20260731T00.jsonl.gz"
+    (tmp_path / "logs" / name).write_bytes(gzip.compress(os.urandom(20_000))[:200])
+
+    code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
+
+    assert 2 == code
+    assert "Encountered error while reading file" in err and name in err
+
+
+def test_follow_goes_on(spark, capsys):
+    """
+    A look that fails is told and does not end the following; a mistake of ours does.
+    """
+    results = iter((Unreadable("/logs: permission denied"), Result(files=1), ZeroDivisionError()))
+    shown = []
+
+    def look():
+        found = next(results)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    with pytest.raises(ZeroDivisionError):
+        _follow(look, shown.append, list)
+
+    assert [Result(files=1)] == shown
+    assert "msgnode: /logs: permission denied; will try again\n" == capsys.readouterr().err
 
 
 def test_unreadable(spark, tmp_path):

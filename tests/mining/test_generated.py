@@ -9,6 +9,7 @@ import shutil
 import pytest
 from synthetic.plan import generate
 
+from msgnode.cli.mine import _follow
 from msgnode.mining.run import Mine, Options
 
 LINES = 3000
@@ -197,14 +198,18 @@ def test_piece_by_piece(spark, logs, whole, tmp_path):
     (growing / files[cut - cut % NODES - 1].name).unlink()
     torn.write_bytes(data[: len(data) // 2])
 
-    first = mine.run()
-    torn.unlink()
-    for path in files[cut - cut % NODES - NODES :]:
-        shutil.copy(path, growing)
-    for path in files[: NODES * 3]:
-        (growing / path.name).unlink()
-    second = mine.run()
-    third = mine.run()
+    def grown():
+        torn.unlink()
+        for path in files[cut - cut % NODES - NODES :]:
+            shutil.copy(path, growing)
+        for path in files[: NODES * 3]:
+            (growing / path.name).unlink()
+
+    waits = iter((grown, lambda: None))
+    results = [mine.run()]
+    with pytest.raises(StopIteration):  # nobody waits a third time
+        _follow(mine.run, results.append, lambda: next(waits)())
+    first, second, third = results
 
     assert first.files > 0 and 0 < second.files < len(files) and third.files == 0
     assert whole[1].lines == second.lines
