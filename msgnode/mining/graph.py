@@ -57,12 +57,14 @@ def subscriptions(parts: DataFrame) -> DataFrame:
 def publications(messages: DataFrame) -> DataFrame:
     """
     Who publishes at which address, how often, and how often did nobody hear it?
+
+    The node's own has no session; what it says it is from stands in its place.
     """
     heard = F.col("recipients") + F.col("waiting")
     published = is_multicast("to") & F.col("outcome").isin("delivered", "waiting", "dropped", "no-route")
     return (
         messages.where(published & (F.lower("type") != "response"))
-        .groupBy(F.col("to").alias("address"), F.coalesce("session", F.lit("")).alias("publisher"))
+        .groupBy(F.col("to").alias("address"), F.coalesce("session", "from", F.lit("")).alias("publisher"))
         .agg(
             F.count("*").alias("publications"),
             count_where(F.coalesce(heard, F.lit(0)) == 0).alias("unheard"),

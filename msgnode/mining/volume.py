@@ -90,10 +90,10 @@ def sizes_in_all(parts: DataFrame) -> DataFrame:
 
 def handover(messages: DataFrame) -> DataFrame:
     """
-    How many microseconds did the node need to hand messages on?  Counted in bins, by hour.
+    How many microseconds did the node need to hand on what came in?  Counted in bins, by hour.
     """
     return (
-        messages.where("outcome = 'delivered' and micros is not null")
+        messages.where("outcome = 'delivered' and micros is not null and connector is distinct from 'node'")
         .groupBy("date", "hour", "node", bin_of(F.col("micros")).alias("bin"))
         .agg(F.count("*").alias("number"))
     )

@@ -128,6 +128,16 @@ class TestVolume:
         assert (50, 90, 99) <= (p50, p90, p99) <= (53, 95, 104)
         assert 100 <= p999 <= 105
 
+    def test_handover_of_its_own(self, spark):
+        """
+        What the node publishes itself did not come in, so it was not handed on in no time.
+        """
+        rows = log(spark, message(1, micros=100, connector="line"), message(2, micros=0, connector="node"))
+
+        [(_, _, number, p50, *_)] = table(volume.handover_percentiles(volume.handover(rows)))
+
+        assert (1, True) == (number, 100 <= p50 <= 105)
+
 
 class TestTalkers:
     """
@@ -253,6 +263,14 @@ class TestGraph:
         assert [(CHAT, TWO, 1, ONE)] == table(
             graph.edges(standing, published), "address", "publisher", "publications", "observer"
         )
+
+    def test_nodes_own(self, spark):
+        """
+        What the node publishes itself is of no session; its sender is shown in that place.
+        """
+        rows = log(spark, message(1, "mn:/registry", CHAT, connector="node"))
+
+        assert [("mn:/registry", 1)] == table(graph.publications(rows), "publisher", "publications")
 
 
 class TestAnomalies:
