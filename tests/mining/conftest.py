@@ -33,7 +33,12 @@ def spark():
         "spark.driver.bindAddress": "127.0.0.1",
         # The first compiler only, with room for all that it compiles.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+        # As the tool has it: Hadoop starts a process for each file with a checksum beside it.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",  # one partition has nothing to adapt
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.caseSensitive": "true",

@@ -69,7 +69,7 @@ def _write(out: Path, world: World, begin: int, lines: list[Line], compressed: b
         path = out / f"traffic-{world.nodes[node]}-{stamp}.jsonl"
         data = "".join([text for _, text in found]).encode()
         if compressed:
-            path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(data, 1))
+            path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(data, 1, mtime=0))
         else:
             path.write_bytes(data)
 

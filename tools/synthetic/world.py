@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 DOMAINS = ("example.org", "example.net", "phones.example", "home.example", "city.example")
-CONNECTORS = ("websocket", "websocket", "websocket", "line", "poll")
+CONNECTORS = ("websocket", "websocket", "socketio", "line", "poll")
 SERVICE = "domain://msg-node.example.org/sm"
 ATTACKER = "runtime://attacker.example/a"
 LOOPING = "hyperty://home.example/stuck"
