@@ -58,6 +58,10 @@ class SocketPollRuntime(SocketRuntime):
 
     headers: dict[str, str] = {}
 
+    def __init__(self, *args: Any, headers: dict[str, str] | None = None, **more: Any) -> None:
+        self.headers = headers or self.headers
+        super().__init__(*args, **more)
+
     def connect(self) -> None:
         self.post = HTTPClient(self.network)
         self.get = HTTPClient(self.network)
@@ -226,7 +230,7 @@ class UpgradedRuntime(SocketWebSocketRuntime):
         self.due = 0.0
         self.get = HTTPClient(self.network)
         where = f"/socket.io/?EIO={self.version}&transport="
-        answer = self.get.request("GET", where + "polling")
+        answer = self.get.request("GET", where + "polling", **self.headers)
         self.sid = json.loads(engineio.split(answer.body, self.version)[0][1:])["sid"]
         if self.version == 4:
             body = engineio.join([engineio.CONNECTED], self.version)

@@ -14,6 +14,13 @@ from tests.network import Network
 from tests.openid import OTHER_RSA, provider
 from tests.poll_case import URL, PollCase
 from tests.runtimes import M2Runtime, TCPRuntime, WebSocketRuntime
+from tests.socket_runtime import (
+    NewSocketPollRuntime,
+    NewSocketWebSocketRuntime,
+    SocketPollRuntime,
+    SocketWebSocketRuntime,
+    UpgradedRuntime,
+)
 from tests.world import World
 
 ANN = "user://example.org/ann@example.org"
@@ -231,6 +238,62 @@ class PollTests(PollCase):
 
         self.assertError(401, self.get("?wait=0").response)
         self.assertEqual("", self.net.node.sessions.get(URL).identity)
+
+
+class SocketIOTests(SynchronousTestCase):
+    """
+    Socket.IO, by polling, by WebSocket, and from one to the other.
+    """
+
+    kinds = (
+        SocketPollRuntime,
+        NewSocketPollRuntime,
+        SocketWebSocketRuntime,
+        NewSocketWebSocketRuntime,
+        UpgradedRuntime,
+    )
+    opening = {"id": 1, "type": "open", "from": RUNTIME, "to": "mn:/session"}
+
+    def test_header(self) -> None:
+        """
+        In the Authorization header of the first request; once the session is open no copy is kept.
+        """
+        for kind in self.kinds:
+            net = Network(identity=IDENTITY)
+            token = net.node.world.openid.token()
+            client: Any = kind(net, headers={"Authorization": f"Bearer {token}"})
+            client.send(self.opening)
+
+            self.assertEqual([200], [message["body"]["code"] for message in client.take()], kind)
+            self.assertEqual(ANN, net.node.sessions.get(RUNTIME).identity)
+            [connection] = net.node.sessions.connections
+            self.assertNotIn(token, repr(vars(connection)))
+
+    def test_open(self) -> None:
+        """
+        In `open`.
+        """
+        for kind in self.kinds:
+            net = Network(identity=IDENTITY)
+            client: Any = kind(net)
+            client.send({**self.opening, "body": {"token": net.node.world.openid.token()}})
+
+            self.assertEqual([200], [message["body"]["code"] for message in client.take()], kind)
+            self.assertEqual(ANN, net.node.sessions.get(RUNTIME).identity)
+
+    def test_wrong(self) -> None:
+        """
+        Without one, or with one that is no good, the session is refused.
+        """
+        for kind in self.kinds:
+            for headers in ({}, {"Authorization": "Bearer x.y.z"}):
+                net = Network(identity=IDENTITY)
+                client: Any = kind(net, headers=headers)
+                client.send(self.opening)
+                net.advance(6)
+
+                self.assertEqual(([], 4401), (client.take(), client.code), kind)
+                self.assertEqual(0, len(net.node.sessions))
 
 
 class RestartTests(SynchronousTestCase):

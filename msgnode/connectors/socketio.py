@@ -12,7 +12,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.closing import STOPPING
 from msgnode.connectors import engineio
-from msgnode.connectors.asked import allow_origin, parameters, peer_of
+from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketlane import SocketFactory, Unfit, version_in
 from msgnode.connectors.web import Upgrade, answer_error
@@ -109,6 +109,7 @@ class SocketIO(Resource):
         client = self._factory.make_client(version)
         client.peer = peer_of(request, self._node.config)
         client.identity = verified_name(request.channel.transport)
+        client.bearer = bearer(request) or ""
         client.begin(None, ["websocket"])
         why = client.refusal
         if why is not None:

@@ -14,7 +14,7 @@ from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketpolls import Events
-from msgnode.connectors.wire import verified_name
+from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
 from msgnode.peer import peer_name
 
@@ -63,6 +63,7 @@ class SocketLane(LaneProtocol):
                 self.factory.polling(self._sid)
         except Unfit as why:
             raise ConnectionDeny(400, str(why)) from None
+        self._bearer = "" if self._sid else bearer(request.headers.get("authorization", ""))
         forwarded = request.headers.get("x-forwarded-for", "")
         self._peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
 
@@ -79,6 +80,7 @@ class SocketLane(LaneProtocol):
         self.client = client = self.factory.make_client(self._version)
         client.peer = self._peer
         client.identity = verified_name(self.transport)
+        client.bearer, self._bearer = self._bearer, ""
         client.begin(self, [])
         client.greet()
 
