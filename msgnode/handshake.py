@@ -209,15 +209,20 @@ class Handshake:
         """
         Why the policies do not let this runtime in.
         """
-        if self.policy is None:
-            return None
-        asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
-        asked.came, asked.origin = message.came or time_ns(), connection
         try:
-            self.policy.check(CONNECT, asked, session)
+            self.check(message, runtime, session, connection)
         except Blocked as why:
             return CLOSINGS.get(why.code, REFUSED)._replace(retry_after=why.retry_after)
         return None
+
+    def check(self, message: Message, runtime: str, session: Session | None, connection: Connection) -> None:
+        """
+        Blocked, if the policies do not let this runtime in.
+        """
+        if self.policy is not None:
+            asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
+            asked.came, asked.origin = message.came or time_ns(), connection
+            self.policy.check(CONNECT, asked, session)
 
     def close(self, connection: Connection) -> Session | None:
         """

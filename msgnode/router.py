@@ -77,11 +77,11 @@ class Router:
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
-        self.leaving: Callable[[Message, Session], Message | None] | None = (
-            None  # what they make of an answer
-        )
-        # Who waits for a response, by the address and id of what it sent; not through its session.
-        self.awaited: dict[tuple[str, int | str], Callable[[Message], None]] = {}
+        # What they make of an answer of the node; None: it must not leave.
+        self.leaving: Callable[[Message, Session], Message | None] | None = None
+        # Who waits for a response, by the address and id of what it sent: whose it is, though it does
+        # not go through that session, and who takes it.
+        self.awaited: dict[tuple[str, int | str], tuple[Session, Callable[[Message], None]]] = {}
         self._config = config
         self._keeping = keeping
         self._ownership = ownership
@@ -127,8 +127,11 @@ class Router:
             or (to, message.id) not in self.awaited
         ):
             return False
+        session, take = self.awaited[to, message.id]
+        if self.policy is not None and self.policy.outward:
+            self.policy.check(OUT, message, session)
         message.outcome, message.recipients = "delivered", 1
-        self.awaited[to, message.id](message)
+        take(message)
         return True
 
     def _find_nobody(self, message: Message, to: str, session: Session) -> Reply:

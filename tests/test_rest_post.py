@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.http_client import HTTPClient, Response
 from tests.network import Network
 from tests.openid import provider
+from tests.policies_made import rule, use
 from tests.runtimes import TCPRuntime, WebSocketRuntime, dumps
 from tests.suite import SM
 from tests.test_fuzz import TIMES, _headers, _requests
@@ -442,6 +443,78 @@ class WrongTests(RestCase):
         self.assertEqual({}, self.net.node.awaited)
         self.assertEqual([], [c for c in self.net.node.sessions.connections if c.connector == "rest"])
         self.assertEqual([], self.flushLoggedErrors())
+
+
+class PolicyTests(RestCase):
+    """
+    What the policies forbid is forbidden here too, at each point where they are asked.
+    """
+
+    def use(self, **condition: Any) -> None:
+        use(self.net.node, rule("deny", {name: {"equals": value} for name, value in condition.items()}))
+
+    def assertBlocked(self, response: Response) -> None:
+        self.assertEqual(200, response.status)
+        body = response.json()["body"]
+        self.assertEqual((403, "Blocked by policy"), (body["code"], body["desc"]))
+        self.assertEqual([], self.other.take())
+
+    def test_in(self) -> None:
+        """
+        What may not come in is answered 403 by whom it was for; what nobody answers is dropped.
+        """
+        self.use(direction="in", connector="rest")
+
+        self.assertBlocked(self.post(self.request()))
+        self.assertEqual(202, self.post(self.request(type="update")).status)
+        self.assertEqual([], self.other.take())
+
+    def test_out(self) -> None:
+        """
+        So is what may not leave to its recipient.
+        """
+        self.use(direction="out", session=self.other.url)
+
+        self.assertBlocked(self.post(self.request()))
+
+    def test_connect(self) -> None:
+        """
+        A visitor comes in by its POST: who may not is answered 403, a session that is there may send.
+        """
+        token = self.other.token
+        self.use(direction="connect")
+
+        self.assertError(403, self.post(self.request()))
+        self.assertError(403, self.post(self.request(type="update")))
+        self.assertEqual(202, self.post(self.request(type="update"), token=token).status)
+
+    def test_response(self) -> None:
+        """
+        A response that may not leave does not come here either, for a visitor or for a session.
+        """
+        for token in ("", self.other.token):
+            use(
+                self.net.node,
+                rule("deny", {"direction": {"equals": "out"}, "actionType": {"equals": "response"}}),
+            )
+            client = self.start(self.request(), token=token)
+            self.answer(self.other.take()[0], body={"code": 200, "secret": "x"})
+            self.assertIsNone(client.response)
+
+            self.net.advance(26)
+
+            self.assertError(504, client.response)
+
+    def test_no_policies_yet(self) -> None:
+        """
+        While there must be policies and are none, all is answered 503, with a time to come back.
+        """
+        self.net.node.enforcement.close()
+
+        response = self.post(self.request())
+
+        self.assertError(503, response)
+        self.assertEqual("30", response.headers["Retry-After"])
 
 
 class TokenTests(SynchronousTestCase):

@@ -2,6 +2,7 @@
 One request of the REST connector, from its POST until its answer.
 """
 
+from math import ceil
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -11,7 +12,7 @@ from twisted.web.server import Request
 
 from msgnode.closing import FULL, Closing
 from msgnode.connectors.web import answer_error
-from msgnode.errors import Malformed, Rejected
+from msgnode.errors import Blocked, Malformed, Rejected
 from msgnode.gate import Verdict
 from msgnode.message import Message, decode
 from msgnode.node import Node
@@ -47,11 +48,12 @@ class Exchange:
         """
         The response to this message comes here, within `wait` seconds.
         """
+        assert self.session is not None
         key = message.from_, message.id
         if key in self._node.awaited:
             raise Rejected(f"{message.from_} waits for a response to {message.id!r} already"[:300], 409)
         self._expected = key
-        self._node.awaited[key] = self._heard
+        self._node.awaited[key] = self.session, self._heard
         self._timer = self._clock.callLater(wait, self._nothing_came, message.to, wait)
 
     def known(self, verdict: Verdict) -> None:
@@ -73,7 +75,7 @@ class Exchange:
 
     def failed(self, why: Failure) -> None:
         if isinstance(why.value, Rejected):
-            self._refuse(why.value.code, str(why.value))
+            self._refuse(why.value.code, str(why.value), again_in(why.value))
         else:
             log.failure("a request by REST", why)
             self._refuse(500, "the node failed over this message; its log says why")
@@ -114,7 +116,7 @@ class Exchange:
     def _refuse(self, status: int, text: str, retry_after: float | None = None) -> None:
         if not self.over:
             self.end()
-            retry = None if retry_after is None else round(retry_after)
+            retry = None if retry_after is None else ceil(retry_after)
             self._request.write(answer_error(self._request, status, text, retry))
             self._request.finish()
 
@@ -147,3 +149,11 @@ class Exchange:
         """
         Never called: a POST is looked through before it is taken.
         """
+
+
+def again_in(why: Rejected) -> int | None:
+    """
+    The seconds after which it may be tried again, where that is known.
+    """
+    retry_after = why.retry_after if isinstance(why, Blocked) else None
+    return None if retry_after is None else ceil(retry_after)

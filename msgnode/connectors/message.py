@@ -22,7 +22,7 @@ from msgnode.address import SESSION, Domain, is_multicast
 from msgnode.closing import STOPPING
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
-from msgnode.connectors.exchange import Exchange
+from msgnode.connectors.exchange import Exchange, again_in
 from msgnode.connectors.openapi import DOCUMENT
 from msgnode.connectors.web import NotHere, answer_error, answer_json
 from msgnode.connectors.wire import verified_name
@@ -67,7 +67,7 @@ class Messages(Resource):
         try:
             return self._post(request)
         except Rejected as why:
-            return answer_error(request, why.code, str(why))
+            return answer_error(request, why.code, str(why), again_in(why))
 
     def _post(self, request: Request) -> bytes | int:
         body: bytes = request.content.read()  # type: ignore[union-attr]
@@ -172,6 +172,7 @@ class Messages(Resource):
         visitor.proof = self._node.gate.who(exchange)
         visitor.identity = visitor.proof.user if visitor.proof is not None else exchange.identity
         exchange.visits = True
+        self._node.handshake.check(message, from_, visitor, exchange)
         return _with_sender(message, from_)
 
     def _has_nobody(self, message: Message) -> bool:
