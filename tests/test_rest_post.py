@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.durable import DurableNode, Refusing
+from tests.fakes import directory
 from tests.http_client import HTTPClient, Response
 from tests.network import Network
 from tests.openid import provider
@@ -515,6 +517,40 @@ class PolicyTests(RestCase):
 
         self.assertError(503, response)
         self.assertEqual("30", response.headers["Retry-After"])
+
+
+class FullDiskTests(RestCase):
+    """
+    A disk that takes nothing.
+    """
+
+    def setUp(self) -> None:
+        self.node: Any = DurableNode(directory(self))
+        self.node.links = []
+        self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
+        self.net = Network(node=self.node)
+        self.other = TCPRuntime(self.net, "runtime://example.org/b").open()
+        self.other.drop()
+        self.net.pump()
+
+    def test_nothing_is_promised(self) -> None:
+        """
+        What cannot be written down is not said to be taken, from the first message on.
+        """
+        self.assertEqual(202, self.post(self.request(type="update")).status)
+        disk = self.node.spool._write = Refusing()
+        disk.full = True
+
+        for _ in range(2):
+            response = self.post(self.request(type="update"))
+
+            self.assertError(503, response)
+            self.assertEqual("2", response.headers["Retry-After"])
+        self.assertEqual(2, len(self.node.sessions.get(self.other.url).owed()))
+        disk.full = False
+        self.node.clock.advance(2)
+        self.node.settle()
+        self.assertEqual(202, self.post(self.request(type="update")).status)
 
 
 class TokenTests(SynchronousTestCase):

@@ -21,6 +21,15 @@ from msgnode.session import Session
 log = Logger()
 
 
+class NotNow(Rejected):
+    """
+    A message that the node cannot take at the moment.
+    """
+
+    code = 503
+    retry_after = 2  # seconds
+
+
 class Exchange:
     """
     A Connection of session.py that is never a session's own: what is answered to it comes here.
@@ -155,5 +164,5 @@ def again_in(why: Rejected) -> int | None:
     """
     The seconds after which it may be tried again, where that is known.
     """
-    retry_after = why.retry_after if isinstance(why, Blocked) else None
+    retry_after = why.retry_after if isinstance(why, Blocked | NotNow) else None
     return None if retry_after is None else ceil(retry_after)

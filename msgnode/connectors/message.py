@@ -22,7 +22,7 @@ from msgnode.address import SESSION, Domain, is_multicast
 from msgnode.closing import STOPPING
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
-from msgnode.connectors.exchange import Exchange, again_in
+from msgnode.connectors.exchange import Exchange, NotNow, again_in
 from msgnode.connectors.openapi import DOCUMENT
 from msgnode.connectors.web import NotHere, answer_error, answer_json
 from msgnode.connectors.wire import verified_name
@@ -99,17 +99,28 @@ class Messages(Resource):
             message = self._from_visitor(message, exchange)
         if wait:
             exchange.expect(message, wait)
+        else:
+            self._check_disk("post it again later")
         with self._cork:
             self._node.receive(message.data, exchange)
         if exchange.over:
             return NOT_DONE_YET
         if not wait:
+            self._check_disk("it may have been taken")
             exchange.end()
             return answer_json(request, 202, {"accepted": 1})
         if self._has_nobody(message):
             exchange.end()
             return answer_error(request, 404, f"nobody is bound to {', '.join(_recipients(message))}"[:300])
         return NOT_DONE_YET
+
+    def _check_disk(self, advice: str) -> None:
+        """
+        Who is told that a message was taken may forget it; so it must be written down by then.
+        """
+        failing = self._node.paper.failing
+        if failing is not None:
+            raise NotNow(f"the node cannot write this down now: {failing}; {advice}")
 
     def _checked(self, data: bytes) -> Message:
         longest = self._node.config.limits.message
