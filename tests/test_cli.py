@@ -94,3 +94,17 @@ def test_loop() -> None:
     for _ in range(6):
         loop.came()
     assert (3, 0) == (len(sent), loop.under_way)
+
+
+@pytest.mark.parametrize(
+    "words", ["listen --for", "send a b --wait", "send a b --ttl", "request a --timeout", "find a --timeout"]
+)
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
+def test_seconds(words: str, seconds: str) -> None:
+    """
+    A time that is none is wrong usage, which is said before anybody is called.
+    """
+    result = CliRunner().invoke(main, [*words.split(), seconds])
+
+    assert result.exit_code == 2
+    assert words.split()[-1] in result.stderr and seconds in result.stderr

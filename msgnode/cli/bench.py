@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from msgnode.cli.load import Load, Measured
-from msgnode.cli.talking import REFUSED, Talk, talks
+from msgnode.cli.talking import REFUSED, SECONDS, Talk, talks
 
 BUSY = 0.85  # of a core; above it this process may be what is measured
 _DELAYS = {
@@ -29,7 +29,7 @@ _DELAYS = {
 )
 @click.option("--size", default=100, show_default=True, type=click.IntRange(0), help="Bytes of body.value.")
 @click.option("--window", default=64, show_default=True, type=click.IntRange(1), help="Under way per sender.")
-@click.option("--seconds", default=5.0, show_default=True, help="How long it counts.")
+@click.option("--seconds", type=SECONDS, default=5.0, show_default=True, help="How long it counts.")
 @click.option("--resume", is_flag=True, help="Clients acknowledge, and the node keeps what they have not.")
 @talks
 def bench(

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.talking import LATE, REFUSED, Talk, body_of, pretty, talks
+from msgnode.cli.talking import LATE, REFUSED, SECONDS, Talk, body_of, pretty, talks
 from msgnode.client import Message, TimedOut
 
 _from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")
@@ -24,8 +24,8 @@ _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "ye
 @click.option("--type", "type_", default="update", show_default=True, metavar="TYPE", help="Its type.")
 @_from
 @click.option("--priority", type=click.IntRange(0, 9), help="How early it leaves where it must wait.")
-@click.option("--ttl", type=float, metavar="SECONDS", help="How long it is worth waiting for.")
-@click.option("--wait", default=2.0, show_default=True, metavar="SECONDS", help="For the receipt.")
+@click.option("--ttl", type=SECONDS, help="How long it is worth waiting for.")
+@click.option("--wait", type=SECONDS, default=2.0, show_default=True, help="For the receipt.")
 @talks
 def send(
     to: str,
@@ -78,7 +78,7 @@ def send(
 @click.argument("body", required=False)
 @click.option("--type", "type_", default="read", show_default=True, metavar="TYPE", help="Its type.")
 @_from
-@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", help="For the answer.")
+@click.option("--timeout", type=SECONDS, default=10.0, show_default=True, help="For the answer.")
 @talks
 def request(to: str, body: str | None, type_: str, from_: str, timeout: float, **options: Any) -> None:
     """
@@ -110,7 +110,7 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only these types; may be repeated.")
 @click.option("--from", "from_", default="", metavar="START", help="Only from addresses that begin so.")
 @click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
-@click.option("--for", "seconds", type=float, metavar="SECONDS", help="Stop after so long.")
+@click.option("--for", "seconds", type=SECONDS, help="Stop after so long.")
 @talks
 def listen(
     addresses: tuple[str, ...],

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.talking import REFUSED, Talk, talks
+from msgnode.cli.talking import REFUSED, SECONDS, Talk, talks
 from msgnode.client import Refused
 from msgnode.client.registry import EXPIRES, UNAVAILABLE, Registration
 
@@ -89,7 +89,7 @@ def _goodbye(talk: Talk, registration: Registration) -> Any:
 @click.argument("what")
 @_resource
 @_scheme
-@click.option("--timeout", default=10.0, show_default=True, metavar="SECONDS", help="For the answer.")
+@click.option("--timeout", type=SECONDS, default=10.0, show_default=True, help="For the answer.")
 @talks
 def find(
     what: str, resources: tuple[str, ...], schemes: tuple[str, ...], timeout: float, **options: Any
