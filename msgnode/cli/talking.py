@@ -20,22 +20,21 @@ URL = "ws://127.0.0.1:9090/ws"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Seconds(click.ParamType):
+class Seconds(click.FloatRange):
     """
-    A time that a timer can be set to; click's own ranges let nan pass.
+    A time that a timer can be set to; click's own range lets nan pass.
     """
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = click.FLOAT.convert(value, param, ctx)
-        if not 0 <= found <= LONGEST:
-            self.fail(f"{value} is not 0 to {LONGEST} seconds.", param, ctx)
+        found = float(super().convert(value, param, ctx))
+        if found != found:
+            self.fail(f"{value} is no time.", param, ctx)
         return found
 
 
-LONGEST = 366 * 24 * 3600
-SECONDS = Seconds()
+SECONDS = Seconds(0, 366 * 24 * 3600)
 
 _OPTIONS = (
     click.option(
