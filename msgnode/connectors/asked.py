@@ -45,11 +45,11 @@ def allow_origin(request: Request, allowed: list[str], cookies: bool = False) ->
     origin = next(iter(headers(request, b"Origin")), "")
     if "*" not in allowed or (cookies and origin):
         request.setHeader(b"Vary", b"Origin")
-    if not origin:
+    any_origin = "*" in allowed and not cookies
+    if not origin and not any_origin:
         return True
     if "*" not in allowed and origin not in allowed:
         return False
-    any_origin = "*" in allowed and not cookies
     request.setHeader(b"Access-Control-Allow-Origin", b"*" if any_origin else origin.encode("latin-1"))
     if cookies:
         request.setHeader(b"Access-Control-Allow-Credentials", b"true")

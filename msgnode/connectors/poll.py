@@ -2,8 +2,6 @@
 The resource `/poll`: what a long-polling client asks, in HTTP's words.
 """
 
-from urllib.parse import parse_qs
-
 import msgspec
 from msgspec import Raw
 from twisted.internet.interfaces import IReactorTime
@@ -12,6 +10,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.address import SESSION
 from msgnode.closing import STOPPING, TAKEN
+from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.web import answer_error, answer_json
@@ -20,7 +19,6 @@ from msgnode.errors import Malformed
 from msgnode.gate import LAPSED
 from msgnode.message import Message, decode
 from msgnode.node import Node
-from msgnode.peer import peer_name
 from msgnode.session import Session
 
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
@@ -59,7 +57,7 @@ class Poll(Resource):
         if self._node.draining:
             request.setHeader(b"Connection", b"close")
             return answer_error(request, 503, STOPPING.word, 1)
-        if not _allow_origin(request, self._node.config.allowed_origins):
+        if not allow_origin(request, self._node.config.allowed_origins):
             return answer_error(request, 403, "this origin is not allowed")
         if request.postpath:
             return answer_error(request, 404, "long-polling is at /poll")
@@ -84,7 +82,7 @@ class Poll(Resource):
             body.decode()
         except UnicodeDecodeError as why:
             raise Wrong(400, f"not UTF-8 at byte {why.start}") from None
-        token = _bearer(request)
+        token = bearer(request)
         if token is None or not token.startswith("mns_"):
             return self._open(request, self._checked(body), token or "")
         client = self._client(token, request)
@@ -99,7 +97,7 @@ class Poll(Resource):
         """
         Pass the messages on; those that came before, by the number of the first one, are skipped.
         """
-        first = _number(request, b"seq", client.accepted + 1)
+        first = _number(request, "seq", client.accepted + 1)
         if not 1 <= first <= client.accepted + 1:
             raise Wrong(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
         fresh = client.take_from(first, parts)
@@ -107,7 +105,7 @@ class Poll(Resource):
             fresh = self._take_some(fresh, client)
             self._check_disk()
         answer = {"accepted": len(parts)}
-        if _asked(request, b"seq"):
+        if parameters(request).get("seq"):
             answer["received"] = client.finished
         return answer_json(request, 202, answer)
 
@@ -133,11 +131,11 @@ class Poll(Resource):
                     return parts[number:]
         return []
 
-    def _open(self, request: Request, message: Message, bearer: str) -> bytes | int:
+    def _open(self, request: Request, message: Message, token: str) -> bytes | int:
         if message.to != SESSION or message.type.lower() not in OPENS:
             raise Wrong(401, "open a session first, or name its token: Authorization: Bearer mns_...")
         client = self._make_client(request)
-        client.bearer = bearer
+        client.bearer = token
         self._node.sessions.arrived(client)
         if client.refusal is None:
             self._node.receive(message.data, client)
@@ -197,8 +195,7 @@ class Poll(Resource):
             self._purge_at = 2 * len(self._clients) + 100
 
     def _make_client(self, request: Request) -> PollConnection:
-        forwarded = ",".join(_headers(request, b"X-Forwarded-For"))
-        peer = peer_name(request.client, forwarded, self._node.config.trusted_proxies)
+        peer = peer_of(request, self._node.config)
         client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
         client.identity = verified_name(request.channel.transport)
         return client
@@ -206,12 +203,12 @@ class Poll(Resource):
     # -- GET -----------------------------------------------------------------
 
     def _get(self, request: Request) -> int:
-        token = _bearer(request)
+        token = bearer(request)
         if token is None:
             raise Wrong(401, "name the session's token: Authorization: Bearer mns_...")
         client = self._client(token, request)
-        hold = min(max(_number(request, b"wait", int(HOLD)), 0), LONGEST_HOLD)
-        after = _number(request, b"after", client.acknowledged)
+        hold = min(max(_number(request, "wait", int(HOLD)), 0), LONGEST_HOLD)
+        after = _number(request, "after", client.acknowledged)
         if not client.acknowledged <= after <= client.cursor:
             told = f"from {client.acknowledged} to {client.cursor}"
             raise Wrong(400, f"'after' must be a cursor that was handed out, {told}, not {after}")
@@ -245,32 +242,14 @@ class Poll(Resource):
         return client
 
 
-def _bearer(request: Request) -> str | None:
-    header = next(iter(_headers(request, b"Authorization")), "")
-    kind, _, token = header.partition(" ")
-    return token.strip() if kind.lower() == "bearer" else None
-
-
-def _number(request: Request, name: bytes, default: int) -> int:
-    given = _asked(request, name)
+def _number(request: Request, name: str, default: int) -> int:
+    given = parameters(request).get(name, "")
     if not given:
         return default
     try:
-        return int(given[0])
+        return int(given)
     except ValueError:
-        found = given[0].decode("latin-1")[:40]
-        raise Wrong(400, f"{name.decode()!r} must be a whole number, not {found!r}") from None
-
-
-def _asked(request: Request, name: bytes) -> list[bytes]:
-    """
-    The values of a parameter in the request's URL.  Twisted's `args` may come from the body.
-    """
-    return parse_qs(request.uri.partition(b"?")[2]).get(name, [])
-
-
-def _headers(request: Request, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for value in request.requestHeaders.getRawHeaders(name, [])]
+        raise Wrong(400, f"{name!r} must be a whole number, not {given[:40]!r}") from None
 
 
 def _parts(body: bytes) -> list[bytes]:
@@ -283,23 +262,3 @@ def _parts(body: bytes) -> list[bytes]:
         return [bytes(part) for part in msgspec.json.decode(body, type=list[Raw])]
     except (msgspec.DecodeError, RecursionError):
         raise Wrong(400, "not JSON") from None
-
-
-def _allow_origin(request: Request, allowed: list[str]) -> bool:
-    """
-    CORS: a page of another origin may poll where it may open a WebSocket.  False: it may not.
-    """
-    origin = next(iter(_headers(request, b"Origin")), "")
-    if "*" in allowed:
-        request.setHeader(b"Access-Control-Allow-Origin", b"*")
-    else:
-        request.setHeader(b"Vary", b"Origin")
-        if origin in allowed:
-            request.setHeader(b"Access-Control-Allow-Origin", origin.encode("latin-1"))
-        elif origin:
-            return False
-    request.setHeader(b"Access-Control-Allow-Methods", b"GET, POST, OPTIONS")
-    request.setHeader(b"Access-Control-Allow-Headers", b"Authorization, Content-Type")
-    request.setHeader(b"Access-Control-Expose-Headers", b"Retry-After")
-    request.setHeader(b"Access-Control-Max-Age", b"86400")
-    return True
