@@ -243,6 +243,15 @@ class RegisterTests(RegistryCase):
             (400, "Bad Request: schema, reporter missing"), (reply["code"], reply["description"])
         )
 
+    def test_too_great(self) -> None:
+        """
+        A number greater than any record holds is refused as the sender's mistake.
+        """
+        self.ann.register(H1)
+
+        self.assertEqual(400, self.ann.code("update", {"resource": H1, "value": {"expires": 10**30}}))
+        self.assertEqual(400, self.ann.register(H2, expires=-(10**30))["code"])
+
     def test_anothers(self) -> None:
         """
         An address under which another user is registered is not found.

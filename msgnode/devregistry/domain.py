@@ -55,6 +55,8 @@ class Domain:
             pieces.pop()
         try:
             return self._route(method, pieces, query, body)
+        except OverflowError:  # a number that no record can hold
+            return MISSING
         except (ValueError, KeyError, TypeError, RecursionError):  # what the client sent makes no sense
             return BROKEN
 
