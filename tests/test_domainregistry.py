@@ -597,6 +597,19 @@ class EndTests(RegistryCase):
 
         self.assertEqual(["disconnected", "live"], self.statuses(H1, H2))
 
+    def test_registry_refuses(self) -> None:
+        """
+        A registry that answers with an error then is told again.
+        """
+        self.ann.register(H1)
+        self.node.domain.fault = Fault("html")
+        self.ann.close()
+        self.node.wait(AFTER)
+        self.node.domain.fault = None
+        self.node.wait(AGAIN)
+
+        self.assertEqual(["disconnected"], self.statuses(H1))
+
     def test_ended_meanwhile(self) -> None:
         """
         A registration that succeeds after its session ended is taken back.
