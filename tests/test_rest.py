@@ -2,6 +2,7 @@
 Calls out to a back end, and everything that may go wrong with one.
 """
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,19 @@ class FailureTests(RestCase):
 
         self.assertRejected(asked, 502, "Invalid response from the registry.", "large")
         self.assertEqual(0, self.memory.open)
+
+    def test_packed(self) -> None:
+        """
+        Answers are asked for unpacked; one that comes packed all the same stays as small as it came.
+        """
+        packed = gzip.compress(b"0" * 10_000_000)
+        asked = self.ask()
+        self.write(http(packed).replace(b"Content-Length", b"Content-Encoding: gzip\r\nContent-Length", 1))
+
+        self.assertEqual(packed, self.successResultOf(asked).content)
+        asking = self.memory.servers[0].got.lower()
+        self.assertIn(b"accept-encoding: identity\r\n", asking)
+        self.assertNotIn(b"gzip", asking)
 
     def test_just_not_too_large(self) -> None:
         """

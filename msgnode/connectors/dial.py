@@ -24,7 +24,7 @@ from twisted.internet.ssl import (
 )
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.web.client import URI, Agent, HTTPConnectionPool
-from twisted.web.iweb import IAgentEndpointFactory, IPolicyForHTTPS
+from twisted.web.iweb import IAgent, IAgentEndpointFactory, IPolicyForHTTPS
 from zope.interface import implementer
 
 from msgnode.config import BackEnd, ConfigError
@@ -94,6 +94,25 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as why:
         raise ConfigError(f"{path}: cannot be read: {why.strerror}") from why
+
+
+@implementer(IAgent)
+class Plain:
+    """
+    Another agent, whose answers come unpacked or are not unpacked: a small one might become huge.
+    """
+
+    def __init__(self, agent: IAgent) -> None:
+        self._agent = agent
+
+    def request(self, method: bytes, uri: bytes, headers: Any = None, bodyProducer: Any = None) -> Any:
+        headers.setRawHeaders(b"accept-encoding", [b"identity"])
+        return self._agent.request(method, uri, headers, bodyProducer).addCallback(_as_it_came)
+
+
+def _as_it_came(response: Any) -> Any:
+    response.headers.removeHeader(b"content-encoding")
+    return response
 
 
 @implementer(IAgentEndpointFactory)

@@ -26,7 +26,7 @@ from twisted.web.iweb import IAgent
 from msgnode.breaker import Breaker
 from msgnode.config import BackEnd
 from msgnode.connectors.body import Body, Sent, TooLarge
-from msgnode.connectors.dial import Dial, agent_for
+from msgnode.connectors.dial import Dial, Plain, agent_for
 from msgnode.errors import Rejected
 
 log = Logger()
@@ -111,7 +111,7 @@ class Rest:
         self._base, made = agent_for(base, options, reactor, dial)
         self._said = base
         forgetful = IndexableCookieJar(DefaultCookiePolicy(allowed_domains=[]))
-        self._http = HTTPClient(agent or made, forgetful, Sent)
+        self._http = HTTPClient(Plain(agent or made), forgetful, Sent)
         self._slots = DeferredSemaphore(options.in_flight)
         self._breaker = Breaker(reactor.seconds)
 
