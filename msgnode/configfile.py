@@ -99,7 +99,9 @@ def _contradictions(config: Config) -> Iterator[tuple[str, str]]:
         if not getattr(config, name):
             yield name, "expected a directory or 'none', found ''"
     for name, back_end in (("registry", config.registry), ("global_registry", config.global_registry)):
-        if back_end.url not in ("embedded", "none") and not is_base_url(back_end.url):
+        if back_end.url not in ("embedded", "none") and (
+            not is_base_url(back_end.url) or re.match(r"http\S*\s", back_end.url)
+        ):
             urls = "http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH"
             yield f"{name}.url", f"expected 'embedded', 'none', {urls}, found {back_end.url!r}"
         if back_end.key and not back_end.cert:

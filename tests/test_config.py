@@ -444,3 +444,19 @@ class PoolTests(ConfigTests):
         why = self.wrong({"pools": {name: {"scheme": "sip", "addresses": [f"sip:{name}"]} for name in "ab"}})
 
         self.assertEqual("pools.b.scheme: expected a scheme of its own, found 'sip' as in pools.a", why)
+
+
+class BackEndTests(SynchronousTestCase):
+    """
+    Where back ends are.
+    """
+
+    def test_space(self) -> None:
+        """
+        A URL with a space in it is refused in one line.
+        """
+        table = {"domain": "example.org", "node": "n", "registry": {"url": "http://h h"}}
+
+        why = self.assertRaises(ConfigError, check, table, "here")
+
+        self.assertTrue(str(why).startswith("here: registry.url: expected 'embedded'"), why)
