@@ -216,6 +216,16 @@ class FailureTests(RestCase):
         self.assertRejected(asked, 502, "Invalid response from the registry.", "large")
         self.assertEqual(0, self.memory.open)
 
+    def test_not_http(self) -> None:
+        """
+        What answers in another protocol is not asked again: 502.
+        """
+        asked = self.ask()
+        self.write(b"SSH-2.0-OpenSSH_9\r\n\r\n")
+
+        self.assertRejected(asked, 502, "Invalid response from the registry.", "nonsense")
+        self.assertEqual(1, self.memory.dialled)
+
     def test_packed(self) -> None:
         """
         Answers are asked for unpacked; one that comes packed all the same stays as small as it came.

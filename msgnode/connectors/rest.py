@@ -19,6 +19,7 @@ from treq.cookies import IndexableCookieJar
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
 from twisted.logger import Logger
+from twisted.web._newclient import ParseError
 from twisted.web.client import RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
@@ -225,7 +226,7 @@ class Rest:
 
     def _rejected(self, outcome: str) -> Rejected:
         self.counts[outcome] += 1
-        if outcome == "large":
+        if outcome in ("large", "nonsense"):
             return Rejected(f"Invalid response from the {self.name}.", 502)
         if outcome == "busy":
             return Rejected(f"Too many requests to the {self.name}; try again later.", 503)
@@ -254,6 +255,8 @@ def _outcome(why: BaseException) -> str:
             return "silent"
         if isinstance(reason, SSL.Error | VerificationError):
             return "untrusted"
+        if isinstance(reason, ParseError):  # it does not speak HTTP
+            return "nonsense"
     return "unreachable"
 
 
