@@ -139,6 +139,7 @@ def attach_farewell(node: Node, registry: DomainRegistry, clock: IReactorTime) -
     after = node.config.registry.disconnect_after
     farewell = Farewell(registry.disconnect, node.registered, node.sessions.get, after, clock)
     node.sessions.farewell = farewell.ended
+    registry.late = farewell.late
     return farewell
 
 

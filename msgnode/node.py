@@ -113,7 +113,7 @@ class Node:
         )
         self.sessions.receipt = router.receipts.give_late
         self.registered = Registered(keeping, self.sessions.get, config.limits.bindings_per_session)
-        self.sessions.farewell = self.registered.ended
+        self.sessions.farewell = self.registered.forget
         self.publish = router.publish
         self.back_ends: list[BackEnd] = []
         self.awaited = router.awaited

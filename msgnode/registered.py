@@ -19,6 +19,14 @@ class Registered:
         self._most = most
         self._by_session: dict[int, set[str]] = {}
         self._holder: dict[str, int] = {}
+        self.left: list[tuple[int, str]] = []  # of sessions that ended before a restart: sid and address
+        self._owner: dict[str, str] = {}  # the identity of who registered it, where that is verified
+
+    def owner(self, url: str) -> str:
+        """
+        Whose it is, as far as the node itself knows; "" if it does not.
+        """
+        return self._owner.get(url, "")
 
     def __contains__(self, url: str) -> bool:
         return url in self._holder
@@ -35,6 +43,8 @@ class Registered:
             return True
         self.drop(url)
         self.restore(session.sid, url)
+        if session.identity:
+            self._owner[url] = session.identity
         self._keeping.registered(session.sid, url)
         return True
 
@@ -50,15 +60,30 @@ class Registered:
         It is registered no more.
         """
         sid = self._holder.pop(url, None)
+        self._owner.pop(url, None)
         if sid is not None:
             self._by_session[sid].discard(url)
             self._keeping.unregistered(sid, url)
 
     def ended(self, session: Session) -> list[str]:
         """
-        The session has ended; what it leaves behind.
+        The session has ended; what it leaves behind.  On disk it stays until `told`.
         """
         urls = sorted(self._by_session.pop(session.sid, ()))
         for url in urls:
             del self._holder[url]
+            self._owner.pop(url, None)
         return urls
+
+    def forget(self, session: Session) -> None:
+        """
+        The same, where nobody is told.
+        """
+        for url in self.ended(session):
+            self.told(session.sid, url)
+
+    def told(self, sid: int, url: str) -> None:
+        """
+        The registry knows that what an ended session had registered is gone, or another's.
+        """
+        self._keeping.unregistered(sid, url)

@@ -91,6 +91,8 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     for sid, url in rows.registered:
         if sid in found:
             node.registered.restore(sid, url)
+        else:
+            node.registered.left.append((sid, url))
     for session in found.values():
         node.sessions.expect(session, left_at.get(session.sid))
 

@@ -68,7 +68,6 @@ UNBIND = "DELETE FROM binding WHERE sid = ? AND address = ?"
 KEY = "INSERT OR REPLACE INTO key VALUES (?, ?, ?)"
 REGISTER = "INSERT OR REPLACE INTO registered VALUES (?, ?)"
 UNREGISTER = "DELETE FROM registered WHERE sid = ? AND address = ?"
-UNREGISTER_ALL = "DELETE FROM registered WHERE sid = ?"
 UNKEY = "DELETE FROM key WHERE sid = ? AND address = ?"
 
 COLUMNS = {
@@ -187,7 +186,7 @@ class Store(Service):
         self._note(LEAVE, (when, session.sid))
 
     def ended(self, session: Session) -> None:
-        for statement in (END, UNBIND_ALL, UNKEY_ALL, UNREGISTER_ALL, UNPROVE):
+        for statement in (END, UNBIND_ALL, UNKEY_ALL, UNPROVE):
             self._note(statement, (session.sid,))
 
     def bound(self, sid: int, address: str, kinds: int) -> None:

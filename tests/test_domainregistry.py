@@ -597,6 +597,21 @@ class EndTests(RegistryCase):
 
         self.assertEqual(["disconnected", "live"], self.statuses(H1, H2))
 
+    def test_node_ends_before(self) -> None:
+        """
+        What the node could not tell before it ended, it tells after the next start.
+        """
+        self.ann.register(H1)
+        session = self.ann.session
+        self.node.registered.ended(session)
+        self.node.registered.left.append((session.sid, H1))
+        farewell = attach_farewell(self.node, self.node.registry, self.node.clock)
+        farewell.startService()
+        self.addCleanup(farewell.stopService)
+        self.node.wait(AFTER)
+
+        self.assertEqual(["disconnected"], self.statuses(H1))
+
     def test_registry_refuses(self) -> None:
         """
         A registry that answers with an error then is told again.
@@ -612,7 +627,7 @@ class EndTests(RegistryCase):
 
     def test_ended_meanwhile(self) -> None:
         """
-        A registration that succeeds after its session ended is taken back.
+        A registration that succeeds after its session ended is taken back, as others are.
         """
         self.node.domain.fault = Fault("delay", 2)
         self.ann.post(REGISTRY, "create", body={"value": {"url": H1, "user": "a", "descriptor": "d"}})
@@ -620,6 +635,8 @@ class EndTests(RegistryCase):
         self.node.domain.fault = None
         self.ann.close()
         self.node.wait(2)
+        self.assertEqual(["live"], self.statuses(H1))
+        self.node.wait(AFTER)
 
         self.assertEqual(["disconnected"], self.statuses(H1))
 

@@ -2,11 +2,14 @@
 What each session has registered, over the lives of sessions and nodes.
 """
 
+from typing import Any
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.message import compose
 from tests.durable import DurableNode
 from tests.fakes import MemoryNode, directory
+from tests.registry import REGISTRY, RegistryNode
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 H1, H2 = "hyperty://example.org/1", "hyperty://example.org/2"
@@ -119,3 +122,52 @@ class PublishTests(SynchronousTestCase):
             tuple(line[key] for key in ("connector", "outcome", "recipients", "waiting")),
         )
         self.assertEqual(0, node.publish(compose(2, "update", "x", "comm://example.org/nobody", {})))
+
+
+class OwnerTests(SynchronousTestCase):
+    """
+    What somebody registered whom the node knows is nobody else's to change.
+    """
+
+    def setUp(self) -> None:
+        self.node = RegistryNode()
+        self.ann, self.eve = self.node.client(ANN), self.node.client(BOB)
+        self.ann.session.identity = "user://example.org/ann@example.org"
+        self.eve.session.identity = "user://example.org/eve@example.org"
+
+    def create(self, client: Any, user: str, url: str = H1) -> int:
+        value = {"url": url, "user": user, "descriptor": "d", "resources": [], "dataSchemes": []}
+        value |= {"expires": 3600, "runtime": "r", "status": "live"}
+        return self.code(client, "create", {"value": value})
+
+    def code(self, client: Any, type: str, body: Any) -> int:
+        client.take()
+        client.post(REGISTRY, type, body=body)
+        self.node.pump()
+        (reply,) = [message for message in client.take() if message["type"] == "response"]
+        code: int = reply["body"]["code"]
+        return code
+
+    def test_user(self) -> None:
+        """
+        One registers for oneself, by URL or by name; who has no identity for anybody, as ever.
+        """
+        nobody = self.node.client("runtime://example.org/nobody")
+
+        self.assertEqual(200, self.create(self.ann, "ann@example.org", H1))
+        self.assertEqual(200, self.create(self.ann, self.ann.session.identity, H2))
+        self.assertEqual(403, self.create(self.eve, "ann@example.org", f"{H1}/x"))
+        self.assertEqual(200, self.create(nobody, "whoever@example.org", f"{H1}/x"))
+
+    def test_record(self) -> None:
+        """
+        Nobody else replaces it, changes its status or deletes it.
+        """
+        self.create(self.ann, "ann@example.org")
+        nobody = self.node.client("runtime://example.org/nobody")
+        gone = {"resource": H1, "value": {"status": "disconnected"}}
+
+        for client, user in ((self.eve, "eve@example.org"), (nobody, "ann@example.org")):
+            self.assertEqual(403, self.create(client, user))
+            self.assertEqual(403, self.code(client, "update", gone))
+        self.assertEqual(200, self.code(self.ann, "update", gone))

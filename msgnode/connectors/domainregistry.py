@@ -40,6 +40,7 @@ class Registered(Protocol):
 
     def add(self, url: str, session: Session, anew: bool) -> bool: ...
     def drop(self, url: str) -> None: ...
+    def owner(self, url: str) -> str: ...
 
 
 class DomainRegistry:
@@ -62,6 +63,8 @@ class DomainRegistry:
         self._publish = publish
         self._registered = registered
         self._ids = count(1)
+        # What is done for a session that ended meanwhile; Farewell sets it, where that is wanted.
+        self.late: Callable[[str, Session], None] = lambda url, session: None
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def respond(self, message: Message, session: Session) -> Deferred[Message] | None:
@@ -89,15 +92,45 @@ class DomainRegistry:
             return await self._read(registration.reads(body, self._domain))
         if kind == "create":
             call = registration.create(body, message.from_, session.runtime)
+            self._check_user(body, session)
+            self._check_owner(call.url, session)
             return await self._create(call, session)
         if kind == "update":
             call = registration.update(body, self._domain)
+            self._check_owner(call.url, session)
             return await self._update(call, session, body.get("method") == "refresh")
         if kind == "delete":
-            return await self._delete(*registration.delete(body), session)
+            found, name = registration.delete(body)
+            if found is not None:
+                self._check_owner(found.url, session)
+            return await self._delete(found, name, session)
         raise Rejected(
             f"the domain registry understands create, read, update and delete, not {message.type!r}"
         )
+
+    @staticmethod
+    def _check_user(body: dict[str, Any], session: Session) -> None:
+        """
+        Whom the node knows may register for nobody else.
+        """
+        value = body.get("value")
+        user = value.get("user") if isinstance(value, dict) else None
+        if not session.identity or not isinstance(user, str):
+            return
+        proof = session.proof
+        known = {session.identity, session.identity.rpartition("/")[2]}
+        if proof is not None and proof.user == session.identity:
+            known.add(proof.username)
+        if user not in known:
+            raise Rejected(f"you are {session.identity}; you cannot register for {user!r}"[:300], 403)
+
+    def _check_owner(self, url: str, session: Session) -> None:
+        """
+        What somebody registered whom the node knows, nobody else may change.
+        """
+        owner = self._registered.owner(url)
+        if owner and owner != session.identity:
+            raise Rejected(f"{url} was registered by somebody else"[:300], 403)
 
     # -- reading -----------------------------------------------------------------
 
@@ -191,16 +224,18 @@ class DomainRegistry:
         if status == DISCONNECTED:
             self._registered.drop(url)
         elif not self._registered.add(url, session, anew):
-            # The session ended while the registry was asked.
-            Deferred.fromCoroutine(self.disconnect(url)).addErrback(_trap)
+            self.late(url, session)  # it ended while the registry was asked
 
     # -- notifications -----------------------------------------------------------
 
     def _announce_change(self, call: Call, answer: Answer, status: str, refresh: bool) -> None:
         if registration.is_hyperty(call.url):
             told = answer.object() or {}
-            changed = told.get("statusChanged") == "true"
-        else:  # the registry does not say
+            # Sent twice, it says of the second time that nothing changed.
+            changed = told.get("statusChanged") == "true" or (answer.attempts > 1 and bool(call.body))
+        elif status == LIVE:  # the registry does not say, and this is how it is kept alive
+            changed = call.url in self._gone
+        else:
             changed = bool(call.body) and not refresh
         if changed:
             self._announce(call.url, status)
@@ -278,7 +313,3 @@ class Poller(Service):
     def _poll(self) -> Deferred[None]:
         asked = Deferred.fromCoroutine(self._registry.poll())
         return asked.addErrback(lambda why: log.failure("asking the registry what changed", why))
-
-
-def _trap(why: Any) -> None:
-    why.trap(Rejected)

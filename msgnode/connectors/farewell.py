@@ -48,7 +48,7 @@ class Farewell(Service):
         self._after = after
         self._clock = clock
         self._soon: set[IDelayedCall] = set()
-        self._waiting: deque[str] = deque(maxlen=MOST)
+        self._waiting: deque[tuple[int, str]] = deque(maxlen=MOST)  # sid and address
         self._under_way = 0
         self._pause: Any = None
 
@@ -56,22 +56,40 @@ class Farewell(Service):
         """
         The session is gone for good, unless its runtime opens another.
         """
-        urls = self._registered.ended(session)
+        self._later(session.runtime, session.sid, self._registered.ended(session))
+
+    def late(self, url: str, session: Session) -> None:
+        """
+        It was registered by a session that had ended by then.
+        """
+        self._later(session.runtime, session.sid, [url])
+
+    def startService(self) -> None:
+        """
+        Tell, too, what could not be told before the node ended.
+        """
+        super().startService()
+        left, self._registered.left = self._registered.left, []
+        for sid, url in left:
+            self._later("", sid, [url])
+
+    def _later(self, runtime: str, sid: int, urls: list[str]) -> None:
         if urls:
             call: IDelayedCall = self._clock.callLater(
-                self._after, lambda: self._say(call, session.runtime, urls)
+                self._after, lambda: self._say(call, runtime, sid, urls)
             )
             self._soon.add(call)
 
-    def _say(self, call: IDelayedCall, runtime: str, urls: list[str]) -> None:
+    def _say(self, call: IDelayedCall, runtime: str, sid: int, urls: list[str]) -> None:
         self._soon.discard(call)
         session = self._get(runtime)
         if session is None:
-            self._waiting.extend(urls)
+            self._waiting.extend((sid, url) for url in urls)
             self._go_on()
             return
         for url in urls:
             self._registered.add(url, session, anew=False)
+            self._registered.told(sid, url)
 
     def stopService(self) -> None:
         super().stopService()
@@ -85,17 +103,23 @@ class Farewell(Service):
 
     def _go_on(self) -> None:
         while self._waiting and self._under_way < AT_ONCE and self._pause is None:
-            url = self._waiting.popleft()
-            if url not in self._registered:
-                self._under_way += 1
-                told = Deferred.fromCoroutine(self._disconnect(url))
-                told.addErrback(self._not_told, url).addBoth(self._told)
+            sid, url = self._waiting.popleft()
+            if url in self._registered:
+                self._registered.told(sid, url)
+                continue
+            self._under_way += 1
+            told = Deferred.fromCoroutine(self._disconnect(url))
+            told.addCallback(self._done, sid, url)
+            told.addErrback(self._not_told, sid, url).addBoth(self._told)
 
-    def _not_told(self, why: Failure, url: str) -> None:
+    def _done(self, done: None, sid: int, url: str) -> None:
+        self._registered.told(sid, url)
+
+    def _not_told(self, why: Failure, sid: int, url: str) -> None:
         if not why.check(Rejected):
             log.failure("disconnecting {url}", why, url=url)
             return
-        self._waiting.append(url)
+        self._waiting.append((sid, url))
         if self._pause is None:
             self._pause = self._clock.callLater(AGAIN, self._resume)
 

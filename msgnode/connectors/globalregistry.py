@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredSemaphore
 
 from msgnode.config import GlobalRegistry as Options
 from msgnode.connectors.globalrecord import WrongRecord, check_record, read_record
@@ -20,6 +20,7 @@ from msgnode.session import Session
 
 ADDRESS = "global://registry"
 LONGEST = 2048  # characters of a GUID
+AT_ONCE, MOST_WAITING = 2, 100  # records that are checked, and that wait for it
 # The server's words of several generations, the newest first.
 CODE, VALUE = ("Code", "responseCode", "status"), ("Value", "data")
 DESCRIPTION = ("Description", "message", "Message", "error")
@@ -34,6 +35,7 @@ class GlobalRegistry:
         self._rest = rest
         self._options = options
         self._run = run
+        self._verifying = DeferredSemaphore(AT_ONCE)
 
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         """
@@ -65,6 +67,14 @@ class GlobalRegistry:
             return await self._rest.request("PUT", place, data=jwt.encode(), headers=plain, deadline=wait)
         raise Rejected(f"the global registry understands read, create and update, not {message.type!r}"[:200])
 
+    async def _verify(self, record: Any) -> None:
+        """
+        In a thread, a few at a time: it takes long, and others need the threads too.
+        """
+        if len(self._verifying.waiting) >= MOST_WAITING:
+            raise Rejected("too many records wait to be checked; try again later", 503)
+        await self._verifying.run(self._run, check_record, record)
+
     async def _checked(self, guid: str, body: dict[str, Any]) -> str:
         """
         The JWT to be written, if it is a record of that GUID and, as configured, rightly signed.
@@ -77,7 +87,7 @@ class GlobalRegistry:
             if record.data.get("guid") != guid:
                 raise WrongRecord(f"it is the record of {record.data.get('guid')!r}, not of {guid!r}"[:300])
             if self._options.verify:
-                await self._run(check_record, record)
+                await self._verify(record)
         except WrongRecord as why:
             raise Rejected(f"the record is refused: {why}") from None
         return jwt

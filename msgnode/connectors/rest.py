@@ -54,6 +54,7 @@ class Answer(NamedTuple):
     headers: Headers
     content: bytes
     asked: "Rest"
+    attempts: int = 1  # more, when the line broke before an answer came
 
     def json(self) -> Any:
         """
@@ -184,6 +185,7 @@ class Rest:
     async def _attempts(
         self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int
     ) -> Answer:
+        most = attempts
         while True:
             attempts -= 1
             try:
@@ -198,7 +200,8 @@ class Rest:
                 )
                 body = Body(self._options.answer)
                 response.deliverBody(body)
-                return Answer(response.code, response.headers, await body.whole, self)
+                content = await body.whole
+                return Answer(response.code, response.headers, content, self, most - attempts)
             except TRANSPORT as why:
                 if not attempts or _outcome(why) != "unreachable":
                     raise
