@@ -5,7 +5,7 @@ The points at which policies are asked, and whom the node asks there.
 came, and nothing has been done about it yet; asked for each address in its
 `to`, so there is no point of its own for routing.  `subscribe`: a session
 wants to hear an address.  `out`: a message is handed to a session, or kept for
-it; answers of the node itself too.
+it; what the node itself answers and publishes too.
 
 One call form serves them all, and it either returns or raises Blocked.
 """

@@ -178,7 +178,9 @@ class Router:
             self._deliver(message, session, recipients)
         return None
 
-    def _deliver_decided(self, message: Message, session: Session, recipients: tuple[Session, ...]) -> None:
+    def _deliver_decided(
+        self, message: Message, session: Session | None, recipients: tuple[Session, ...]
+    ) -> None:
         """
         Deliver to those of the recipients the policies let it go to; Blocked if that is nobody.
         """
@@ -203,7 +205,8 @@ class Router:
             raise refusal
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
-        self.receipts.give(message, 202, session, delivered + waiting)
+        if session is not None:
+            self.receipts.give(message, 202, session, delivered + waiting)
 
     def publish(self, message: Message) -> int:
         """
@@ -213,10 +216,20 @@ class Router:
         recipients = self._routes.resolve(message.to)
         if recipients:
             message.came = time_ns()
+            self._publish_decided(message, recipients)
             message.origin = OWN
-            self._deliver(message, None, recipients)
             self._journal.message(message, None)
         return len(recipients)
+
+    def _publish_decided(self, message: Message, recipients: tuple[Session, ...]) -> None:
+        if self.policy is None or not self.policy.outward:
+            self._deliver(message, None, recipients)
+            return
+        try:
+            self._deliver_decided(message, None, recipients)
+        except Blocked as why:
+            message.outcome, message.code = "refused", why.code
+            self._counts.refuse(why.code)
 
     def _deliver(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> None:
         if message.receipt and session is not None:

@@ -7,6 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.enforcement import MOST_REMEMBERED
+from msgnode.message import compose
 from msgnode.policyloading import load
 from msgnode.proof import Proof
 from tests.fakes import MemoryNode
@@ -449,6 +450,45 @@ class EnforcementTests(SynchronousTestCase):
             codes.append(self.a.ask(type="create", to=to)["body"]["code"])
 
         self.assertEqual([200, 200, 403, 403], codes)
+
+    # -- what the node says of its own ---------------------------------------------------
+
+    def test_own(self) -> None:
+        """
+        What the node publishes goes to whom the policies let have it, to each as changed for it.
+        """
+        topic, registry = "comm://example.org/o/registration", "domain://registry.example.org"
+        clients = (self.a, self.b, self.node.client(THIRD))
+        for client in clients:
+            client.subscribe(topic)
+        out = {"direction": {"equals": "out"}, "msgFrom": {"equals": registry}}
+        self.use(
+            rule("deny", {**out, "session": {"equals": OTHER}}, "no"),
+            rule("permit", {**out, "session": {"equals": THIRD}}, set={"bodyValue": "hidden"}),
+        )
+
+        reached = self.node.publish(compose(1, "update", registry, topic, {"value": "live"}))
+
+        told = [[each["body"]["value"] for each in client.take()] for client in clients]
+        self.assertEqual((3, [["live"], [], ["hidden"]]), (reached, told))
+        line = self.node.journal.messages[-1]
+        self.assertEqual(("node", "delivered", 2), (line["connector"], line["outcome"], line["recipients"]))
+
+    def test_own_to_nobody(self) -> None:
+        """
+        What the node publishes and nobody may have is written down as refused, and no one is told.
+        """
+        self.a.subscribe("comm://example.org/o/registration")
+        self.use(rule("deny", {"direction": {"equals": "out"}}))
+
+        self.node.publish(
+            compose(1, "update", "domain://registry.example.org", "comm://example.org/o/registration", {})
+        )
+
+        self.assertEqual([], self.a.take())
+        line = self.node.journal.messages[-1]
+        self.assertEqual(("refused", 403, "node"), (line["outcome"], line["code"], line["connector"]))
+        self.assertEqual({403: 1}, self.node.counts.refused)
 
     # -- what is remembered ------------------------------------------------------------
 

@@ -29,7 +29,7 @@ _IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that
 # Which attributes are wrong when an address was cut short.
 _FROM = {"msgFrom", "srcScheme", "srcSPDomain", "srcDomain", "msgType", "interDomain"}
 _TO = {"msgTo", "dstScheme", "dstSPDomain", "dstDomain", "msgType", "interDomain"}
-OWN = "node"  # the connector of what the node publishes itself, on which no policy is asked
+OWN = "node"  # the connector of what the node publishes itself, on which none is asked at `in`
 # Answers that were given before any policy is asked.
 _BEFORE = {400, 401}
 # Answers of a policy; what is too long for the node itself is no message in the log.
