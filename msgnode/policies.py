@@ -284,13 +284,17 @@ class Policies(Service):
             why.trap(PolicyRefused)
             raise Refused(_in_words(why.value), 400, problems(why.value)) from None
 
-        return self._run(gently, load, files, self._options.strict_obligations).addErrback(refuse)
+        return self._compile(files).addErrback(refuse)
+
+    def _compile(self, files: Files) -> Deferred[Program]:
+        strict = self._options.strict_obligations
+        return self._run(gently, load, files, strict, self.enforcement.program)
 
     # -- the change --------------------------------------------------------
 
     @inlineCallbacks
     def _take(self, files: Files, origin: str) -> Generator[Deferred[Any], Any, None]:
-        program: Program = yield self._run(gently, load, files, self._options.strict_obligations)
+        program: Program = yield self._compile(files)
         self.wrong = self._misread = ""
         live = self.live
         if live is not None and live.revision == program.revision and self.enforcement.is_open:
@@ -325,10 +329,11 @@ class Policies(Service):
         for lint in program.lints:
             log.warn("policies: {lint}", lint=str(lint))
         log.info(
-            "policies: version {number} is live, {revision} from {origin}",
+            "policies: version {number} is live, {revision} from {origin}; {kept} policies are as before",
             number=live.number,
             revision=live.revision,
             origin=live.origin,
+            kept=program.reused,
         )
 
 

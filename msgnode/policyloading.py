@@ -17,12 +17,14 @@ Files = tuple[tuple[str, str], ...]  # what each is called, and its text
 GENTLE = 0.0005  # seconds that a thread may hold the interpreter while messages wait for it
 
 
-def load(files: Files, strict: bool = False) -> Program:
+def load(files: Files, strict: bool = False, before: Program | None = None) -> Program:
     """
     The program of all of them together; PolicyRefused with all that is wrong.
+
+    Policies that are as they were `before` are not compiled again.
     """
     data = [(where, text.encode("utf-8", "surrogateescape")) for where, text in files]
-    return Program(data, strict=strict)
+    return Program(data, strict=strict, before=before)
 
 
 def gently(function: Callable[..., Any], *arguments: Any) -> Any:

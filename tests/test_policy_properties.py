@@ -247,6 +247,28 @@ def test_same_again(document, message):
 
 
 @QUICK
+@given(DOCUMENTS, DOCUMENTS, st.randoms(use_true_random=False), MESSAGES)
+def test_edited(document, other, chance, message):
+    """
+    An edited document says the same, whether its unchanged policies are taken from before or not.
+    """
+    before = program(document, groups=GROUPS)
+    groups = {**GROUPS, "family": ["a@x"]} if chance.random() < 0.3 else GROUPS
+    strange = [policy for each in other for policy in each["policies"]]
+    for each in document:
+        chance.shuffle(each["policies"])
+        each["policies"][: chance.randint(0, 2)] = chance.sample(strange, min(len(strange), 2))
+
+    kept, fresh = (program(document, groups=groups, before=old) for old in (before, None))
+
+    assert (fresh.rules, fresh.attributes, fresh.obliges) == (kept.rules, kept.attributes, kept.obliges)
+    assert fresh.lints == kept.lints
+    assert fresh.decide(asked(message)) == kept.decide(asked(message))
+    assert str(fresh.explain(asked(message))) == str(kept.explain(asked(message)))
+    assert fresh.explain(asked(message)).tree == kept.explain(asked(message)).tree
+
+
+@QUICK
 @given(DOCUMENTS, MESSAGES)
 def test_replay(document, message):
     """

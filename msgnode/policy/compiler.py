@@ -11,7 +11,8 @@ from msgnode.policy.document import OURS, POLICY, RULE, SET, Document
 from msgnode.policy.nodes import Node
 from msgnode.policy.obligations import Obligation
 from msgnode.policy.operators import Groups
-from msgnode.policy.problems import Place, Wrong, near, pointer, shown
+from msgnode.policy.pieces import Notes, Pieces, content_of
+from msgnode.policy.problems import Place, Wrong, near, shown
 from msgnode.policy.reading import Reader
 
 _OPTIONAL = ("version", "update", "obligations", "priority", *OURS)
@@ -24,21 +25,21 @@ class Compiler:
     Makes nodes of the sets in a document.
     """
 
-    def __init__(self, document: Document, groups: Groups, index: bool, strict: bool) -> None:
+    def __init__(self, document: Document, groups: Groups, index: bool, strict: bool, pieces: Pieces) -> None:
         self._document = document
         self._index = index
         self._strict = strict
-        self.reader = Reader(groups, document.refuse, document.advise)
-        self.rules: list[Node] = []
-        self.obliges = False
-        self._redirects: dict[str, Place] = {}
+        self._pieces = pieces
+        self.notes = Notes(())
+        self._reader = Reader(groups, document.refuse, self.notes)
 
     def refuse_circle(self, path: str, way: str) -> None:
         """
         The redirection at that path leads back to where it came from.
         """
-        if path in self._redirects:
-            self._document.refuse(self._redirects[path], f"redirects in a circle: {way}")
+        for redirecting, place in self.notes.redirects:
+            if redirecting == path:
+                self._document.refuse(place, f"redirects in a circle: {way}")
 
     def sets(self, taken: set[str]) -> list[tuple[float, Node]]:
         """
@@ -47,19 +48,49 @@ class Compiler:
         place, values = self._document.sets
         found = []
         for position, value in enumerate(values):
-            node = self._group(value, (*place, position), "", "set", taken)
+            under = (*place, position)
+            node = self._set(value, under, taken)
             if node is not None:
+                node.place = under
                 found.append((self._priority(value, position), node))
+        for under, text in self.notes.lints:
+            self._document.advise(under, text)
         return found
 
-    def _group(self, value: Any, place: Place, above: str, kind: str, taken: set[str]) -> Node | None:
+    def _set(self, value: Any, place: Place, taken: set[str]) -> Node | None:
+        if not self._has_keys(value, SET, place, "a policy set"):
+            return None
+        path = self._name(value.get("id"), place, taken)
+        return self._group(value, place, path, "set", "policies", "policy")
+
+    def _policy(self, value: Any, place: Place, above: str, taken: set[str]) -> Node | None:
+        """
+        One that is as it was before is not read again.
+        """
+        if not self._has_keys(value, POLICY, place, "a policy"):
+            return None
+        path = above + self._name(value.get("id"), place, taken)
+        content = content_of(value)
+        piece = self._pieces.find(path, content)
+        if piece is not None:
+            self.notes.add(piece.notes, place)
+            return piece.again()
+        around, own = self.notes, Notes(place)
+        self.notes = self._reader.notes = own
+        node = self._group(value, place, path, "policy", "rules", "rule")
+        self.notes = self._reader.notes = around
+        around.add(own, place)
+        if node is not None:
+            self._pieces.keep(node, content, own)
+        return node
+
+    def _group(
+        self, value: dict[str, Any], place: Place, path: str, kind: str, list_key: str, word: str
+    ) -> Node | None:
         """
         A set or a policy.
         """
-        keys, list_key, word = (SET, "policies", "policy") if kind == "set" else (POLICY, "rules", "rule")
-        if not self._has_keys(value, keys, place, f"a {'policy set' if kind == 'set' else kind}"):
-            return None
-        node = self._node(kind, value, place, above, taken)
+        node = self._node(kind, value, place, path)
         algorithm = self._algorithm(value, f"{word}CombiningAlgorithm", place)
         values = value.get(list_key)
         if not isinstance(values, list):
@@ -71,11 +102,10 @@ class Compiler:
         made = []
         for position, each in enumerate(values):
             under = (*place, list_key, position)
-            if kind == "set":
-                child = self._group(each, under, node.path + "/", "policy", names)
-            else:
-                child = self._rule(each, under, node.path + "/", names)
+            read = self._policy if kind == "set" else self._rule
+            child = read(each, under, path + "/", names)
             if child is not None:
+                child.place = (list_key, position)
                 made.append((self._priority(each, position), child))
         node.combining(algorithm, [child for _, child in sorted(made, key=lambda pair: pair[0])], self._index)
         self._advise_below(node, (*place, list_key), list_key)
@@ -83,23 +113,21 @@ class Compiler:
 
     def _advise_below(self, node: Node, place: Place, what: str) -> None:
         if self._index and node.below.unfiled > MOST_UNFILED:
-            self._document.advise(place, UNFILED.format(node.below.unfiled, what))
+            self.notes.advise(place, UNFILED.format(node.below.unfiled, what))
         if node.algorithm is not ALGORITHMS["firstApplicable"]:
             return
         for i, child in enumerate(node.below.nodes[:-1]):
             if child.is_final:
                 lost = node.below.nodes[i + 1].path
-                self._document.advise(
-                    place, f"{lost} is never reached: {child.path} before it always decides"
-                )
+                self.notes.advise(place, f"{lost} is never reached: {child.path} before it always decides")
                 break
 
     def _rule(self, value: Any, place: Place, above: str, taken: set[str]) -> Node | None:
         if not self._has_keys(value, RULE, place, "a rule"):
             return None
-        node = self._node("rule", value, place, above, taken)
+        node = self._node("rule", value, place, above + self._name(value.get("id"), place, taken))
         condition = (
-            self.reader.condition(value["condition"], (*place, "condition"))
+            self._reader.condition(value["condition"], (*place, "condition"))
             if "condition" in value
             else ALWAYS
         )
@@ -108,7 +136,7 @@ class Compiler:
             hint = near(effect, (PERMIT, DENY)) if isinstance(effect, str) else ""
             self._document.refuse((*place, "effect"), f"expected permit or deny, found {shown(effect)}{hint}")
         node.rule(condition, effect if isinstance(effect, str) else DENY)
-        self.rules.append(node)
+        self.notes.rules.append(node.path)
         if effect == PERMIT and (node.target.is_negative or condition.is_negative):
             self._advise_negative(node, condition, place)
         return node
@@ -117,16 +145,15 @@ class Compiler:
         negative = [part for part in (node.target, condition) if part is not ALWAYS]
         if negative and all(part.is_negative for part in negative):
             text = 'permits whatever lacks the attribute, such as anonymous senders; add {"exists": true}'
-            self._document.advise((*place, "condition"), text)
+            self.notes.advise((*place, "condition"), text)
 
-    def _node(self, kind: str, value: dict[str, Any], place: Place, above: str, taken: set[str]) -> Node:
-        target = self.reader.condition(value["target"], (*place, "target")) if "target" in value else ALWAYS
-        path = above + self._name(value.get("id"), place, taken)
+    def _node(self, kind: str, value: dict[str, Any], place: Place, path: str) -> Node:
+        target = self._reader.condition(value["target"], (*place, "target")) if "target" in value else ALWAYS
         enforce = value.get("enforce", True)
         if not isinstance(enforce, bool):
             self._document.refuse((*place, "enforce"), f"expected true or false, found {shown(enforce)}")
         duties = self._obligations(kind, value, place, path)
-        return Node(kind, path, pointer(place), target, duties, enforce is not False)
+        return Node(kind, path, target, duties, enforce is not False)
 
     def _name(self, id: Any, place: Place, taken: set[str]) -> str:
         if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
@@ -135,7 +162,7 @@ class Compiler:
             return "?"
         name = str(id) if isinstance(id, str) or id.bit_length() < 1000 else "?"
         if name in taken:
-            self._document.advise((*place, "id"), f"another one beside it has the id {shown(id)} too")
+            self.notes.advise((*place, "id"), f"another one beside it has the id {shown(id)} too")
             number = 2
             while f"{name}~{number}" in taken:
                 number += 1
@@ -155,7 +182,7 @@ class Compiler:
             if hint:
                 self._document.refuse((*place, key), f"unknown key '{key[:100]}'{hint}")
             else:
-                self._document.advise((*place, key), f"unknown key '{key[:100]}', which means nothing here")
+                self.notes.advise((*place, key), f"unknown key '{key[:100]}', which means nothing here")
         for key in missing:
             self._document.refuse(place, f"'{key}' is missing: {what} has " + ", ".join(keys))
         return True
@@ -214,16 +241,16 @@ class Compiler:
                 if self._strict:
                     self._document.refuse(under, text)
                 else:
-                    self._document.advise(under, f"{text}; nothing is done but to report it")
+                    self.notes.advise(under, f"{text}; nothing is done but to report it")
             elif effect == DENY and name in duties.ON_PERMIT:
-                self._document.advise(under, f"'{name}' does nothing for a message that is denied")
+                self.notes.advise(under, f"'{name}' does nothing for a message that is denied")
             if name == "redirect":
-                self._redirects[path] = under
+                self.notes.redirect(path, under)
             try:
-                made += duties.read(name, value, path, self.reader, under)
+                made += duties.read(name, value, path, self._reader, under)
             except Wrong as why:
                 self._document.refuse((*under, *why.under), str(why))
-        self.obliges = self.obliges or bool(made)
+        self.notes.obliges = self.notes.obliges or bool(made)
         return tuple(made)
 
 

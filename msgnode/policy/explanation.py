@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgnode.policy.algorithms import Outcome, first_applicable
 from msgnode.policy.context import Context
 from msgnode.policy.nodes import Below, Node
+from msgnode.policy.problems import Place, pointer
 
 if TYPE_CHECKING:
     from msgnode.policy.program import Decision
@@ -68,16 +69,16 @@ def explain(sets: Below, context: Context) -> tuple[Outcome | None, list[Explain
     The outcome, as `decide` finds it, with an entry for each node and the paths the index skips.
     """
     skipped: list[str] = []
-    return *_several(sets, first_applicable, context, skipped), skipped
+    return *_several(sets, first_applicable, context, skipped, ()), skipped
 
 
 def _several(
-    below: Below, combine: Any, context: Context, skipped: list[str]
+    below: Below, combine: Any, context: Context, skipped: list[str], above: Place
 ) -> tuple[Outcome | None, list[Explained]]:
     entries: dict[str, Explained] = {}
 
     def decide(node: Node, context: Context) -> Outcome | None:
-        outcome, entries[node.path] = _one(node, context, skipped)
+        outcome, entries[node.path] = _one(node, context, skipped, (*above, *node.place))
         return outcome
 
     found = below.find(context)
@@ -91,8 +92,8 @@ def _several(
     return outcome, [entries[node.path] for node in found]
 
 
-def _one(node: Node, context: Context, skipped: list[str]) -> tuple[Outcome | None, Explained]:
-    entry: Explained = {node.kind: node.path, "at": node.pointer, "target": node.target.explain(context)}
+def _one(node: Node, context: Context, skipped: list[str], place: Place) -> tuple[Outcome | None, Explained]:
+    entry: Explained = {node.kind: node.path, "at": pointer(place), "target": node.target.explain(context)}
     outcome: Outcome | None = None
     if node.outcome is not None:
         if node.target.test(context):
@@ -101,7 +102,7 @@ def _one(node: Node, context: Context, skipped: list[str]) -> tuple[Outcome | No
     elif node.target.test(context):
         assert node.algorithm is not None
         entry["algorithm"] = node.algorithm.name
-        below, entry["below"] = _several(node.below, node.algorithm.combine, context, skipped)
+        below, entry["below"] = _several(node.below, node.algorithm.combine, context, skipped, place)
         outcome = node.finish(below)
     entry["outcome"] = outcome.effect if outcome is not None else "notApplicable"
     if not node.enforce:

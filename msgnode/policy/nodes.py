@@ -11,6 +11,7 @@ from msgnode.policy.attributes import HEADER, Attribute
 from msgnode.policy.conditions import ALWAYS, Condition, Needs, either
 from msgnode.policy.context import Context
 from msgnode.policy.obligations import Obligation
+from msgnode.policy.problems import Place
 from msgnode.policy.values import text_of
 
 SMALL = 4  # so few are asked one by one sooner than found in an index
@@ -21,8 +22,8 @@ class Node:
     A set, a policy or a rule.
 
     A rule has an `outcome` and nothing below it; the others an `algorithm`.
-    `obligations` are by effect.  One that is not enforced only says what it
-    would have done.
+    `obligations` are by effect, `place` is where it stands in the one above.
+    One that is not enforced only says what it would have done.
     """
 
     __slots__ = (
@@ -38,7 +39,7 @@ class Node:
         "otherwise",
         "outcome",
         "path",
-        "pointer",
+        "place",
         "target",
     )
 
@@ -46,14 +47,13 @@ class Node:
         self,
         kind: str,
         path: str,
-        pointer: str,
         target: Condition,
         obligations: dict[str, tuple[Obligation, ...]],
         enforce: bool,
     ) -> None:
         self.kind = kind
         self.path = path
-        self.pointer = pointer
+        self.place: Place = ()
         self.target = target
         self.condition: Condition = ALWAYS
         self.applies = target.test

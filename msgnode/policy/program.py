@@ -20,6 +20,7 @@ from msgnode.policy.document import Document, all_groups
 from msgnode.policy.explanation import Explanation, explain
 from msgnode.policy.nodes import Below, decide
 from msgnode.policy.obligations import Obligation
+from msgnode.policy.pieces import Piece, Pieces
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.redirects import circle
 
@@ -50,6 +51,8 @@ class Program:
     `lints` is what is odd, `rules` are the paths of all rules, `attributes`
     the names of all attributes they ask for, and `obliges` tells whether any
     of them obliges to something.
+
+    What has not changed since `before` is taken from there; `reused` is how many policies.
     """
 
     def __init__(
@@ -59,13 +62,16 @@ class Program:
         *,
         index: bool = True,
         strict: bool = False,
+        before: "Program | None" = None,
     ) -> None:
         self.files = tuple((where, bytes(data)) for where, data in files)
         self.groups = {name: tuple(sorted(members)) for name, members in (groups or {}).items()}
         self._options = {"index": index, "strict": strict}
         documents = _documents(self.files)
         known = all_groups(documents, groups)
-        compilers = [Compiler(document, known, index, strict) for document in documents]
+        old = before.pieces if before is not None and before._options == self._options else {}
+        pieces = Pieces(old, known)
+        compilers = [Compiler(document, known, index, strict, pieces) for document in documents]
         taken: set[str] = set()
         sets = [pair for compiler in compilers for pair in compiler.sets(taken)]
         _raise_problems(documents)
@@ -73,10 +79,13 @@ class Program:
         if index and self.sets.unfiled > MOST_UNFILED:
             documents[0].advise((), UNFILED.format(self.sets.unfiled, "sets"))
         self.all_groups = known
-        self.rules = [rule.path for compiler in compilers for rule in compiler.rules]
+        self.pieces: dict[str, Piece] = pieces.made
+        self.reused = pieces.taken
+        notes = [compiler.notes for compiler in compilers]
+        self.rules = [path for each in notes for path in each.rules]
         self._paths = {"", *_paths(self.sets)}
-        self.attributes = frozenset[str]().union(*(compiler.reader.used for compiler in compilers))
-        self.obliges = any(compiler.obliges for compiler in compilers)
+        self.attributes = frozenset[str]().union(*(each.attributes for each in notes))
+        self.obliges = any(each.obliges for each in notes)
         self.lints = [lint for document in documents for lint in document.lints]
         self.name: str = next((document.of_top("name", "") for document in documents), "")
         self.version: int = max((document.of_top("version", 0) for document in documents), default=0)

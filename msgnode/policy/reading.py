@@ -10,6 +10,7 @@ from msgnode.policy import attributes, operators
 from msgnode.policy.attributes import Attribute
 from msgnode.policy.conditions import ALWAYS, Any_, Condition, Not, One, both
 from msgnode.policy.operators import OPERATORS, Groups
+from msgnode.policy.pieces import Notes
 from msgnode.policy.problems import Place, Wrong, near, shown
 
 DEEPEST = 100  # steps from the top of the document
@@ -25,12 +26,11 @@ class Reader:
         self,
         groups: Groups,
         refuse: Callable[[Place, str], None],
-        advise: Callable[[Place, str], None],
+        notes: Notes,
     ) -> None:
+        self.notes = notes
         self._groups = groups
         self._refuse = refuse
-        self._advise = advise
-        self.used: set[str] = set()
 
     def condition(self, value: Any, place: Place) -> Condition:
         """
@@ -67,7 +67,7 @@ class Reader:
                 place, f"unknown attribute '{key}'{word}" if word and "did you" not in text else text
             )
             return ALWAYS
-        self.used.add(attribute.name)
+        self.notes.attributes.add(attribute.name)
         return self._expression(attribute, value, place)
 
     def _expression(self, attribute: Attribute, value: Any, place: Place) -> Condition:
@@ -119,8 +119,10 @@ class Reader:
             )
             self._refuse((*place, *why.under), text.replace("; operators are", f"{hint}; operators are"))
             return ALWAYS
+        if isinstance(parameter, str) and parameter in self._groups:
+            self.notes.groups.add(parameter)
         if made.lint:
-            self._advise(place, made.lint)
+            self.notes.advise(place, made.lint)
         return One(attribute, operator, parameter, made)
 
 
