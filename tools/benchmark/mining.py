@@ -1,9 +1,14 @@
 """
 The mining tool: how long a whole run takes, its memory, and two of its questions beside DuckDB and Polars.
+
+Once more it runs under spark-submit with the executor in a process of its own,
+to tell the driver's memory, which must not grow with the log, from the rest.
 """
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +22,9 @@ TOOLS = Path(__file__).resolve().parent.parent
 ENGINES = ("spark", "duckdb", "polars")
 NEEDED = ("pyspark", "click", "duckdb", "polars")
 QUESTIONS = ("volume", "pairing")
+DRIVER = "512m"
 _EVERY = 0.2  # seconds between two looks at the memory
+_KEPT = re.compile(rb"Pause .*->(\d+)M\(")  # of a line of Java's log of its collections
 
 
 def measure(sizes: list[int], rounds: int = 3) -> dict[str, Any]:
@@ -44,12 +51,29 @@ def _measure(directory: Path, lines: int, rounds: int) -> dict[str, Any]:
     found["whole"] = _run([TOOLS / "mine.py", logs, "--out", out, "--json"])
     found["whole"]["written"] = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     shutil.rmtree(out)
+    found["submitted"] = _submit(logs, out)
+    shutil.rmtree(out)
     for question in QUESTIONS:
         runs: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
         for _ in range(rounds):
             for engine in ENGINES:
                 runs[engine].append(_run(["-m", "benchmark.engines", engine, question, logs]))
         found[question] = {engine: _median(some) for engine, some in runs.items()}
+    return found
+
+
+def _submit(logs: Path, out: Path) -> dict[str, Any]:
+    """
+    A run with the executor apart; `kept_mib` is what the driver's heap held after a collection, at the most.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    home, log = Path(spec.origin).parent, out.with_suffix(".gc")
+    conf = ["--conf", "spark.executor.memory=3g", "--conf", "spark.ui.enabled=false"]
+    how = ["--driver-memory", DRIVER, "--driver-java-options", f"-Xlog:gc:file={log}", *conf]
+    command = [home / "bin/spark-submit", "--master", "local-cluster[1,2,3072]", *how]
+    found = _run([*command, TOOLS / "mine.py", logs, "--out", out, "--json"], [], SPARK_HOME=str(home))
+    found["kept_mib"] = max(map(int, _KEPT.findall(log.read_bytes())), default=0)
     return found
 
 
@@ -67,44 +91,58 @@ def _median(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return ordered[len(ordered) // 2]
 
 
-def _run(command: list[Any]) -> dict[str, Any]:
+def _run(
+    command: list[Any], by: "list[Any] | tuple[str]" = (sys.executable,), **environment: str
+) -> dict[str, Any]:
     """
     Run it; its wall time, its processor time and the most memory that it and its children had at once.
     """
-    environment = {**os.environ, "PYTHONPATH": f"{TOOLS.parent}{os.pathsep}{TOOLS}"}
+    paths = {"PYTHONPATH": f"{TOOLS.parent}{os.pathsep}{TOOLS}", "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **paths, **environment}
+    whole = [*map(str, by), *map(str, command)]
     begun = time.monotonic()
-    process = subprocess.Popen([sys.executable, *map(str, command)], stdout=subprocess.PIPE, env=environment)
-    peaks: dict[str, int] = {"java": 0, "python": 0, "all": 0}
+    peaks: dict[str, int] = {"java": 0, "executor": 0, "python": 0, "all": 0}
     cpu: dict[int, float] = {}
-    watching = threading.Thread(target=_watch, args=(process, peaks, cpu))
-    watching.start()
-    said, _ = process.communicate()
-    watching.join()
-    if process.returncode:
-        raise RuntimeError(f"{command} ended with {process.returncode}")
+    with tempfile.TemporaryFile() as errors:  # spark-submit says much there
+        process = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=errors, env=environment)
+        watching = threading.Thread(target=_watch, args=(process, peaks, cpu))
+        watching.start()
+        said, _ = process.communicate()
+        watching.join()
+        if process.returncode:
+            errors.seek(0)
+            last = errors.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"{whole} ended with {process.returncode}: {last}")
     result = {"seconds": round(time.monotonic() - begun, 2), "cpu": round(sum(cpu.values()), 1)}
     result |= {f"{name}_mib": peak >> 20 for name, peak in peaks.items()}
-    last = said.decode().strip().splitlines()[-1:]
-    if last and last[0].startswith("{"):
-        result["said"] = json.loads(last[0])
+    lines = said.decode().strip().splitlines()[-1:]
+    if lines and lines[0].startswith("{"):
+        result["said"] = json.loads(lines[0])
     return result
 
 
 def _watch(process: "subprocess.Popen[bytes]", peaks: dict[str, int], cpu: dict[int, float]) -> None:
     while process.poll() is None:
-        now = {"java": 0, "python": 0}
+        now = {"java": 0, "executor": 0, "python": 0}
         for pid in _family(process.pid):
             try:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                name = _name(pid)
                 pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except (OSError, IndexError):
                 continue
-            now["java" if name == "java" else "python"] += pages * os.sysconf("SC_PAGE_SIZE")
+            now[name] += pages * os.sysconf("SC_PAGE_SIZE")
             cpu[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         for name, size in (*now.items(), ("all", sum(now.values()))):
             peaks[name] = max(peaks[name], size)
         time.sleep(_EVERY)
+
+
+def _name(pid: int) -> str:
+    if Path(f"/proc/{pid}/comm").read_text() != "java\n":
+        return "python"
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return "executor" if b"CoarseGrainedExecutorBackend" in command else "java"
 
 
 def _family(pid: int) -> list[int]:
@@ -133,6 +171,12 @@ def text(results: dict[str, Any]) -> str:
         rows.append(
             f"| {int(lines):,} ({found['bytes'] / 2**30:.2f} GiB) | a whole run | tools/mine.py | "
             f"{whole['seconds']:.0f} | {whole['cpu']:.0f} | {memory} | | {written} |"
+        )
+        apart = found["submitted"]
+        memory = f"{apart['java_mib']:,} driver, {apart['executor_mib']:,} executor"
+        rows.append(
+            f"| {int(lines):,} | a whole run, executor apart | spark-submit | {apart['seconds']:.0f} | "
+            f"{apart['cpu']:.0f} | {memory} | | the driver's heap kept {apart['kept_mib']} at most |"
         )
         for question in QUESTIONS:
             ours = found[question]["spark"]["said"]["seconds"]
