@@ -16,6 +16,7 @@ from msgnode.devregistry.faults import Fault
 from tests.back_end import Scripted, http
 from tests.fakes import MemoryNode
 from tests.registry import GLOBAL, REGISTRY, RegistryNode
+from tests.test_reloading import logged
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 H1, H2 = "hyperty://example.org/1", "hyperty://example.org/2"
@@ -624,6 +625,27 @@ class EndTests(RegistryCase):
         self.node.wait(AGAIN)
 
         self.assertEqual(["disconnected"], self.statuses(H1))
+
+    def test_told_once(self) -> None:
+        """
+        However many are refused, and however often, the operator reads it once, and once when all are told.
+        """
+        said = logged(self)
+        self.ann.register(H1)
+        self.ann.register(H2)
+        self.node.domain.fault = Fault("html")
+        self.ann.close()
+        self.node.wait(AFTER)
+        self.node.wait(AGAIN)
+        self.node.domain.fault = None
+        self.node.wait(AGAIN)
+
+        again = "they are told again until it does"
+        expected = [
+            f"warn: the domain registry does not take farewells: The registry said 500; {again}",
+            "info: the domain registry has taken all farewells, after 4 refusals",
+        ]
+        self.assertEqual(expected, [line for line in said if "farewells" in line])
 
     def test_ended_meanwhile(self) -> None:
         """

@@ -217,7 +217,6 @@ class DomainRegistry:
         if answer.status == 200:
             self._announce_change(call, answer, DISCONNECTED, refresh=False)
         elif answer.status != 404:  # there is nothing to disconnect
-            log.warn("the domain registry did not take a farewell: {status}", status=answer.status)
             raise Rejected(f"The registry said {answer.status}", 502)
 
     def _remember(self, url: str, session: Session, status: str, anew: bool) -> None:

@@ -50,6 +50,7 @@ class Farewell(Service):
         self._soon: set[IDelayedCall] = set()
         self._waiting: deque[tuple[int, str]] = deque(maxlen=MOST)  # sid and address
         self._under_way = 0
+        self._refusals = 0  # since the registry knew of every end
         self._pause: Any = None
 
     def ended(self, session: Session) -> None:
@@ -111,6 +112,11 @@ class Farewell(Service):
             told = Deferred.fromCoroutine(self._disconnect(url))
             told.addCallback(self._done, sid, url)
             told.addErrback(self._not_told, sid, url).addBoth(self._told)
+        if self._refusals and not self._waiting and not self._under_way:
+            log.info(
+                "the domain registry has taken all farewells, after {count} refusals", count=self._refusals
+            )
+            self._refusals = 0
 
     def _done(self, done: None, sid: int, url: str) -> None:
         self._registered.told(sid, url)
@@ -119,6 +125,12 @@ class Farewell(Service):
         if not why.check(Rejected):
             log.failure("disconnecting {url}", why, url=url)
             return
+        self._refusals += 1
+        if self._refusals == 1:
+            log.warn(
+                "the domain registry does not take farewells: {why}; they are told again until it does",
+                why=why.getErrorMessage(),
+            )
         self._waiting.append((sid, url))
         if self._pause is None:
             self._pause = self._clock.callLater(AGAIN, self._resume)
