@@ -183,6 +183,19 @@ class GlobalRegistry(BackEnd):
     verify: bool = True
 
 
+class IntrospectionOptions(_Section):
+    """
+    Where a provider is asked about tokens that only it can read, and who asks.
+
+    Without `url` the provider's own discovery document says where.
+    """
+
+    client_id: str
+    client_secret: str = ""
+    client_secret_file: str = ""
+    url: str = ""
+
+
 class IdentityProvider(BackEnd, kw_only=True):
     """
     An OpenID provider whose tokens are believed.
@@ -202,6 +215,7 @@ class IdentityProvider(BackEnd, kw_only=True):
     client_id: str = ""
     redirect_uri: str = ""
     scopes: list[str] = field(default_factory=lambda: ["openid", "email", "profile"])
+    introspection: IntrospectionOptions | None = None
     answer: Bytes = 1024 * 1024
 
 

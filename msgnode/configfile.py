@@ -17,7 +17,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from msgnode.address import Domain, is_scheme
-from msgnode.config import Config, ConfigError, IdentityProvider, Listen, PoolAddresses
+from msgnode.config import (
+    Config,
+    ConfigError,
+    IdentityProvider,
+    IntrospectionOptions,
+    Listen,
+    PoolAddresses,
+)
 from msgnode.pool import MOST, expand
 from msgnode.trust import wrong_identity, wrong_qos
 
@@ -177,6 +184,7 @@ _WORDS = {
     "array": "a list",
     "object": "a table",
     "array | null": "a list",
+    "object | null": "a table",
     "str | null": "a string",
 }
 
@@ -208,7 +216,8 @@ def _in_words(complaint: str, table: Any) -> str:
     if "Invalid enum value" in text:
         *others, last = (repr(word) for word in _choices(names))
         expected = f"expected {', '.join(others)} or {last}"
-    return f"{key}: {expected}, found {found!r}"
+    shown = "another" if names[-1:] == ["client_secret"] else repr(found)  # it may well be one
+    return f"{key}: {expected}, found {shown}"
 
 
 def _step(value: Any, name: str | int) -> Any:
@@ -251,5 +260,5 @@ def _types(names: list[str | int]) -> dict[str, Any]:
         kinds: dict[str, Any] = {"pools": PoolAddresses, "listen": Listen}
         place = kinds[first] if first in kinds else _types([])[first]
         if names[:2] == ["identity", "providers"]:
-            place = IdentityProvider
+            place = IdentityProvider if len(names) < 4 else IntrospectionOptions
     return {field.name: field.type for field in msgspec.structs.fields(place)}

@@ -25,12 +25,24 @@ def tokens_of(
     """
 
     def connect(host: str, options: IdentityProvider) -> Rest:
-        keys = "" if options.issuer.startswith(host) else " keys"
-        return Rest(host, options, reactor, f"identity provider {options.domain}{keys}", dial=dial)
+        return Rest(
+            host, options, reactor, f"identity provider {options.domain}{_part(host, options)}", dial=dial
+        )
 
     for options in config.identity.providers:
         connect(options.issuer, options)  # a wrong certificate is told at the start
     return Tokens(config.identity, reactor, connect, wall)
+
+
+def _part(host: str, options: IdentityProvider) -> str:
+    """
+    Which part of the provider is at this host, where not all of it is.
+    """
+    if options.issuer.startswith(host):
+        return ""
+    asked = options.introspection
+    only_asked = asked is not None and asked.url.startswith(host) and not options.jwks_uri.startswith(host)
+    return " introspection" if only_asked else " keys"
 
 
 def offer_identity(node: Node, tokens: Tokens) -> None:

@@ -80,8 +80,11 @@ class Reloading(Service):
         used = [(renewable, renewable.use(read)) for renewable, read in renewed]
         try:
             self._apply_all()
-        except Exception:
-            log.failure("not reloaded, everything stays as it was")
+        except Exception as why:
+            if isinstance(why, ConfigError):
+                log.error("not reloaded, everything stays as it was: {why}", why=str(why))
+            else:
+                log.failure("not reloaded, everything stays as it was")
             self._config.adopt(before)
             for renewable, read in used:
                 renewable.use(read)

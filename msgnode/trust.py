@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from msgnode.config import IdentityOptions, QoSOptions
+from msgnode.config import IdentityOptions, IntrospectionOptions, QoSOptions
 
 # What may stand in a provider's user_url.
 USER_CLAIMS = ("domain", "email", "sub", "preferred_username")
@@ -40,10 +40,21 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
                 f"{key}.user_url",
                 f"expected one of {known} that tells users apart, found {provider.user_url!r}",
             )
+        if provider.introspection is not None:
+            yield from _wrong_introspection(f"{key}.introspection", provider.introspection)
         for value in (provider.issuer, provider.domain):
             if value in seen:
                 yield key, f"expected an issuer and a domain of its own, found {value!r} again"
             seen.add(value)
+
+
+def _wrong_introspection(key: str, options: IntrospectionOptions) -> Iterator[tuple[str, str]]:
+    if options.url and not is_safe_url(options.url):
+        yield f"{key}.url", f"expected an https URL (http on this machine only), found {options.url!r}"
+    if not options.client_id:
+        yield f"{key}.client_id", "expected the name of this node at the provider, found ''"
+    if bool(options.client_secret) == bool(options.client_secret_file):
+        yield key, "expected either 'client_secret' or 'client_secret_file'"
 
 
 def wrong_qos(options: QoSOptions) -> Iterator[tuple[str, str]]:

@@ -1,16 +1,17 @@
 """
-A small OpenID provider: it signs tokens, and tells who asks where its keys are and which.
+A small OpenID provider: it signs tokens, tells where its keys are and which, and what opaque tokens prove.
 """
 
 import json
-from base64 import urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote_plus
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from twisted.web.resource import Resource
-from twisted.web.server import Request
+from twisted.web.server import NOT_DONE_YET, Request
 
 ISSUER = "https://id.example.org"
 NOW = 1_800_000_000.0
@@ -43,13 +44,19 @@ class OpenID(Resource):
         self.asked: dict[str, int] = {}
         self.broken: bytes | None = None  # what it answers instead of its keys
         self.status = 200
+        self.client = ("msgnode", "s3cret")  # who may ask about tokens
+        self.opaque: dict[str, dict[str, Any]] = {}  # what it says of them
+        self.said: bytes | None = None  # in place of that
+        self.slow = False
+        self.forms: list[dict[bytes, list[bytes]]] = []  # that it was asked with
         self.metadata = {
             "issuer": issuer,
             "jwks_uri": f"{issuer}/keys",
             "authorization_endpoint": f"{issuer}/login",
+            "introspection_endpoint": f"{issuer}/introspect",
         }
 
-    def render(self, request: Request) -> bytes:
+    def render(self, request: Request) -> bytes | int:
         path = request.path.decode()
         self.asked[path] = self.asked.get(path, 0) + 1
         request.setResponseCode(self.status)
@@ -62,8 +69,37 @@ class OpenID(Resource):
             if self.broken is not None:
                 return self.broken
             return json.dumps({"keys": [key.as_dict(private=False) for key in self.keys]}).encode()
+        if path == "/introspect" and request.method == b"POST":
+            return NOT_DONE_YET if self.slow else self._introspect(request)
         request.setResponseCode(404)
         return b"<html>no such page</html>"
+
+    def _introspect(self, request: Request) -> bytes:
+        kind, _, credentials = request.getHeader("Authorization").partition(" ")
+        name, _, secret = b64decode(credentials).decode().partition(":")
+        if kind != "Basic" or (unquote_plus(name), unquote_plus(secret)) != self.client:
+            request.setResponseCode(401)
+            return b'{"error": "invalid_client"}'
+        self.forms.append(request.args)
+        said = self.opaque.get(request.args[b"token"][0].decode(), {"active": False})
+        return json.dumps(said).encode() if self.said is None else self.said
+
+    def issue(self, token: str, **claims: Any) -> str:
+        """
+        Make this an access token of Ann's; None takes a claim away.
+        """
+        said = {
+            "active": True,
+            "sub": "ann-1",
+            "username": "ann",
+            "client_id": "msgnode",
+            "exp": int(self.wall()) + 600,
+            "email": "ann@example.org",
+            "email_verified": True,
+            **claims,
+        }
+        self.opaque[token] = {name: value for name, value in said.items() if value is not None}
+        return token
 
     def rotate(self, kid: str = "ec-2", keep: bool = False) -> None:
         """

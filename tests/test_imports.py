@@ -23,7 +23,8 @@ CORE = {
     "twisted.python.failure",
     "zope.interface",
 }
-# What connectors share.  longpoll is poll's own, body and dial are rest's, jws, provider and tokens idm's.
+# What connectors share.  longpoll is poll's own, body and dial are rest's, tokens and what it needs
+# idm's.
 SHARED = {f"msgnode.connectors.{name}" for name in ("asked", "cork", "lane", "rest", "web", "wire")}
 OWN = {
     ("msgnode.connectors.message", "msgnode.connectors.exchange"),
@@ -36,6 +37,12 @@ OWN = {
     ("msgnode.connectors.idm", "msgnode.connectors.tokens"),
     ("msgnode.connectors.tokens", "msgnode.connectors.jws"),
     ("msgnode.connectors.tokens", "msgnode.connectors.provider"),
+    ("msgnode.connectors.tokens", "msgnode.connectors.introspection"),
+    ("msgnode.connectors.tokens", "msgnode.connectors.opaque"),
+    ("msgnode.connectors.opaque", "msgnode.connectors.introspection"),
+    ("msgnode.connectors.opaque", "msgnode.connectors.jws"),
+    ("msgnode.connectors.introspection", "msgnode.connectors.jws"),
+    ("msgnode.connectors.introspection", "msgnode.connectors.provider"),
     ("msgnode.connectors.provider", "msgnode.connectors.jws"),
 }
 # Socket.IO's modules, each of which may import those before it.

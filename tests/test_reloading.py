@@ -183,6 +183,22 @@ class ReloadTests(SynchronousTestCase):
         self.assertEqual(0, self.certificate.used)
         self.assertEqual(1, len(self.flushLoggedErrors(RuntimeError)))
 
+    def test_file_cannot_be_read(self) -> None:
+        """
+        Where that is for a file which the new configuration names, the operator is told so in one line.
+        """
+
+        def fragile() -> None:
+            if self.config.limits.message == 1000:
+                raise ConfigError("/x/secret: cannot be read: No such file or directory")
+
+        self.reloading._apply = [fragile]
+        self.reload("limits.message = 1000\n")
+
+        self.assertEqual(8_388_608, self.config.limits.message)
+        why = "/x/secret: cannot be read: No such file or directory"
+        self.assertEqual([f"error: not reloaded, everything stays as it was: {why}"], self.logged)
+
     def test_bad_certificate(self) -> None:
         """
         So is a certificate that cannot be used.

@@ -244,6 +244,7 @@ class RefusedTests(IdentityCase):
             ("exp", {"exp": None}),
             ("exp", {"exp": "tomorrow"}),
             ("exp", {"exp": True}),
+            ("too large", {"exp": 10**400}),
             ("not yet valid", {"nbf": int(NOW) + 120}),
             ("in the future", {"iat": int(NOW) + 120}),
             ("sub", {"sub": None}),

@@ -72,6 +72,55 @@ class MistakesTests(SynchronousTestCase):
             self.one("user_url: expected", user_url=template)
         self.one("identity.providers[0].isuer: is not a key here; did you mean 'issuer'?", isuer="x")
 
+    def test_introspection(self) -> None:
+        """
+        Who asks a provider about tokens has a name and a secret there, and sends it nowhere in plain text.
+        """
+        key = "identity.providers[0].introspection"
+        good = {"client_id": "msgnode", "client_secret": "s3cret"}
+        check({"identity": {"providers": [provider(introspection=good)]}}, "x")
+        for words, options in (
+            (".client_id: is missing", {"client_secret": "s3cret"}),
+            (".client_id: expected the name of this node", {**good, "client_id": ""}),
+            (".url: expected an https URL", {**good, "url": "http://id.example.org/introspect"}),
+            (".url: expected an https URL", {**good, "url": "https://id.example.org/a?b"}),
+            (": expected either 'client_secret' or", {"client_id": "msgnode"}),
+            (": expected either 'client_secret' or", {**good, "client_secret_file": "/x"}),
+            (".secret: is not a key here; did you mean 'client_secret'?", {**good, "secret": "x"}),
+            (": expected a table, found 'https://x'", "https://x"),
+        ):
+            self.one(f"{key}{words}", introspection=options)
+
+    def test_secret_is_not_repeated(self) -> None:
+        """
+        Neither a complaint about a secret nor `msgnode check --json` shows it.
+        """
+        wrong = "client_secret: expected a string, found another"
+        self.one(wrong, introspection={"client_id": "msgnode", "client_secret": 31337})
+        path = directory(self) / "node.toml"
+        table = 'client_id = "msgnode"\nclient_secret = "s3cret"\n'
+        head = '[[identity.providers]]\ndomain = "d"\nissuer = "https://i"\naudiences = ["a"]\n'
+        path.write_text(f"{head}[identity.providers.introspection]\n{table}")
+
+        result = CliRunner().invoke(main, ["check", "--json", str(path)])
+
+        self.assertIn('"client_id": "msgnode"', result.output)
+        self.assertNotIn("s3cret", result.output)
+
+    def test_secret_file(self) -> None:
+        """
+        `msgnode check` says when the file of a secret cannot be read.
+        """
+        path = directory(self) / "node.toml"
+        table = 'client_id = "msgnode"\nclient_secret_file = "/nowhere/secret"\n'
+        head = '[[identity.providers]]\ndomain = "d"\nissuer = "https://i"\naudiences = ["a"]\n'
+        path.write_text(f"{head}[identity.providers.introspection]\n{table}")
+
+        result = CliRunner().invoke(main, ["check", str(path)])
+
+        self.assertEqual(2, result.exit_code)
+        self.assertIn("client_secret_file: /nowhere/secret: cannot be read", result.output)
+
     def test_twice(self) -> None:
         """
         Two providers may share neither issuer nor domain.

@@ -7,6 +7,7 @@ unreadable input, 3 cannot connect, 4 timed out, 130 interrupted.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -69,7 +70,7 @@ def check(config: str | None, as_json: bool) -> None:
             click.echo(f"msgnode: {why}", err=True)
         raise SystemExit(2) from None
     if as_json:
-        click.echo(json.dumps({"ok": True, "config": msgspec.to_builtins(loaded)}))
+        click.echo(json.dumps({"ok": True, "config": _without_secrets(loaded)}))
         return
     click.echo(f"{config or 'defaults'}: ok")
     click.echo(f"  domain   {loaded.domain}")
@@ -79,6 +80,14 @@ def check(config: str | None, as_json: bool) -> None:
     click.echo(f"  state    {loaded.state}")
     click.echo(f"  policy   {loaded.policy.source or 'none'}")
     click.echo(f"  registry {loaded.registry.url}, global {loaded.global_registry.url}")
+
+
+def _without_secrets(config: Config) -> Any:
+    shown = msgspec.to_builtins(config)
+    for provider in shown["identity"]["providers"]:
+        if provider["introspection"] is not None and provider["introspection"]["client_secret"]:
+            provider["introspection"]["client_secret"] = "..."
+    return shown
 
 
 def _check_endpoints(config: Config, where: str) -> None:
@@ -124,9 +133,13 @@ def _check_back_ends(config: Config, where: str) -> None:
     Can the files be read that they need?  Nobody is called.
     """
     from msgnode.connectors.dial import Trust
+    from msgnode.connectors.introspection import secret_of
 
     try:
         Devices(config.identity.devices).read()
+        for provider in config.identity.providers:
+            if provider.introspection is not None:
+                secret_of(provider.introspection)
         for back_end in (*config.identity.providers, config.qos):
             Trust(back_end)
     except ConfigError as why:

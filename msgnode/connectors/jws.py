@@ -33,6 +33,15 @@ _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
+class Unreadable(Rejected):
+    """
+    It is no token that says anything to us.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the token is no signed token of three parts", 401)
+
+
 class Unsigned(msgspec.Struct):
     """
     What a token says of itself, before anything is believed: enough to know whose key to look at.
@@ -50,13 +59,13 @@ def refuse(text: str, code: int = 401) -> Rejected:
 
 def read(assertion: str) -> Unsigned:
     """
-    Look into a token: a compact JWS, or base64 of a JSON object that holds one as `tokenID`.
+    Look into a token: a compact JWS, or base64 of a JSON object that holds one as `tokenID`; else Unreadable.
     """
     if len(assertion) > LONGEST:
         raise refuse(f"has more than {LONGEST} characters")
     token = assertion if _COMPACT.fullmatch(assertion) else _unwrapped(assertion)
     if not _COMPACT.fullmatch(token):
-        raise refuse("is no signed token of three parts")
+        raise Unreadable
     header, payload, _ = (_object(part) for part in (*token.split(".")[:2], "e30"))
     alg, kid, issuer = header.get("alg"), header.get("kid"), payload.get("iss")
     if not isinstance(alg, str) or not isinstance(issuer, str):
@@ -77,9 +86,9 @@ def _object(part: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        raise refuse("is no signed token of three parts") from None
+        raise Unreadable from None
     if not isinstance(found, dict):
-        raise refuse("is no signed token of three parts")
+        raise Unreadable
     return found
 
 
@@ -115,6 +124,15 @@ def check(
     if unsigned.alg not in provider.algs:
         raise refuse(f"is signed with {unsigned.alg!r}; expected {' or '.join(provider.algs)}"[:200])
     claims = _verified(unsigned, keys)
+    return Claim(prove(claims, provider, leeway, wall), claims)
+
+
+def prove(
+    claims: dict[str, Any], provider: IdentityProvider, leeway: float, wall: Callable[[], float]
+) -> Proof:
+    """
+    What the provider's word proves, if it was given for us, and holds now.
+    """
     try:
         registry = jwt.JWTClaimsRegistry(
             now=lambda: int(wall()),
@@ -125,12 +143,12 @@ def check(
             sub={"essential": True},
         )
         registry.validate(claims)
+        _check_party(claims, provider)
+        return _proof(claims, provider)
     except ExpiredTokenError:
         raise refuse("has expired") from None
     except (JoseError, OverflowError) as why:
         raise refuse(f"does not do: {why}"[:200]) from None
-    _check_party(claims, provider)
-    return Claim(_proof(claims, provider), claims)
 
 
 def _verified(unsigned: Unsigned, keys: list[Key]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ way; however many unknown keys are named, one a minute is looked for.
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from joserfc.jwk import Key
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -20,8 +20,9 @@ from twisted.web.http_headers import Headers
 
 from msgnode.config import IdentityProvider
 from msgnode.connectors.jws import read_keys
-from msgnode.connectors.rest import Rest
+from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
+from msgnode.shared import Shared
 from msgnode.trust import is_safe_url
 
 log = Logger()
@@ -31,6 +32,8 @@ SHORTEST, LONGEST = 300.0, 86400.0  # seconds that keys are used, whatever their
 OLDEST = 86400.0  # seconds beyond that, while the provider is down
 UNKNOWN = 60.0  # seconds between two looks for a key that is not there
 AGAIN = 10.0  # seconds between two tries after one that failed
+JSON = {"Accept": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 Connect = Callable[[str, IdentityProvider], Rest]
 
@@ -55,6 +58,7 @@ class Provider:
         self._clients: dict[str, Rest] = {}
         self._found: dict[str, Any] = {}  # its discovery document
         self._found_at = 0.0
+        self._finding: Shared[None, dict[str, Any]] = Shared()
         self._keys: list[Key] = []
         self._fresh_until = self._good_until = self._not_before = 0.0
         self._looked_at: float | None = None  # for an unknown key
@@ -108,7 +112,7 @@ class Provider:
             fetching.addCallbacks(self._fetched, self._failed)
 
     async def _fetch_keys(self) -> None:
-        url = self.options.jwks_uri or str((await self._discover())["jwks_uri"])
+        url = self.options.jwks_uri or str((await self.discover())["jwks_uri"])
         answer = (await self._get(url)).check()
         try:
             keys = read_keys(answer.json())
@@ -162,11 +166,20 @@ class Provider:
         """
         What it says of itself.
         """
-        return Deferred.fromCoroutine(self._discover())
+        if self._found and self._clock.seconds() < self._found_at + LONGEST:
+            return succeed(self._found)
+        return self._finding.call(None, self._discover)
+
+    async def endpoint(self, name: str) -> str:
+        """
+        One of the addresses that it says it has.
+        """
+        url = (await self.discover()).get(name)
+        if not _is_url(url, self.options.issuer):
+            raise Rejected(f"its discovery document names no {name!r}", 502)
+        return str(url)
 
     async def _discover(self) -> dict[str, Any]:
-        if self._found and self._clock.seconds() < self._found_at + LONGEST:
-            return self._found
         issuer = self.options.issuer
         answer = (await self._get(issuer.rstrip("/") + DISCOVERY)).check()
         found = answer.json()
@@ -178,14 +191,31 @@ class Provider:
         self._found, self._found_at = found, self._clock.seconds()
         return found
 
-    async def _get(self, url: str) -> Any:
+    # -- calls -------------------------------------------------------------------
+
+    def _get(self, url: str) -> Deferred[Answer]:
+        client, path = self._way(url)
+        return client.request("GET", path, headers=JSON)
+
+    def post(self, url: str, form: dict[str, str], headers: dict[str, str]) -> Deferred[Answer]:
+        """
+        Ask it something with a form; it does no harm to ask twice.
+        """
+        client, path = self._way(url)
+        return client.request(
+            "POST", path, headers={**JSON, **FORM, **headers}, data=urlencode(form).encode(), safe=True
+        )
+
+    def _way(self, url: str) -> tuple[Rest, str]:
+        """
+        The client for the URL's host, and what to ask it for.
+        """
         parts = urlsplit(url)
         host = f"{parts.scheme}://{parts.netloc}"
         client = self._clients.get(host)
         if client is None:
             client = self._clients[host] = self._connect(host, self.options)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return await client.request("GET", path, headers={"Accept": "application/json"})
+        return client, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _is_url(url: object, issuer: str) -> bool:

@@ -1,0 +1,115 @@
+"""
+Opaque tokens: those that say nothing but to the provider that made them.
+
+What it said of one is remembered: that it is good until its end, that it is
+not for a moment.  However many show a token, one question about it is under
+way.  Only hashes of tokens are kept.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from msgnode.connectors.introspection import Introspection
+from msgnode.connectors.jws import refuse
+from msgnode.errors import Rejected
+from msgnode.proof import Claim
+from msgnode.shared import Shared
+
+ENDLESS = 300.0  # seconds that a good token is remembered whose provider names no end
+NO_GOOD = 10.0  # seconds that one is remembered which is no good
+MOST_GOOD, MOST_NO_GOOD = 10_000, 1_000
+
+_TOKEN = re.compile(r"(?!mns_)[\x20-\x7e]+")  # RFC 6749, A.12; a session's is nobody else's business
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """
+    Things by the hash of a token, each for some seconds; beyond `most` the one used longest ago goes.
+    """
+
+    def __init__(self, most: int, clock: IReactorTime) -> None:
+        self._most = most
+        self._clock = clock
+        self._found: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
+
+    def get(self, key: bytes) -> T | None:
+        found, until = self._found.get(key, (None, 0.0))
+        if found is None:
+            return None
+        if self._clock.seconds() >= until:
+            del self._found[key]
+            return None
+        self._found.move_to_end(key)
+        return found
+
+    def put(self, key: bytes, thing: T, seconds: float) -> None:
+        self._found[key] = thing, self._clock.seconds() + seconds
+        if len(self._found) > self._most:
+            self._found.popitem(last=False)
+
+
+class Opaque:
+    """
+    `asked` are the providers, of which the first that knows a token decides; `wall` gives seconds since 1970.
+    """
+
+    def __init__(self, asked: list[Introspection], clock: IReactorTime, wall: Callable[[], float]) -> None:
+        self._asked = asked
+        self._wall = wall
+        self._under_way: Shared[bytes, Claim] = Shared()
+        self._good: Remembered[Claim] = Remembered(MOST_GOOD, clock)
+        self._no_good: Remembered[str] = Remembered(MOST_NO_GOOD, clock)
+
+    def takes(self, token: str) -> bool:
+        """
+        Is there somebody to ask about such a token?
+        """
+        return bool(self._asked) and _TOKEN.fullmatch(token) is not None
+
+    def validate(self, token: str, key: bytes) -> Claim | Deferred[Claim]:
+        """
+        What the token, whose hash is `key`, proves.  Rejected: 401 it is no good, 502 to 504 we cannot know.
+        """
+        good = self._good.get(key)
+        if good is not None:
+            return good
+        why = self._no_good.get(key)
+        if why is not None:
+            raise Rejected(why, 401)
+        return self._under_way.call(key, partial(self._ask, token, key))
+
+    async def _ask(self, token: str, key: bytes) -> Claim:
+        try:
+            claim = await self._first(token)
+        except Rejected as why:
+            if why.code == 401:
+                self._no_good.put(key, str(why), NO_GOOD)
+            raise
+        until = claim.proof.until if "exp" in claim.claims else None
+        self._good.put(key, claim, ENDLESS if until is None else until - self._wall())
+        return claim
+
+    async def _first(self, token: str) -> Claim:
+        """
+        What the first provider says that knows the token.  One that is silent may be the one.
+        """
+        silent: Rejected | None = None
+        for provider in self._asked:
+            try:
+                claim = await provider.ask(token)
+            except Rejected as why:
+                if why.code < 500:
+                    raise
+                silent = silent or why
+                continue
+            if claim is not None:
+                return claim
+        raise silent or refuse("is not known to its provider, or good no longer")

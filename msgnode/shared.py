@@ -1,0 +1,41 @@
+"""
+Calls that are shared: who asks for what is being asked for waits for the same answer.
+"""
+
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class Shared(Generic[K, T]):
+    """
+    The calls under way, by what they ask for.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[K, list[Deferred[T]]] = {}
+
+    def call(self, key: K, ask: Callable[[], Coroutine[Any, Any, T]]) -> Deferred[T]:
+        """
+        The answer; `ask` is called unless somebody waits for this one already.
+        """
+        mine: Deferred[T] = Deferred()
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.append(mine)
+        else:
+            self._waiting[key] = [mine]
+            Deferred.fromCoroutine(ask()).addBoth(self._answered, key)
+        return mine
+
+    def _answered(self, answer: T | Failure, key: K) -> None:
+        for waiter in self._waiting.pop(key):
+            if isinstance(answer, Failure):
+                waiter.errback(answer)
+            else:
+                waiter.callback(answer)
