@@ -11,6 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Site
 
+from msgnode.closing import TOKEN_LATER
 from msgnode.config import ConfigError, IdentityProvider
 from msgnode.configfile import check
 from msgnode.connectors import opaque
@@ -19,6 +20,7 @@ from msgnode.connectors.opaque import ENDLESS, NO_GOOD, Remembered
 from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.errors import Rejected
+from msgnode.gate import PATIENCE
 from msgnode.proof import Claim, Proof
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode, directory
@@ -556,7 +558,7 @@ class ReloadTests(OpaqueCase):
 
     def test_secret_file_is_missing(self) -> None:
         """
-        A file that cannot be read, or is empty, stops the start, and a reload before anything changes.
+        A file that cannot be read, or is empty, stops the start, and a reload before it changes whom we ask.
         """
         path = directory(self) / "secret"
         listed = provider(introspection={"client_id": "msgnode", "client_secret_file": str(path)})
@@ -570,6 +572,21 @@ class ReloadTests(OpaqueCase):
         self.openid.issue(TOKEN)
 
         self.assertEqual(ANN, self.proof().user)
+
+    def test_secret_file_goes(self) -> None:
+        """
+        A file that was read once and cannot be read again leaves the secret as it was, and the log says so.
+        """
+        path = directory(self) / "secret"
+        path.write_text("s3cret")
+        self.reload(provider(introspection={"client_id": "msgnode", "client_secret_file": str(path)}))
+        said = logged(self)
+        path.unlink()
+        self.tokens.apply()
+        self.openid.issue(TOKEN)
+
+        self.assertEqual(ANN, self.proof().user)
+        self.assertIn("stays as it was", said[0])
 
 
 class OpenTests(SynchronousTestCase):
@@ -603,6 +620,18 @@ class OpenTests(SynchronousTestCase):
         opened, profile = self.client.take()
         self.assertEqual(200, opened["body"]["code"])
         self.assertEqual(ANN, profile["body"]["value"]["userURL"])
+
+    def test_slow(self) -> None:
+        """
+        When the provider takes too long the client is told to come back.
+        """
+        self.openid.issue(TOKEN)
+        self.openid.slow = True
+        self.open(TOKEN)
+        self.node.world.pump()
+        self.node.clock.advance(PATIENCE)
+
+        self.assertEqual(TOKEN_LATER, self.client.lost)
 
     def test_by_message(self) -> None:
         """

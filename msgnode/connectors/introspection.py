@@ -76,7 +76,7 @@ class Introspection:
         leeway: float,
         wall: Callable[[], float],
     ) -> None:
-        self._provider = provider
+        self.provider = provider
         self._url = options.url
         self._headers = {"Authorization": basic(options.client_id, secret)}
         self._leeway = leeway
@@ -94,14 +94,14 @@ class Introspection:
         except Rejected as why:
             raise self._failed(why) from None
         if self._failures:
-            log.info("{issuer} answers about tokens again", issuer=self._provider.options.issuer)
+            log.info("{issuer} answers about tokens again", issuer=self.provider.options.issuer)
             self._failures = 0
         return self._claim(said) if said["active"] else None
 
     async def _ask(self, token: str) -> dict[str, Any]:
-        url = self._url or await self._provider.endpoint(ENDPOINT)
+        url = self._url or await self.provider.endpoint(ENDPOINT)
         form = {"token": token, "token_type_hint": "access_token"}
-        answer = await self._provider.post(url, form, self._headers)
+        answer = await self.provider.post(url, form, self._headers)
         _check_status(answer)
         said = answer.json()
         if not isinstance(said, dict) or not isinstance(said.get("active"), bool):
@@ -113,7 +113,7 @@ class Introspection:
         """
         What need not be said is what it would be for a token of this provider and client.
         """
-        options = self._provider.options
+        options = self.provider.options
         claims = {name: said[name] for name in KEPT if said.get(name) not in (None, "", [])}
         name = claims.get("username")
         unsaid = {
@@ -133,7 +133,7 @@ class Introspection:
         """
         self._failures += 1
         if self._failures == 1:
-            issuer = self._provider.options.issuer
+            issuer = self.provider.options.issuer
             log.warn("{issuer} does not answer about tokens: {why}", issuer=issuer, why=str(why))
         text = "the identity provider does not say now whether the token is good; try again later"
         return Rejected(text, why.code if why.code in (502, 503, 504) else 503)

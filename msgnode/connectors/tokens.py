@@ -8,7 +8,7 @@ nothing.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -54,6 +54,7 @@ class Tokens:
         self._providers: dict[str, Provider] = {}
         self._known: OrderedDict[bytes, Claim] = OrderedDict()
         self._opaque: Opaque
+        self._asked: dict[str, Introspection] = {}
         self.use(self.read())
         self.apply()
 
@@ -73,20 +74,30 @@ class Tokens:
             if kept is None or kept.options != options:
                 kept = Provider(options, self._clock, self._client, partial(self._forget, options.domain))
             after[options.issuer] = kept
-        self._opaque = Opaque(self._asked(after.values()), self._clock, self._wall)
-        self._providers = after
+        asked = {issuer: self._introspection(provider) for issuer, provider in after.items()}
+        self._providers, self._asked = after, {issuer: found for issuer, found in asked.items() if found}
+        self._opaque = Opaque(list(self._asked.values()), self._clock, self._wall)
         if before:
             self._known.clear()
 
-    def _asked(self, providers: Iterable[Provider]) -> list[Introspection]:
+    def _introspection(self, provider: Provider) -> Introspection | None:
         """
-        Those that can be asked about tokens which only they can read.
+        How the provider is asked about tokens which only it can read, where it is.
         """
-        return [
-            Introspection(provider, options, secret_of(options), self._options.leeway, self._wall)
-            for provider in providers
-            if (options := provider.options.introspection) is not None
-        ]
+        options = provider.options.introspection
+        if options is None:
+            return None
+        before = self._asked.get(provider.options.issuer)
+        try:
+            secret = secret_of(options)
+        except ConfigError as why:
+            if before is None or before.provider is not provider:
+                raise
+            log.error(
+                "the secret for {issuer} stays as it was: {why}", issuer=provider.options.issuer, why=str(why)
+            )
+            return before
+        return Introspection(provider, options, secret, self._options.leeway, self._wall)
 
     def _client(self, host: str, options: IdentityProvider) -> Rest:
         client = self._connect(host, options)
@@ -104,11 +115,8 @@ class Tokens:
 
     def read(self) -> dict[str, Proof]:
         """
-        The devices' file; ConfigError if it is wrong, or a secret cannot be read.
+        The devices' file; ConfigError if it is wrong.
         """
-        for provider in self._options.providers:
-            if provider.introspection is not None:
-                secret_of(provider.introspection)
         return self.devices.read()
 
     def use(self, known: dict[str, Proof]) -> dict[str, Proof]:
