@@ -21,6 +21,7 @@ from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.errors import Rejected
 from msgnode.gate import PATIENCE
+from msgnode.offers import tokens_of
 from msgnode.proof import Claim, Proof
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode, directory
@@ -275,6 +276,25 @@ class PlaceTests(OpaqueCase):
 
         self.assertEqual({"/introspect": 1}, self.openid.asked)
 
+    def test_name(self) -> None:
+        """
+        Metrics and log tell an introspection endpoint with a host of its own from where the keys are.
+        """
+        names = []
+        for host, uri in (
+            ("https://id.example.org", ""),
+            ("https://ask.example.org", "https://keys.example.org/"),
+        ):
+            options = provider(introspection={**ASK, "url": f"{host}/introspect"}, jwks_uri=uri)
+            config = check({"identity": {"providers": [options]}}, "test")
+            tokens = tokens_of(config, self.clock, lambda host, port: self.wires)
+            tokens.called = lambda client: names.append(client.name)
+            tokens.validate(TOKEN)
+            tokens.start()
+
+        whole = "identity provider example.org"
+        self.assertEqual([whole, f"{whole} introspection", f"{whole} keys"], names)
+
     def test_nowhere(self) -> None:
         """
         Our secret is sent nowhere in plain text, nor where the document names no place at all.
@@ -362,7 +382,7 @@ class RememberedTests(OpaqueCase):
 
     def test_made_up_tokens_push_nobody_out(self) -> None:
         """
-        However many tokens are made up, those that are good stay known.
+        Tokens that are made up are remembered apart, a thousand at most: those that are good stay known.
         """
         self.openid.issue(TOKEN)
         self.proof()
@@ -376,6 +396,7 @@ class RememberedTests(OpaqueCase):
         self.proof()
 
         self.assertEqual(before, self.asked)
+        self.assertEqual(opaque.MOST_NO_GOOD, len(self.tokens._opaque._no_good))
 
     def test_no_token_is_kept(self) -> None:
         """

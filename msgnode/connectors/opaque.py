@@ -40,6 +40,9 @@ class Remembered(Generic[T]):
         self._clock = clock
         self._found: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def get(self, key: bytes) -> T | None:
         found, until = self._found.get(key, (None, 0.0))
         if found is None:

@@ -1,0 +1,188 @@
+"""
+Opaque access tokens: a real login, a provider of another's making that is asked, a real node.
+"""
+
+import json
+import signal
+import socket
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from unittest import TestCase
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import flask
+from authlib.oauth2.rfc7662 import IntrospectionEndpoint
+from oidc_provider_mock import User, app
+from oidc_provider_mock._storage import Client, ClientAllowAny
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from werkzeug.serving import make_server
+
+from tests.integration.process import NodeProcess
+from tests.integration.test_openid import VERIFIER, post
+from tests.test_identity_ways import encoded
+
+NODE, SECRET = "node: one", "a+b/c:%d&é"
+CONFIG = """
+domain = "localhost"
+web = ["tcp:0:interface=127.0.0.1"]
+line = []
+admin = "none"
+
+[identity]
+auth = "required"
+
+[[identity.providers]]
+domain = "localhost"
+issuer = "http://localhost:{port}"
+audiences = ["app"]
+
+[identity.providers.introspection]
+client_id = "{node}"
+client_secret_file = "{secret}"
+url = "http://localhost:{port}/oauth2/introspect"
+"""
+CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+
+
+class Introspection(IntrospectionEndpoint):
+    """
+    Authlib's endpoint, over the tokens of the provider.
+    """
+
+    def check_permission(self, token: Any, client: Any, request: Any) -> bool:
+        return client.id == NODE
+
+    def query_token(self, token: str, hint: str) -> Any:
+        flask.current_app.config["asked"].append(hint)
+        return flask.g.oidc_provider_mock_storage.get_access_token(token)
+
+    def introspect_token(self, token: Any) -> dict[str, Any]:
+        user = token.get_user()
+        return {
+            "client_id": "app",
+            "sub": user.sub,
+            "scope": token.get_scope(),
+            "exp": int(token.expires_at.timestamp()),
+            **user.claims,
+        }
+
+
+def with_introspection(user: User) -> flask.Flask:
+    """
+    The provider, and what it lacks; it knows the node by name and secret.
+    """
+    provider = app(user_claims=[user])
+    provider.config["asked"] = []
+
+    @provider.post("/oauth2/introspect")
+    def introspect() -> Any:
+        node = Client(
+            id=NODE,
+            secret=SECRET,
+            redirect_uris=ClientAllowAny(),
+            allowed_scopes=Client.SCOPES_SUPPORTED,
+            token_endpoint_auth_method="client_secret_basic",
+        )
+        flask.g.oidc_provider_mock_storage.store_client(node)
+        server = flask.g._authlib_authorization_server
+        if Introspection.ENDPOINT_NAME not in server._endpoints:
+            server.register_endpoint(Introspection)
+        return server.create_endpoint_response(Introspection.ENDPOINT_NAME)
+
+    return provider
+
+
+class OpaqueTests(TestCase):
+    """
+    Authorization code flow; the access token is shown.
+    """
+
+    def setUp(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        user = User(sub="ann", claims={"email": "ann@example.org", "email_verified": True})
+        self.app = with_introspection(user)
+        self.provider = ExitStack()
+        self.addCleanup(lambda: self.provider.close())
+        server = make_server("localhost", self.port, self.app, threaded=True)
+        thread = Thread(target=server.serve_forever, args=(0.1,))
+        thread.start()
+        for last in (server.server_close, thread.join, server.shutdown):
+            self.provider.callback(last)
+        where = Path(tempfile.mkdtemp(prefix="msgnode-"))
+        secret, config = where / "secret", where / "node.toml"
+        secret.write_text(SECRET + "\n", "utf-8")
+        config.write_text(CONFIG.format(port=self.port, node=NODE, secret=secret))
+        self.node = NodeProcess("--config", str(config), listeners=1)
+        self.addCleanup(self.node.stop)
+
+    def log_in(self) -> str:
+        """
+        Log in at the provider as an application does, and fetch the access token.
+        """
+        base, done = f"http://localhost:{self.port}/oauth2", "http://localhost/done"
+        asked = {
+            "response_type": "code",
+            "client_id": "app",
+            "redirect_uri": done,
+            "scope": "openid email",
+            "code_challenge": CHALLENGE,
+            "code_challenge_method": "S256",
+        }
+        back = post(f"{base}/authorize?{urlencode(asked)}", sub="ann").headers["Location"]
+        code = parse_qs(urlsplit(back).query)["code"][0]
+        answer = post(
+            f"{base}/token",
+            grant_type="authorization_code",
+            code=code,
+            redirect_uri=done,
+            client_id="app",
+            client_secret="any",
+            code_verifier=VERIFIER,
+        )
+        return str(json.load(answer)["access_token"])
+
+    def open(self, token: str) -> tuple[int, str]:
+        """
+        Open a session with the token: a code, and the user or the reason.
+        """
+        runtime, idm = "runtime://localhost/ann", "domain://msg-node.localhost/idm"
+        url = f"ws://127.0.0.1:{self.node.ports['web']}/ws"
+        with connect(url, subprotocols=["msgnode", encoded(token)]) as client:
+            client.send(json.dumps({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"}))
+            who = {"id": 2, "type": "read", "from": runtime, "to": idm, "body": {"resource": "/identity"}}
+            client.send(json.dumps(who))
+            try:
+                opened, profile = (json.loads(client.recv(10)) for _ in range(2))
+            except ConnectionClosed as why:
+                return why.rcvd.code, why.rcvd.reason
+            return opened["body"]["code"], profile["body"]["value"]["userURL"]
+
+    def test_login(self) -> None:
+        """
+        Whoever logs in opens a session with the access token, again and again for one question, also while
+        the provider is down; neither token nor secret is in any log.
+        """
+        token = self.log_in()
+        self.assertNotIn(".", token)
+
+        for _ in range(3):
+            self.assertEqual((200, "user://localhost/ann@example.org"), self.open(token))
+        self.assertEqual(["access_token"], self.app.config["asked"])
+        self.provider.close()
+        self.assertEqual(200, self.open(token)[0])
+        self.node.stop(signal.SIGTERM)
+        for text in (self.node.said, json.dumps(self.node.log())):
+            for hidden in (token, encoded(token), SECRET):
+                self.assertNotIn(hidden, text)
+
+    def test_unknown(self) -> None:
+        """
+        A token that the provider does not know opens nothing.
+        """
+        self.assertEqual((4401, "token"), self.open("of-her-own-making"))
+        self.assertEqual(["access_token"], self.app.config["asked"])
