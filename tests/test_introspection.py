@@ -2,7 +2,8 @@
 Tokens that only their provider can read: what it says of them, and how often it is asked.
 """
 
-from base64 import b64decode
+import json
+from base64 import b64decode, b64encode
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -35,6 +36,10 @@ OTHER = "https://other.example.net"
 TOKEN = "2YotnFZFEjr1zCsicMWpAA"
 SILENT = "the identity provider does not say now whether the token is good; try again later"
 INACTIVE = "the token is not known to its provider, or good no longer"
+
+
+def wrapped(token: str) -> str:
+    return b64encode(json.dumps({"tokenID": token, "tokenIDJSON": {}}).encode()).decode()
 
 
 class OpaqueCase(SynchronousTestCase):
@@ -235,10 +240,29 @@ class AnswerTests(OpaqueCase):
         """
         self.assertEqual(ANN, self.proof(self.openid.token()).user)
         stranger = OpenID("https://evil.example.net").token()
-        for token in (stranger, "mns_" + "x" * 43, "mnd_" + "x" * 43, "ä", "a\nb", "\udc80", "x" * 20_000):
+        ours = ["mns_" + "x" * 43, "mnd_" + "x" * 43]
+        ours += [wrapped(token) for token in ours]
+        for token in (stranger, *ours, "ä", "a\nb", "\udc80", "x" * 20_000):
             self.assertIn(self.refusal(token)[0], (401, 403), token)
 
         self.assertEqual(0, self.asked)
+
+    def test_wrapped(self) -> None:
+        """
+        Of a runtime's assertion its provider sees only the token that is in it.
+        """
+        self.openid.issue(TOKEN)
+
+        self.assertEqual(ANN, self.proof(wrapped(TOKEN)).user)
+        self.assertEqual([TOKEN.encode()], self.openid.forms[0][b"token"])
+
+    def test_almost_signed(self) -> None:
+        """
+        A token of three parts that are no JSON is as opaque as any.
+        """
+        for token in ("v4.public.abc", "W10.W10.abc"):
+            self.openid.issue(token)
+            self.assertEqual(ANN, self.proof(token).user)
 
     def test_nobody_to_ask(self) -> None:
         """

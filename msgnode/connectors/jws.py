@@ -35,11 +35,12 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 class Unreadable(Rejected):
     """
-    It is no token that says anything to us.
+    `token` is none that says anything to us.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, token: str) -> None:
         super().__init__("the token is no signed token of three parts", 401)
+        self.token = token
 
 
 class Unsigned(msgspec.Struct):
@@ -65,8 +66,8 @@ def read(assertion: str) -> Unsigned:
         raise refuse(f"has more than {LONGEST} characters")
     token = assertion if _COMPACT.fullmatch(assertion) else _unwrapped(assertion)
     if not _COMPACT.fullmatch(token):
-        raise Unreadable
-    header, payload, _ = (_object(part) for part in (*token.split(".")[:2], "e30"))
+        raise Unreadable(token or assertion)
+    header, payload = (_object(part, token) for part in token.split(".")[:2])
     alg, kid, issuer = header.get("alg"), header.get("kid"), payload.get("iss")
     if not isinstance(alg, str) or not isinstance(issuer, str):
         raise refuse("does not say who signed it, or how")
@@ -82,13 +83,13 @@ def _unwrapped(assertion: str) -> str:
     return token if isinstance(token, str) and len(token) <= LONGEST else ""
 
 
-def _object(part: str) -> dict[str, Any]:
+def _object(part: str, token: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        raise Unreadable from None
+        raise Unreadable(token) from None
     if not isinstance(found, dict):
-        raise Unreadable
+        raise Unreadable(token)
     return found
 
 

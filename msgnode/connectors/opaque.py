@@ -25,7 +25,8 @@ ENDLESS = 300.0  # seconds that a good token is remembered whose provider names 
 NO_GOOD = 10.0  # seconds that one is remembered which is no good
 MOST_GOOD, MOST_NO_GOOD = 10_000, 1_000
 
-_TOKEN = re.compile(r"(?!mns_)[\x20-\x7e]+")  # RFC 6749, A.12; a session's is nobody else's business
+# RFC 6749, A.12; those of sessions and devices are nobody else's business.
+_TOKEN = re.compile(r"(?!mn[sd]_)[\x20-\x7e]+")
 
 T = TypeVar("T")
 

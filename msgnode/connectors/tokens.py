@@ -151,10 +151,10 @@ class Tokens:
             return self._known_claim(key, known)
         try:
             unsigned = read(token)
-        except Unreadable:
-            if not self._opaque.takes(token):
+        except Unreadable as why:
+            if not self._opaque.takes(why.token):
                 raise
-            return self._opaque.validate(token, key)
+            return self._opaque.validate(why.token, key)
         provider = self._providers.get(unsigned.issuer)
         if provider is None:
             raise refuse(f"is from {unsigned.issuer!r}, which is not trusted here"[:300], 403)
