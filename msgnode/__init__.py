@@ -12,7 +12,8 @@ message.py     decode: the header; the bytes are kept as they came
 handshake.py   mn:/session: open, re-open, close
 gate.py        whose token opens a session, and what waits while it is looked at
 identity.py    until when: a warning, a newer token, the park; proof.py, asserted.py, devices.py
-points.py, enforcement.py   check: the policies are asked
+points.py, enforcement.py, verdicts.py   check: the policies are asked
+senders.py     what they are told of whoever sends
 fulfilment.py, delays.py, marking.py    and what they oblige to is done
 router.py      route: the one path, a responder or the routing table
 routes.py      resolve: which sessions hear an address
@@ -33,7 +34,7 @@ registered.py, connectors/farewell.py    what a session had registered, and its 
 connectors/globalregistry.py, globalrecord.py    the global registry
 devregistry/   both registries, embedded in the node
 connectors/tokens.py, jws.py, provider.py    which tokens are believed; idm.py, qos.py answer, offers.py
-connectors/opaque.py, introspection.py, shared.py    those that only their provider can read
+connectors/opaque.py, introspection.py    those that only their provider can read; shared.py asks once
 keeping.py, store.py, restore.py    what survives a restart
 policies.py, policysource.py, policyloading.py, policyversions.py    how policies come and go
 policydesk.py, policyresponder.py, admintoken.py, trial.py    who may look after them, and how

@@ -18,66 +18,24 @@ from twisted.logger import Logger
 
 from msgnode.address import Domain
 from msgnode.config import Config
-from msgnode.decisions import Decisions, Line, Tally
+from msgnode.decisions import Decisions, Line
 from msgnode.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.fulfilment import Fulfilment
 from msgnode.marking import mark
 from msgnode.message import Message, decode
 from msgnode.points import CONNECT, IN, OUT
-from msgnode.policy import Context, Decision, Explanation, Identity, Program
+from msgnode.policy import Context, Decision, Program
 from msgnode.policy.counters import Counters
 from msgnode.proof import Proof
+from msgnode.senders import Senders
 from msgnode.session import Connection, Session
 from msgnode.trial import Trial
+from msgnode.verdicts import LONGEST_REMEMBERED, Live, Verdict
 
 log = Logger()
 
 PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"
-MOST_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
-LONGEST_REMEMBERED = 1024  # characters of from, to and type together
 TEXT = "Blocked by policy"
-
-
-class Verdict:
-    """
-    A decision, and what follows from it here.
-
-    `plain`: the message may go on, and nothing else is to be done.
-    """
-
-    __slots__ = ("decision", "permits", "plain", "tally")
-
-    def __init__(self, decision: Decision, passes: bool, tally: Tally) -> None:
-        self.decision = decision
-        self.permits = decision.effect == PERMIT
-        self.plain = passes and not decision.obligations and not decision.unenforced
-        self.tally = tally
-
-
-class Live:
-    """
-    The policies that are live, and what is remembered of their outcomes.
-    """
-
-    def __init__(self, program: Program, number: int) -> None:
-        self.program = program
-        self.number = number
-        self.recent: dict[object, Verdict] = {}
-        self._older: dict[object, Verdict] = {}
-
-    def recall(self, key: object) -> Verdict | None:
-        """
-        What is not among the recent ones, and was not too long ago.
-        """
-        verdict = self._older.get(key)
-        if verdict is not None:
-            self.remember(key, verdict)
-        return verdict
-
-    def remember(self, key: object, verdict: Verdict) -> None:
-        if len(self.recent) >= MOST_REMEMBERED:
-            self.recent, self._older = {}, self.recent
-        self.recent[key] = verdict
 
 
 class Enforcement:
@@ -93,16 +51,13 @@ class Enforcement:
         now: Callable[[], datetime] = datetime.now,
         who: Callable[[Connection], Proof | None] = lambda connection: None,
     ) -> None:
-        self.who = who  # whose token the connection has shown
+        self.senders = Senders(config, now, who)
         self.outward = False
         self.decisions = Decisions(config.node)
         self.trial: Trial | None = None
-        self._config = config
         self._options = config.policy
-        self._domain = config.domain
         self._desk = f"{Domain(config.domain).node}/policy"
         self._changed = changed
-        self._now = now
         self._live: Live | None = None
         self._is_closed = False
         self._duties = Fulfilment(clock)
@@ -189,18 +144,18 @@ class Enforcement:
         context: Context | None = None
         micros = 0
         if self._counting and point is IN:
-            context = self._context(point, message, session, count)
+            context = self.senders.context(point, message, session, count)
             self._counters.count(context)
         if verdict is None:
             began = perf_counter_ns()
-            context = context or self._context(point, message, session, count)
+            context = context or self.senders.context(point, message, session, count)
             verdict = self._decide(live, point, key, context)
             micros = (perf_counter_ns() - began) // 1000
         tally = verdict.tally
         tally.hits += 1
         tally.last = message.came
         if self.trial is not None:
-            context = context or self._context(point, message, session, count)
+            context = context or self.senders.context(point, message, session, count)
             self.trial.compare(key, context, verdict.decision.effect)
         if verdict.plain:
             if self.decisions.is_due():
@@ -208,7 +163,7 @@ class Enforcement:
             if point is IN and self._options.mark_auth:
                 mark(message, verdict.permits)
             return None
-        context = context or self._context(point, message, session, count)
+        context = context or self.senders.context(point, message, session, count)
         return self._follow(live, verdict, context, session, micros)
 
     def _only_try(self, point: str, message: Message, session: Session | None, count: int) -> None:
@@ -217,7 +172,7 @@ class Enforcement:
         """
         if self.trial is None or self._is_built_in(point, message):
             return
-        context = self._context(point, message, session, count)
+        context = self.senders.context(point, message, session, count)
         if self._counting and point is IN:
             self._counters.count(context)
         self.trial.compare((point, message.from_, message.to, message.type), context, NOT_APPLICABLE)
@@ -227,55 +182,12 @@ class Enforcement:
         What no policy decides on, so that those who can mend the policies always may.
         """
         if point is CONNECT:
-            return bool(self.manager(message.origin))
+            return bool(self.senders.manager(message.origin))
         return (message.from_ if point is OUT else message.to) == self._desk
-
-    def manager(self, connection: Connection) -> str:
-        """
-        The name in `policy.managers` that this very connection has shown, by a certificate or a token.
-
-        A token's is the user's whole address: a bare name may be another's at another provider.
-        """
-        proof = self.who(connection)
-        names = [connection.identity, proof.user if proof is not None else ""]
-        return next((name for name in names if name and name in self._options.managers), "")
-
-    def _identity(self, point: str, connection: Connection) -> Identity | None:
-        """
-        Who the node knows the sender to be.
-        """
-        proof = self.who(connection)
-        if proof is not None:
-            return Identity(proof.username or proof.user, proof.idp, proof.scopes)
-        name, session = connection.identity, connection.session
-        if not name and point is not CONNECT and session is not None and session.connection is connection:
-            name = session.identity
-        return Identity(name) if name else None
 
     def _without_policies(self, point: str, message: Message) -> None:
         if self._is_closed and not self._is_built_in(point, message):
             raise Blocked("this node has no policies yet; try again later", 503, 30)
-
-    def _context(self, point: str, message: Message, session: Session | None, count: int) -> Context:
-        connection = message.origin
-        sender = connection.session if connection is not None else None
-        identity = None if connection is None else self._identity(point, connection)
-        if point is OUT:  # of this leg
-            assert session is not None
-            connection = session.connection
-        return Context(
-            message,
-            point,
-            domain=self._domain,
-            identity=identity,
-            trust=self._config.identity.trust,
-            now=self._now,
-            connector="" if connection is None else connection.connector,
-            peer="" if connection is None else connection.peer,
-            session="" if session is None else session.runtime,
-            owned=None if sender is None else lambda: _owns(sender, message.from_),
-            recipients=count,
-        )
 
     def _decide(self, live: Live, point: str, key: tuple[Any, ...], context: Context) -> Verdict:
         try:
@@ -377,7 +289,7 @@ class Enforcement:
         """
         message = before.message
         message.data, message.to = message.addressed(target).data, target
-        context = self._context(IN, message, session, before.recipients)
+        context = self.senders.context(IN, message, session, before.recipients)
         context.rates = before.rates
         verdict = self._decide(live, IN, (IN, message.from_, target, message.type), context)
         verdict.tally.hits += 1
@@ -426,7 +338,7 @@ class Enforcement:
         line.session = session.runtime if session is not None else ""
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
-            known = self._identity(point, connection)
+            known = self.senders.identity(point, connection)
             line.identity = known.user if known is not None else ""
         return line
 
@@ -446,36 +358,6 @@ class Enforcement:
             return None
         return message
 
-    def explain(
-        self,
-        program: Program,
-        point: str,
-        message: Message,
-        *,
-        identity: Identity | None = None,
-        owned: bool | None = None,
-        connector: str = "",
-        peer: str = "",
-        session: str = "",
-    ) -> Explanation:
-        """
-        How `program` would decide on this message, test by test.
-        """
-        return program.explain(
-            Context(
-                message,
-                point,
-                domain=self._domain,
-                identity=identity,
-                trust=self._config.identity.trust,
-                now=self._now,
-                connector=connector,
-                peer=peer,
-                session=session,
-                owned=None if owned is None else lambda: owned,
-            )
-        )
-
     def rules(self) -> list[str]:
         return list(self._live.program.rules) if self._live is not None else []
 
@@ -492,8 +374,3 @@ class Enforcement:
 
     def differences(self) -> dict[str, Any]:
         return self.trial.report() if self.trial is not None else {"revision": None}
-
-
-def _owns(session: Session, from_: str) -> bool:
-    runtime = session.runtime
-    return from_ in session.bindings or from_ == runtime or from_.startswith(runtime + "/")

@@ -228,9 +228,10 @@ class PolicyDesk:
         identity, owned = _identity(params), _owned(params)
 
         def explained(program: Program) -> Any:
-            return self._enforcement.explain(
-                program, point, message, identity=identity, owned=owned, **texts
-            ).to_builtins()
+            asked = self._enforcement.senders.supposed(
+                point, message, identity=identity, owned=owned, **texts
+            )
+            return program.explain(asked).to_builtins()
 
         if "document" in params:
             return self._policies.check(_files(params["document"])).addCallback(explained)

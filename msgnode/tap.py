@@ -376,7 +376,7 @@ def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = ma
     state = None if config.state == "none" else Path(config.state)
     policies = Policies(options, node.enforcement, source, state, reactor, run)
     responder = PolicyResponder(
-        Domain(config.domain), node.enforcement.manager, PolicyDesk(policies, node.enforcement)
+        Domain(config.domain), node.enforcement.senders.manager, PolicyDesk(policies, node.enforcement)
     )
     node.responders[responder.address] = responder
     return policies

@@ -6,10 +6,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.enforcement import MOST_REMEMBERED
 from msgnode.message import compose
 from msgnode.policyloading import load
 from msgnode.proof import Proof
+from msgnode.verdicts import MOST_REMEMBERED
 from tests.fakes import MemoryNode
 from tests.policies_made import document, files, rule, use
 
@@ -608,7 +608,7 @@ class EnforcementTests(SynchronousTestCase):
         """
         The log of decisions names the user of a token.
         """
-        self.node.enforcement.who = lambda connection: Proof("user://x/ann@x", "x", "1", "ann@x")
+        self.node.enforcement.senders.who = lambda connection: Proof("user://x/ann@x", "x", "1", "ann@x")
         self.use(rule("deny"))
 
         self.a.post(OTHER, "create")

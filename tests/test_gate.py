@@ -843,10 +843,10 @@ class PolicyTests(GateCase):
         self.node.config.policy.managers.append(ANN)
         ann, bob = self.ann(), self.attempt(self.token("bob"), "runtime://example.org/bob")
 
-        self.assertEqual(ANN, self.node.enforcement.manager(ann))
-        self.assertEqual("", self.node.enforcement.manager(bob))
+        self.assertEqual(ANN, self.node.enforcement.senders.manager(ann))
+        self.assertEqual("", self.node.enforcement.senders.manager(bob))
         self.node.clock.advance(800)
-        self.assertEqual("", self.node.enforcement.manager(ann))
+        self.assertEqual("", self.node.enforcement.senders.manager(ann))
 
     def test_manager_by_whole_address(self) -> None:
         """
@@ -854,4 +854,4 @@ class PolicyTests(GateCase):
         """
         self.node.config.policy.managers.append("ann@example.org")
 
-        self.assertEqual("", self.node.enforcement.manager(self.ann()))
+        self.assertEqual("", self.node.enforcement.senders.manager(self.ann()))
