@@ -4,6 +4,8 @@ The embedded registries as services: what they keep, what they fail at when told
 
 import json
 import sqlite3
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from msgnode.devregistry.domain import Domain
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.service import Every, Registries, Rules
-from msgnode.devregistry.tap import rules
+from msgnode.devregistry.tap import Options, rules
 from msgnode.devregistry.web import RegistryResource, RegistrySite
 from msgnode.errors import Rejected
 from tests.back_end import Memory
@@ -266,6 +268,19 @@ class OptionTests(SynchronousTestCase):
 
         self.assertEqual(Rules(60, 7200, "192.0.2.7"), rules(given))
         self.assertEqual(Rules(), rules({}))
+
+    def test_certificates(self) -> None:
+        """
+        A certificate that cannot be read, or is asked for without one of its own, stops the start.
+        """
+        for given, why in (
+            (["--key", "k.pem"], "--key and --client-ca need --cert"),
+            (["--cert", "/nowhere.pem"], "/nowhere.pem: cannot be read: No such file or directory"),
+        ):
+            with redirect_stderr(StringIO()) as said:
+                self.assertRaises(SystemExit, Options().parseOptions, given)
+
+            self.assertEqual(f"msgregistry: {why}\n", said.getvalue())
         for wrong in ("x", "0", "-1"):
             why = str(self.assertRaises(ValueError, rules, {"EXPIRES": wrong}))
             self.assertEqual(f"EXPIRES: expected seconds, found {wrong!r}", why)

@@ -60,9 +60,11 @@ def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSFactory:
     return TLSFactory(listen, factory, clock)
 
 
-def options_for(listen: Listen) -> CertificateOptions:
+def options_for(listen: Listen, required: bool = True) -> CertificateOptions:
     """
     The listener's certificate and key; ConfigError names the file that cannot be used.
+
+    A client's certificate is asked for where there is `client_ca`, and may be `required`.
     """
     chain = _certificates(listen.cert)
     key_file = listen.key or listen.cert
@@ -78,6 +80,7 @@ def options_for(listen: Listen) -> CertificateOptions:
     options = CertificateOptions(
         privateKey=key, certificate=certificate, extraCertChain=rest, trustRoot=trust
     )
+    options.requireCertificate = required  # not an argument beside trustRoot
     try:
         options.getContext()  # else a mistake would show at the first connection
     except SSL.Error as why:

@@ -12,9 +12,11 @@ from twisted.application.internet import StreamServerEndpointService
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from msgnode.devregistry.balancer import Certified
 from msgnode.devregistry.database import Tidy, connect
 from msgnode.devregistry.domain import Domain
 from msgnode.devregistry.faults import Fault
@@ -28,12 +30,15 @@ log = Logger()
 class Rules(NamedTuple):
     """
     Seconds between sweeps, seconds a record may live unheard of, who alone may ask, and a fault for tests.
+
+    With `tls` the domain registry is behind what asks for certificates.
     """
 
     sweep: float = 20.0
     longest: int = 3600
     balancer: str = ""
     fault: Fault | None = None
+    tls: CertificateOptions | None = None
 
 
 class Registries(MultiService):
@@ -69,7 +74,12 @@ class Registries(MultiService):
             self._endpoints, (Domain(records).answer, Graph(database).answer), strict=True
         ):
             if endpoint is not None:
-                resource = RegistryResource(answer, self._reactor, rules.balancer, rules.fault)
+                tls = rules.tls if endpoint is self._endpoints[0] else None
+                resource = RegistryResource(
+                    answer, self._reactor, rules.balancer, rules.fault, tls is not None
+                )
+                if tls is not None:
+                    endpoint = Certified(endpoint, tls, self._reactor)
                 listening = StreamServerEndpointService(
                     endpoint, RegistrySite(resource, reactor=self._reactor)
                 )

@@ -14,12 +14,14 @@ from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.ssl import CertificateOptions
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
-from msgnode.config import ConfigError
+from msgnode.config import ConfigError, Listen
+from msgnode.connectors.tls import options_for
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.service import Registries, Rules
 
@@ -44,6 +46,14 @@ class Options(BaseOptions):
     optParameters = [
         ["domain", None, "tcp:4567:interface=127.0.0.1", "Endpoint of the domain registry, or none."],
         ["global", None, "tcp:5002:interface=127.0.0.1", "Endpoint of the global registry, or none."],
+        ["cert", None, "", "Certificate of the domain registry, PEM: it speaks TLS."],
+        ["key", None, "", "The key of it, if that is in another file."],
+        [
+            "client-ca",
+            None,
+            "",
+            "Whose certificates clients need to write there, PEM; others are sent to /error.",
+        ],
         ["data", None, ":memory:", "The SQLite file, or :memory: to forget everything at the end."],
         [
             "fault",
@@ -65,7 +75,11 @@ class Options(BaseOptions):
             self.rules = rules(os.environ)
             if self["fault"] is not None:
                 self.rules = self.rules._replace(fault=Fault.parse(self["fault"]))
-        except ValueError as why:
+            if self["cert"]:
+                self.rules = self.rules._replace(tls=certificates(self))
+            elif self["key"] or self["client-ca"]:
+                raise ValueError("--key and --client-ca need --cert")
+        except (ValueError, ConfigError) as why:
             stop(str(why))
 
 
@@ -81,6 +95,14 @@ def rules(environment: Mapping[str, str]) -> Rules:
                 raise ValueError(f"{variable}: expected seconds, found {given!r}")
             numbers[name] = int(given)
     return Rules(balancer=environment.get("LOAD_BALANCER_IP", ""), **numbers)  # type: ignore[arg-type]
+
+
+def certificates(options: Mapping[str, str]) -> CertificateOptions:
+    """
+    TLS that asks for a certificate and does without; ConfigError names the file that cannot be used.
+    """
+    listen = Listen("web", "", options["cert"], options["key"], options["client-ca"])
+    return options_for(listen, required=False)
 
 
 class Started(Registries):

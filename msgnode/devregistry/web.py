@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
+from msgnode.devregistry.balancer import TO_ERROR, may_pass
 from msgnode.devregistry.domain import BROKEN, Answering, Reply
 from msgnode.devregistry.faults import Fault
 
@@ -20,18 +21,26 @@ log = Logger()
 class RegistryResource(Resource):
     """
     One registry.  `fault` may befall requests; only `balancer`, an IP address, may ask, if given.
+
+    Who writes needs a certificate, if it is `certified`.
     """
 
     isLeaf = True
 
     def __init__(
-        self, answer: Answering, clock: IReactorTime, balancer: str = "", fault: Fault | None = None
+        self,
+        answer: Answering,
+        clock: IReactorTime,
+        balancer: str = "",
+        fault: Fault | None = None,
+        certified: bool = False,
     ) -> None:
         super().__init__()
         self.fault = fault
         self._answer = answer
         self._clock = clock
         self._balancer = balancer
+        self._certified = certified
 
     def render(self, request: Request) -> Any:
         fault = self.fault
@@ -46,6 +55,8 @@ class RegistryResource(Resource):
     def _respond(self, request: Request) -> bytes:
         if self._balancer and getattr(request.getClientAddress(), "host", "") != self._balancer:
             return send(request, Reply(401, b"Unauthorized request", "text/plain"))
+        if self._certified and not may_pass(request):
+            return send(request, TO_ERROR)
         assert request.content is not None
         method, uri = request.method.decode("ascii", "replace"), request.uri.decode("utf-8", "replace")
         try:

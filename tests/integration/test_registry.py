@@ -217,3 +217,28 @@ def test_tls(started, tmp_path):
 
         assert register(device)["code"] == code
         device.close()
+
+
+def test_balancer(started, tmp_path):
+    """
+    Behind what asks for certificates a node reads without one, and writes with one; else it is told 401.
+    """
+    authority = Authority(tmp_path)
+    own, client = authority.issue("localhost"), authority.issue("node")
+    registry = RegistryProcess("--cert", own, "--client-ca", authority.path)
+    started(registry)
+    answers = []
+    for cert in (f'cert = "{client}"\n', ""):
+        config = tmp_path / "msgnode.toml"
+        config.write_text(
+            'web = []\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+            f'[registry]\nurl = "https://localhost:{registry.port}"\nca = "{authority.path}"\n{cert}'
+        )
+        node = NodeProcess("--config", str(config), listeners=1)
+        started(node)
+        device = Lines(node.ports["line"], RUNTIME)
+        found = [register(device)["code"], ask(device, "read", resource=HYPERTY)["code"]]
+        answers.append(found)
+        device.close()
+
+    assert [[200, 200], [401, 200]] == answers
