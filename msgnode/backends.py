@@ -17,9 +17,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config import Config, ConfigError
-from msgnode.connectors.domainregistry import DomainRegistry, Poller
+from msgnode.connectors.domainregistry import DomainRegistry
 from msgnode.connectors.farewell import Farewell
 from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
+from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.rest import Rest
 from msgnode.devregistry.service import Registries
 from msgnode.node import Node
@@ -113,8 +114,9 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
         return made
 
     if config.registry.url != "none":
-        registry = attach_domain(node, rest(config.registry, "domain registry", DOMAIN))
-        services.append(Poller(registry, config.registry.poll, reactor))
+        domain = rest(config.registry, "domain registry", DOMAIN)
+        registry = attach_domain(node, domain)
+        services.append(Poller(domain, registry.changed, config.registry.poll, reactor))
         if config.registry.disconnect:
             services.append(attach_farewell(node, registry, reactor))
     if config.global_registry.url != "none":

@@ -9,9 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.test.requesthelper import DummyRequest
 
 from msgnode.backends import attach_farewell
-from msgnode.connectors.domainregistry import Poller
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.health import Lag, Metrics
+from msgnode.connectors.registrypoller import Poller
 from msgnode.devregistry.faults import Fault
 from tests.back_end import Scripted, http
 from tests.fakes import MemoryNode
@@ -344,7 +344,7 @@ class NotificationTests(RegistryCase):
         self.bob, self.cleo = (self.node.client(runtime) for runtime in (BOB, "runtime://example.org/cleo"))
         for watcher in (self.bob, self.cleo):
             watcher.subscribe(*(f"{url}/registration" for url in (H1, O1)))
-        self.poller = Poller(self.node.registry, 5, self.node.clock)
+        self.poller = Poller(self.node.rest, self.node.registry.changed, 5, self.node.clock)
         self.poller.startService()
         self.addCleanup(self.poller.stopService)
 

@@ -5,30 +5,23 @@ Every request is answered, an `update` too; runtimes wait for it.  Whoever subsc
 `<address>/registration` is told when what is registered there comes or goes.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from itertools import count
 from typing import Any, Protocol
 
-from twisted.application.service import Service
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode import registration
+from msgnode.announcements import DISCONNECTED, LIVE, Announcements
 from msgnode.config import Registry
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
-from msgnode.message import Message, compose
+from msgnode.message import Message
 from msgnode.registration import Call
 from msgnode.session import Session
 
 log = Logger()
 
-LIVE, DISCONNECTED = "live", "disconnected"
-STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other in a notification
-MOST_GONE = 100_000  # addresses remembered as disconnected
 UNAVAILABLE = "Temporarily Unavailable"
 PHRASES = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
@@ -60,12 +53,10 @@ class DomainRegistry:
         self._domain = domain
         self._rest = rest
         self._options = options
-        self._publish = publish
+        self._announcements = Announcements(self.address, publish)
         self._registered = registered
-        self._ids = count(1)
         # What is done for a session that ended meanwhile; Farewell sets it, where that is wanted.
         self.late: Callable[[str, Session], None] = lambda url, session: None
-        self._gone: OrderedDict[str, None] = OrderedDict()
 
     def respond(self, message: Message, session: Session) -> Deferred[Message] | None:
         """
@@ -165,8 +156,8 @@ class DomainRegistry:
             return self._failure(answer, registration.missing(call))
         assert call.body is not None
         self._remember(call.url, session, call.body["status"], anew=True)
-        if call.url in self._gone:
-            self._announce(call.url, call.body["status"])
+        if self._announcements.is_gone(call.url):
+            self._announcements.announce(call.url, call.body["status"])
         return {"code": 200}
 
     async def _update(self, call: Call, session: Session, refresh: bool = False) -> dict[str, Any]:
@@ -233,36 +224,19 @@ class DomainRegistry:
             # Sent twice, it says of the second time that nothing changed.
             changed = told.get("statusChanged") == "true" or (answer.attempts > 1 and bool(call.body))
         elif status == LIVE:  # the registry does not say, and this is how it is kept alive
-            changed = call.url in self._gone
+            changed = self._announcements.is_gone(call.url)
         else:
             changed = bool(call.body) and not refresh
         if changed:
-            self._announce(call.url, status)
+            self._announcements.announce(call.url, status)
 
-    def _announce(self, url: str, status: Any) -> None:
-        if status not in STATUSES:
-            return
-        self._gone.pop(url, None)
+    def changed(self, url: str, status: object) -> None:
+        """
+        The registry changed it by itself, as the poll says.
+        """
         if status == DISCONNECTED:
-            self._gone[url] = None
-            if len(self._gone) > MOST_GONE:
-                self._gone.popitem(last=False)
-        body = {"value": status, "attribute": "status"}
-        self._publish(compose(next(self._ids), "update", self.address, f"{url}/registration", body))
-
-    async def poll(self) -> None:
-        """
-        Ask what was disconnected by itself, and tell who listens.  To ask makes the registry forget it.
-        """
-        try:
-            answer = await self._rest.request("GET", "/registry/updated")
-        except Rejected:
-            return  # the breaker says it once
-        for url, record in ((answer.object() or {}) if answer.status == 200 else {}).items():
-            if isinstance(record, dict):
-                if record.get("status") == DISCONNECTED:
-                    self._registered.drop(url)
-                self._announce(url, record.get("status"))
+            self._registered.drop(url)
+        self._announcements.announce(url, status)
 
     # -- the registry --------------------------------------------------------------
 
@@ -286,29 +260,3 @@ class DomainRegistry:
             text = f"{text}: {', '.join(missing)} missing"
         # Runtimes repeat a 500 at once, five times.
         return {"code": 503 if status == 500 else status, "description": text}
-
-
-class Poller(Service):
-    """
-    The one poller of a registry.
-    """
-
-    def __init__(self, registry: DomainRegistry, seconds: float, clock: IReactorTime) -> None:
-        self._registry = registry
-        self._seconds = seconds
-        self._beat = LoopingCall(self._poll)
-        self._beat.clock = clock
-
-    def startService(self) -> None:
-        super().startService()
-        if self._seconds:
-            self._beat.start(self._seconds, now=False)
-
-    def stopService(self) -> None:
-        super().stopService()
-        if self._beat.running:
-            self._beat.stop()
-
-    def _poll(self) -> Deferred[None]:
-        asked = Deferred.fromCoroutine(self._registry.poll())
-        return asked.addErrback(lambda why: log.failure("asking the registry what changed", why))

@@ -1,0 +1,56 @@
+"""
+What the domain registry changed by itself, asked every few seconds.
+
+To ask makes the registry forget it: a registry has one poller.
+"""
+
+from collections.abc import Callable
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from msgnode.connectors.rest import Rest
+from msgnode.errors import Rejected
+
+log = Logger()
+
+
+class Poller(Service):
+    """
+    `changed` is told the address and the status of each that changed.
+    """
+
+    def __init__(
+        self, rest: Rest, changed: Callable[[str, object], None], seconds: float, clock: IReactorTime
+    ) -> None:
+        self._rest = rest
+        self._changed = changed
+        self._seconds = seconds
+        self._beat = LoopingCall(self._poll)
+        self._beat.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        if self._seconds:
+            self._beat.start(self._seconds, now=False)
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._beat.running:
+            self._beat.stop()
+
+    def _poll(self) -> Deferred[None]:
+        asked = Deferred.fromCoroutine(self._ask())
+        return asked.addErrback(lambda why: log.failure("asking the registry what changed", why))
+
+    async def _ask(self) -> None:
+        try:
+            answer = await self._rest.request("GET", "/registry/updated")
+        except Rejected:
+            return  # the breaker says it once
+        for url, record in ((answer.object() or {}) if answer.status == 200 else {}).items():
+            if isinstance(record, dict):
+                self._changed(url, record.get("status"))
