@@ -46,8 +46,9 @@ stubs.py       the protostub for browsers, which is in stub/; connectors/wellkno
 mining/        what Spark finds in that; questions.py has all questions
 address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
+whole.py, restart.py, policywiring.py, connectors/listener.py    what it starts, and in which order
 client/        the other end: a client in Python; cli/ is the command `msgnode`
-config.py, configfile.py, trust.py, reloading.py    what an operator can set, how it is read, and read again
+options.py, config.py, configfile.py, trust.py, reloading.py    what an operator can set, and reading it
 """
 
 __version__ = "0.1.0"

@@ -21,7 +21,8 @@ from msgnode.config import Listen
 from msgnode.connectors.health import Lag
 from msgnode.connectors.tls import over_tls
 from msgnode.connectors.websocket import WebSocketConnection
-from msgnode.tap import factories, policies_of
+from msgnode.policywiring import policies_of
+from msgnode.tap import factories
 from tests.certificate import PATH
 from tests.fakes import MemoryNode
 

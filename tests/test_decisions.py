@@ -12,7 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.cli.main import main
 from msgnode.config import ConfigError
 from msgnode.configfile import check
-from msgnode.tap import Options, decision_logs
+from msgnode.options import Options
+from msgnode.policywiring import decision_logs
 from tests.fakes import MemoryNode, directory
 from tests.policies_made import document, rule, use
 

@@ -223,7 +223,7 @@ def test_operations_names_every_option():
     """
     docs/operations.md has every option of `twistd msgnode`.
     """
-    from msgnode.tap import Options
+    from msgnode.options import Options
 
     found = " ".join(row[0] for row in rows("docs/operations.md", "## Options"))
 

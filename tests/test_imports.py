@@ -9,7 +9,8 @@ from pathlib import Path
 import msgnode
 
 PACKAGE = Path(msgnode.__file__).parent
-EDGE = ("connectors", "cli", "tap", "client", "store", "mining", "devregistry", "backends", "offers")
+EDGE = ("connectors", "cli", "client", "mining", "devregistry")
+EDGE += ("tap", "options", "backends", "offers", "policywiring", "store", "restart")
 # What the core may import besides the standard library.  platformdirs only
 # says where a user's data lies; a Failure is an exception with its traceback.
 CORE = {
@@ -27,6 +28,7 @@ CORE = {
 # idm's.
 SHARED = {f"msgnode.connectors.{name}" for name in ("asked", "cork", "lane", "rest", "web", "wire")}
 OWN = {
+    ("msgnode.connectors.listener", "msgnode.connectors.tls"),
     ("msgnode.connectors.message", "msgnode.connectors.exchange"),
     ("msgnode.connectors.message", "msgnode.connectors.openapi"),
     ("msgnode.connectors.poll", "msgnode.connectors.longpoll"),

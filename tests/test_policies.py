@@ -16,7 +16,7 @@ from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.policies import Policies, Refused
 from msgnode.policyloading import GENTLE, gently
-from msgnode.tap import policies_of
+from msgnode.policywiring import policies_of
 from tests.fakes import MemoryNode, directory
 from tests.policies_made import document, rule
 from tests.test_reloading import logged

@@ -14,8 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import check
+from msgnode.options import Options
 from msgnode.reloading import Reloading
-from msgnode.tap import Options, Whole
+from msgnode.whole import Whole
 from tests.fakes import directory
 from tests.http_client import HTTPClient
 from tests.network import Network

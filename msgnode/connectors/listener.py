@@ -1,0 +1,83 @@
+"""
+A listening port: where clients or operators knock, over TLS if it has a certificate.
+"""
+
+import os
+from typing import Any
+
+from twisted.application.internet import StreamServerEndpointService
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+
+from msgnode.config import ConfigError, Listen
+from msgnode.connectors.tls import over_tls
+from msgnode.connectors.wire import keep_alive
+
+log = Logger()
+
+BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by default
+
+
+class Listener(StreamServerEndpointService):
+    """
+    It says where it is; ConfigError if the port cannot be, or is another's.
+    """
+
+    _raiseSynchronously = True
+
+    def __init__(self, listen: Listen, factory: Any, reactor: Any) -> None:
+        self.kind = listen.kind
+        self._listen = listen
+        try:
+            endpoint: Any = serverFromString(reactor, _with_backlog(listen.endpoint))
+            self.tls = over_tls(listen, factory, reactor) if listen.cert else None
+        except ConfigError as why:
+            raise ConfigError(f"{listen.kind}: {why}") from why
+        except Exception as why:  # each kind of endpoint complains in its own way
+            found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
+            raise ConfigError(f"{listen.kind}: {found}") from why
+        super().__init__(endpoint, self.tls or factory)
+
+    def privilegedStartService(self) -> None:
+        try:
+            super().privilegedStartService()
+        except CannotListenError as why:
+            raise ConfigError(f"cannot listen on {self._listen.endpoint}: {why.socketError}") from why
+        assert self._waitingForPort is not None
+        self._waitingForPort.addCallback(self._say_where)
+
+    def _say_where(self, port: IListeningPort) -> IListeningPort:
+        kind, endpoint = self._listen.kind, self._listen.endpoint
+        log.info(
+            "{kind}: listening on {where}{hint}",
+            kind=kind,
+            where=_where(port),
+            hint=_hint(kind, endpoint, self._listen.cert),
+        )
+        keep_alive(port.socket)  # type: ignore[attr-defined]
+        return port
+
+
+def _where(port: IListeningPort) -> str:
+    host: Any = port.getHost()
+    return f"{host.host}:{host.port}" if hasattr(host, "port") else f"unix:{os.fsdecode(host.name)}"
+
+
+def _hint(kind: str, endpoint: str, cert: str) -> str:
+    local = ":interface=127.0.0.1"
+    if local not in endpoint:
+        return ""
+    if kind == "admin" or cert:
+        return " (this machine only)"
+    return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
+
+
+def _with_backlog(endpoint: str) -> str:
+    """
+    Room for many who knock at once, as all do after a restart; others would wait a second or more.
+    """
+    if endpoint.startswith(("tcp:", "ssl:")) and "backlog=" not in endpoint:
+        return f"{endpoint}:backlog={BACKLOG}"
+    return endpoint
