@@ -1,0 +1,158 @@
+"""
+What no type can say: values that make no sense, or none beside the others.
+
+Each mistake is a key, and what was expected and found.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgnode.address import Domain, is_scheme
+from msgnode.config import Config, PoolAddresses
+from msgnode.pool import MOST, expand
+from msgnode.trust import wrong_identity, wrong_qos
+
+Mistakes = Iterator[tuple[str, str]]
+
+BASE_URLS = "http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH"
+
+
+def contradictions(config: Config) -> Mistakes:
+    for check in CHECKS:
+        yield from check(config)
+
+
+def _names(config: Config) -> Mistakes:
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d+)?", config.domain):
+        yield "domain", f"expected a domain name such as example.org, found {config.domain!r}"
+    if not config.node:
+        yield "node", "expected a name, found ''"
+
+
+def _sizes(config: Config) -> Mistakes:
+    message, queue, memory = config.limits.message, config.session.queue_bytes, config.session.memory
+    if queue < message:
+        yield "session.queue_bytes", f"expected at least limits.message ({message}), found {queue}"
+    if memory < queue:
+        yield "session.memory", f"expected at least session.queue_bytes ({queue}), found {memory}"
+
+
+def _strangers(config: Config) -> Mistakes:
+    for proxy in config.trusted_proxies:
+        if proxy != "unix" and not _is_ip(proxy):
+            yield "trusted_proxies", f"expected IP addresses, or unix, found {proxy!r}"
+    for origin in config.allowed_origins:
+        if origin != "*" and not re.fullmatch(r"(?!\w+://.*/)[\w+.-]+://\S+|null", origin):
+            yield "allowed_origins", f"expected origins such as https://app.example.org, found {origin!r}"
+
+
+def _policy(config: Config) -> Mistakes:
+    source = config.policy.source
+    scheme = source.partition("://")[0] if "://" in source else ""
+    if scheme and scheme not in ("http", "https"):
+        yield "policy.source", f"expected a file, a directory, an https address or push, found {source!r}"
+
+
+def _directories(config: Config) -> Mistakes:
+    given = {
+        "policy.decision_log": config.policy.decision_log,
+        "traffic": config.traffic,
+        "state": config.state,
+    }
+    for key, directory in given.items():
+        if not directory:
+            yield key, "expected a directory or 'none', found ''"
+
+
+def _registries(config: Config) -> Mistakes:
+    for name, registry in (("registry", config.registry), ("global_registry", config.global_registry)):
+        url = registry.url
+        if url not in ("embedded", "none") and (not _is_base_url(url) or re.match(r"http\S*\s", url)):
+            yield f"{name}.url", f"expected 'embedded', 'none', {BASE_URLS}, found {url!r}"
+        if registry.key and not registry.cert:
+            yield f"{name}.key", "expected 'cert' beside 'key'"
+
+
+def _web(config: Config) -> Mistakes:
+    if config.path_prefix and not re.fullmatch(r"(/[^/?#\s]+)+", config.path_prefix):
+        yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
+    if config.public_url and not re.fullmatch(r"(https?|wss?)://[^/?#\s]+(/[^?#\s]*)?", config.public_url):
+        yield "public_url", f"expected a URL such as https://mn.example.org, found {config.public_url!r}"
+    if config.stubs and not Path(config.stubs).is_dir():
+        yield "stubs", f"expected a directory, found {config.stubs!r}"
+
+
+def _pools(config: Config) -> Mistakes:
+    schemes: dict[str, str] = {}
+    for name, pool in config.pools.items():
+        other = schemes.setdefault(pool.scheme, name)
+        if other != name:
+            found = f"found {pool.scheme!r} as in pools.{other}"
+            yield f"pools.{name}.scheme", f"expected a scheme of its own, {found}"
+        yield from _pool(f"pools.{name}", pool, Domain(config.domain))
+
+
+def _pool(key: str, pool: PoolAddresses, domain: Domain) -> Mistakes:
+    if not is_scheme(pool.scheme):
+        yield f"{key}.scheme", f"expected a URL scheme such as sip, found {pool.scheme!r}"
+    if bool(pool.addresses) == bool(pool.pattern):
+        yield key, "expected either 'addresses' or 'pattern'"
+    twice = [address for address, count in Counter(pool.addresses).items() if count > 1]
+    if twice:
+        yield f"{key}.addresses", f"expected each address once, found {twice[0]!r} again"
+    if len(pool.addresses) > MOST:
+        yield f"{key}.addresses", f"expected at most {MOST}, found {len(pool.addresses)}"
+    if pool.pattern:
+        try:
+            expand(pool.pattern)
+        except ValueError as why:
+            yield f"{key}.pattern", str(why)
+            return
+    foreign = [address for address in pool.all_addresses() if not address.startswith(f"{pool.scheme}:")]
+    if foreign:
+        yield key, f"expected addresses that begin {pool.scheme}:, found {foreign[0]!r}"
+    owned = [address for address in pool.all_addresses() if domain.owns(address)]
+    if owned:
+        yield key, f"expected addresses that are not the node's own, found {owned[0]!r}"
+
+
+def _trust(config: Config) -> Mistakes:
+    certificates = any(listen.client_ca for listen in config.listen)
+    yield from wrong_identity(config.identity, certificates)
+    yield from wrong_qos(config.qos)
+
+
+def _listeners(config: Config) -> Mistakes:
+    for number, listen in enumerate(config.listen):
+        if not listen.cert and (listen.key or listen.client_ca):
+            yield f"listen[{number}]", "expected 'cert' beside 'key' or 'client_ca'"
+
+
+# In this order; only the first mistake is told.
+CHECKS = (_names, _sizes, _strangers, _policy, _directories, _registries, _web, _pools, _trust, _listeners)
+
+
+def _is_base_url(url: str) -> bool:
+    """
+    Can a back end be called there?
+    """
+    if url.startswith("unix:/"):
+        return True
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    return bool(right) and not (parts.query or parts.fragment or parts.username)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
