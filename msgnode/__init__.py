@@ -48,8 +48,8 @@ address.py     the only reader of addresses
 node.py        all of this put together; tap.py adds connectors and a reactor
 whole.py, restart.py, policywiring.py, connectors/listener.py    what it starts, and in which order
 client/        the other end: a client in Python; cli/ is the command `msgnode`
-options.py, config.py, configfile.py, reloading.py    what an operator can set, and reading it
-contradictions.py, trust.py    and what of it makes no sense
+options.py, config.py, backendoptions.py, section.py    what an operator can set
+configfile.py, contradictions.py, trust.py, reloading.py    how it is read, and read again
 """
 
 __version__ = "0.1.0"

@@ -7,17 +7,13 @@ Its types are the checks; configfile.py turns their complaints into words.
 import socket
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
+from msgnode.backendoptions import BackEnd, GlobalRegistry, QoSOptions, Registry
 from msgnode.pool import expand
+from msgnode.section import Bytes, Count, OrOff, Positive, Seconds, Section
 
-MOST_SECONDS = 3_153_600_000  # a century; no timer waits for infinity
-Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
-Positive = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
-Count = Annotated[int, Meta(ge=1)]
-Bytes = Annotated[int, Meta(ge=1)]
 Kind = Literal["web", "line", "admin"]
-OrOff = Annotated[int, Meta(ge=0)]
 Sync = Literal["normal", "full"]
 Takeover = Literal["open", "token"]
 FromCheck = Literal["off", "log", "refuse"]
@@ -40,11 +36,7 @@ class ConfigError(Exception):
     """
 
 
-class _Section(Struct, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class SessionTimes(_Section):
+class SessionTimes(Section):
     """
     How long a session lives without a connection, how much may wait for it, and whose it is.
     """
@@ -62,7 +54,7 @@ class SessionTimes(_Section):
     message_token: MessageToken = "off"
 
 
-class Limits(_Section):
+class Limits(Section):
     """
     What one message, one session, one peer address and the whole node may take.
     """
@@ -79,7 +71,7 @@ class Limits(_Section):
     peer_rate_bytes: OrOff = 0
 
 
-class AllocationLimits(_Section):
+class AllocationLimits(Section):
     """
     Addresses in one request.
     """
@@ -87,7 +79,7 @@ class AllocationLimits(_Section):
     per_request: Count = 1000
 
 
-class PoolAddresses(_Section):
+class PoolAddresses(Section):
     """
     A foreign pool: its scheme, and its addresses or a pattern of them.
     """
@@ -100,7 +92,7 @@ class PoolAddresses(_Section):
         return self.addresses or expand(self.pattern)
 
 
-class Routing(_Section):
+class Routing(Section):
     """
     Is a request to nobody answered 404?
     """
@@ -108,7 +100,7 @@ class Routing(_Section):
     reply_unknown: bool = False
 
 
-class WebSocketOptions(_Section):
+class WebSocketOptions(Section):
     """
     Seconds between pings; bytes above which a message is deflated (0: off).
     """
@@ -121,7 +113,7 @@ def _decisions() -> str:
     return _below_user_data("decisions")
 
 
-class PolicyOptions(_Section):
+class PolicyOptions(Section):
     """
     Where the policies come from, and what is done with what they decide.
     """
@@ -145,45 +137,7 @@ class PolicyOptions(_Section):
     mask: list[Literal["from", "to", "session", "identity"]] = []
 
 
-class BackEnd(_Section):
-    """
-    A server that the node calls by HTTP: how long, how often, how much at once, and whom to trust.
-    """
-
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
-    deadline: Positive = 5.0
-    attempts: Count = 2
-    in_flight: Count = 100
-    queue: OrOff = 1000
-    answer: Bytes = 8 * 1024 * 1024
-
-
-class Registry(BackEnd):
-    """
-    The domain registry, the code for what is registered but away, and what is told it at a session's end.
-    """
-
-    url: str = "embedded"
-    poll: Seconds = 5.0
-    unavailable_code: Literal[408, 500] = 408
-    disconnect: bool = True
-    disconnect_after: Seconds = 10.0
-
-
-class GlobalRegistry(BackEnd):
-    """
-    The global registry; with `verify` a record's signature and GUID are checked before it is sent.
-    """
-
-    url: str = "embedded"
-    deadline: Positive = 6.0
-    write_deadline: Positive = 13.0
-    verify: bool = True
-
-
-class IntrospectionOptions(_Section):
+class IntrospectionOptions(Section):
     """
     Where a provider is asked about tokens that only it can read, and who asks.
 
@@ -219,7 +173,7 @@ class IdentityProvider(BackEnd, kw_only=True):
     answer: Bytes = 1024 * 1024
 
 
-class IdentityOptions(_Section):
+class IdentityOptions(Section):
     """
     Is a token wanted when a session opens, whose, and what happens when it ends?
 
@@ -235,18 +189,7 @@ class IdentityOptions(_Section):
     trust: Trust = "verified"
 
 
-class QoSOptions(BackEnd):
-    """
-    The QoS broker, which knows TURN servers, and this domain's account with it.
-    """
-
-    url: str = ""
-    csp: str = ""
-    connectivity: str = ""
-    deadline: Positive = 4.0
-
-
-class Listen(_Section):
+class Listen(Section):
     """
     One listener; with `cert` (and `key`) it speaks TLS, with `client_ca` it asks for a client's certificate.
     """
@@ -256,22 +199,6 @@ class Listen(_Section):
     cert: str = ""
     key: str = ""
     client_ca: str = ""
-
-
-# What may change while the node runs.  The rest is built into what is there.
-RELOADABLE = {
-    "allowed_origins",
-    "drain_seconds",
-    "identity",
-    "limits",
-    "policy",
-    "public_url",
-    "routing",
-    "session",
-    "stubs",
-    "trusted_proxies",
-    "websocket",
-}
 
 
 def _below_user_data(name: str) -> str:
@@ -292,7 +219,7 @@ def _node() -> str:
     return socket.gethostname()
 
 
-class Config(_Section):
+class Config(Section):
     """
     Everything an operator can set.  etc/msgnode.toml explains each key.
     """
@@ -323,29 +250,6 @@ class Config(_Section):
     qos: QoSOptions = field(default_factory=QoSOptions)
     registry: Registry = field(default_factory=Registry)
     global_registry: GlobalRegistry = field(default_factory=GlobalRegistry)
-
-    def adopt(self, fresh: "Config") -> tuple[list[str], list[str]]:
-        """
-        Take over what may change while the node runs, in place.
-
-        The keys that did, and those that are other in `fresh` but need a restart.
-        """
-        changed, waiting = [], []
-        for name in self.__struct_fields__:
-            ours, theirs = getattr(self, name), getattr(fresh, name)
-            if ours == theirs:
-                continue
-            if name not in RELOADABLE:
-                waiting.append(name)
-            elif isinstance(ours, _Section):
-                for key in ours.__struct_fields__:
-                    if getattr(ours, key) != getattr(theirs, key):
-                        setattr(ours, key, getattr(theirs, key))
-                        changed.append(f"{name}.{key}")
-            else:
-                setattr(self, name, theirs)
-                changed.append(name)
-        return changed, waiting
 
     def listeners(self) -> list[Listen]:
         """

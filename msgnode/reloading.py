@@ -14,8 +14,24 @@ from twisted.application.service import Service
 from twisted.logger import Logger
 
 from msgnode.config import Config, ConfigError
+from msgnode.section import Section
 
 log = Logger()
+
+# What may change while the node runs.  The rest is built into what is there.
+RELOADABLE = {
+    "allowed_origins",
+    "drain_seconds",
+    "identity",
+    "limits",
+    "policy",
+    "public_url",
+    "routing",
+    "session",
+    "stubs",
+    "trusted_proxies",
+    "websocket",
+}
 
 
 class Renewable(Protocol):
@@ -76,7 +92,7 @@ class Reloading(Service):
             log.error("not reloaded, everything stays as it was: {why}", why=str(why))
             return
         before = deepcopy(self._config)
-        changed, waiting = self._config.adopt(fresh)
+        changed, waiting = adopt(self._config, fresh)
         used = [(renewable, renewable.use(read)) for renewable, read in renewed]
         try:
             self._apply_all()
@@ -85,7 +101,7 @@ class Reloading(Service):
                 log.error("not reloaded, everything stays as it was: {why}", why=str(why))
             else:
                 log.failure("not reloaded, everything stays as it was")
-            self._config.adopt(before)
+            adopt(self._config, before)
             for renewable, read in used:
                 renewable.use(read)
             self._apply_all()
@@ -96,3 +112,27 @@ class Reloading(Service):
         )
         if waiting:
             log.warn("{keys} changed too, but only a restart makes it so", keys=", ".join(waiting))
+
+
+def adopt(config: Config, fresh: Config) -> tuple[list[str], list[str]]:
+    """
+    Take over what may change while the node runs, in place.
+
+    The keys that did, and those that are other in `fresh` but need a restart.
+    """
+    changed, waiting = [], []
+    for name in config.__struct_fields__:
+        ours, theirs = getattr(config, name), getattr(fresh, name)
+        if ours == theirs:
+            continue
+        if name not in RELOADABLE:
+            waiting.append(name)
+        elif isinstance(ours, Section):
+            for key in ours.__struct_fields__:
+                if getattr(ours, key) != getattr(theirs, key):
+                    setattr(ours, key, getattr(theirs, key))
+                    changed.append(f"{name}.{key}")
+        else:
+            setattr(config, name, theirs)
+            changed.append(name)
+    return changed, waiting

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from msgnode.config import IdentityOptions, IntrospectionOptions, QoSOptions
+from msgnode.backendoptions import QoSOptions
+from msgnode.config import IdentityOptions, IntrospectionOptions
 
 # What may stand in a provider's user_url.
 USER_CLAIMS = ("domain", "email", "sub", "preferred_username")

@@ -11,7 +11,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from msgnode.config import BackEnd
+from msgnode.backendoptions import BackEnd
 from msgnode.connectors.rest import Rest
 from tests.network import Link, Wire
 

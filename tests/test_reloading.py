@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import check
 from msgnode.options import Options
-from msgnode.reloading import Reloading
+from msgnode.reloading import Reloading, adopt
 from msgnode.whole import Whole
 from tests.fakes import directory
 from tests.http_client import HTTPClient
@@ -69,7 +69,8 @@ class AdoptTests(SynchronousTestCase):
         config = Config()
         limits, session = config.limits, config.session
 
-        changed, waiting = config.adopt(
+        changed, waiting = adopt(
+            config,
             check(
                 {
                     "limits": {"per_peer": 7},
@@ -77,7 +78,7 @@ class AdoptTests(SynchronousTestCase):
                     "drain_seconds": 1,
                 },
                 "x",
-            )
+            ),
         )
 
         self.assertEqual(
@@ -102,7 +103,7 @@ class AdoptTests(SynchronousTestCase):
             "sync": "full",
         }
 
-        changed, waiting = config.adopt(check(table, "x"))
+        changed, waiting = adopt(config, check(table, "x"))
 
         self.assertEqual(([], sorted(table)), (changed, sorted(waiting)))
         self.assertEqual("localhost", config.domain)
@@ -236,7 +237,7 @@ class ListenersTests(SynchronousTestCase):
     """
 
     def reload(self, net: Network, **sections: Any) -> None:
-        net.node.config.adopt(check({"domain": "example.org", "node": "test", **sections}, "test"))
+        adopt(net.node.config, check({"domain": "example.org", "node": "test", **sections}, "test"))
         for name in ("web", "line", "admin", "upgraded"):
             net.listener(name).apply()
         net.node.apply()

@@ -16,8 +16,9 @@ from twisted.logger import globalLogPublisher
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.backendoptions import BackEnd
 from msgnode.breaker import Breaker
-from msgnode.config import BackEnd, ConfigError
+from msgnode.config import ConfigError
 from msgnode.connectors.rest import Rest
 from msgnode.errors import Rejected
 from tests.authority import DAY, Authority

@@ -27,7 +27,8 @@ from twisted.web.client import URI, Agent, HTTPConnectionPool
 from twisted.web.iweb import IAgent, IAgentEndpointFactory, IPolicyForHTTPS
 from zope.interface import implementer
 
-from msgnode.config import BackEnd, ConfigError
+from msgnode.backendoptions import BackEnd
+from msgnode.config import ConfigError
 
 IDLE = 8.0  # seconds an idle connection is kept; balancers commonly cut it after 10
 

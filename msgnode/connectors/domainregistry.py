@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
-from msgnode.config import Registry
+from msgnode.backendoptions import Registry
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
 from msgnode.message import Message

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from twisted.internet.defer import Deferred, DeferredSemaphore
 
-from msgnode.config import GlobalRegistry as Options
+from msgnode.backendoptions import GlobalRegistry as Options
 from msgnode.connectors.globalrecord import WrongRecord, check_record, read_record
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected

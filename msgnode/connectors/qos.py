@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 
-from msgnode.config import QoSOptions
+from msgnode.backendoptions import QoSOptions
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import NotOffered, Rejected
 from msgnode.message import Message

@@ -24,8 +24,8 @@ from twisted.web.client import RequestTransmissionFailed, ResponseFailed
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 
+from msgnode.backendoptions import BackEnd
 from msgnode.breaker import Breaker
-from msgnode.config import BackEnd
 from msgnode.connectors.body import Body, Sent, TooLarge
 from msgnode.connectors.dial import Dial, Plain, agent_for
 from msgnode.errors import Rejected

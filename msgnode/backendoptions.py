@@ -1,0 +1,56 @@
+"""
+The sections of the servers that the node calls: what they have in common, and each one's own keys.
+"""
+
+from typing import Literal
+
+from msgnode.section import Bytes, Count, OrOff, Positive, Seconds, Section
+
+
+class BackEnd(Section):
+    """
+    A server that the node calls by HTTP: how long, how often, how much at once, and whom to trust.
+    """
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    deadline: Positive = 5.0
+    attempts: Count = 2
+    in_flight: Count = 100
+    queue: OrOff = 1000
+    answer: Bytes = 8 * 1024 * 1024
+
+
+class Registry(BackEnd):
+    """
+    The domain registry, the code for what is registered but away, and what is told it at a session's end.
+    """
+
+    url: str = "embedded"
+    poll: Seconds = 5.0
+    unavailable_code: Literal[408, 500] = 408
+    disconnect: bool = True
+    disconnect_after: Seconds = 10.0
+
+
+class GlobalRegistry(BackEnd):
+    """
+    The global registry; with `verify` a record's signature and GUID are checked before it is sent.
+    """
+
+    url: str = "embedded"
+    deadline: Positive = 6.0
+    write_deadline: Positive = 13.0
+    verify: bool = True
+
+
+class QoSOptions(BackEnd):
+    """
+    The QoS broker, which knows TURN servers, and this domain's account with it.
+    """
+
+    url: str = ""
+    csp: str = ""
+    connectivity: str = ""
+    deadline: Positive = 4.0
