@@ -11,7 +11,12 @@ from pyspark.sql import functions as F
 MOST = 100  # rows of a table in the report
 LONGEST = 160  # characters of an address in it
 
+Tables = dict[str, DataFrame]
+Section = dict[str, Any]
 Column = tuple[str, str, str]  # field, heading, kind
+PERCENTS: list[Column] = [
+    (name, name.replace("p999", "p99.9"), "micros") for name in ("p50", "p90", "p99", "p999")
+]
 
 
 def table(
