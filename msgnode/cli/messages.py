@@ -2,20 +2,15 @@
 `msgnode send`, `request` and `listen`: messages from a shell.
 """
 
-import json
-import os
-import sys
-from datetime import datetime
 from typing import Any
 
 import click
-from twisted.internet.defer import Deferred
 
-from msgnode.cli.talking import LATE, REFUSED, SECONDS, Talk, body_of, pretty, talks
-from msgnode.client import Message, TimedOut
+from msgnode.cli.listening import Listening
+from msgnode.cli.talking import REFUSED, SECONDS, Talk, body_of, pretty, talks
+from msgnode.client import TimedOut
 
 _from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")
-_COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "yellow"}
 
 
 @click.command(short_help="Send a message; say what became of it.")
@@ -136,57 +131,6 @@ def listen(
     Exit code 0: interrupted, or --count was reached.  3: cannot connect.
     4: --for was over before --count.
     """
-    wanted = {name.lower() for name in types}
-    enough: Deferred[None] = Deferred()
-    seen = connections = 0
     talk = Talk(**options)
-
-    def heard(message: Message) -> None:
-        nonlocal seen
-        if (wanted and message.type.lower() not in wanted) or not message.from_.startswith(from_):
-            return
-        if enough.called:
-            return
-        seen += 1
-        try:
-            talk.console.result(_shown(message), message.fields)
-        except BrokenPipeError:
-            # Whoever read us has enough; nothing more can be flushed at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            enough.callback(None)
-            return
-        if seen == count:
-            enough.callback(None)
-
-    async def action(talk: Talk) -> None:
-        if addresses:
-            await talk.client.subscribe(addresses)
-        where = ", ".join(addresses) or f"{talk.client.runtime} and below"
-        talk.console.note(f"listening to {where}; Ctrl-C ends")
-        if seconds is not None:
-            timer = talk.reactor.callLater(seconds, enough.callback, None)
-            enough.addBoth(lambda _: timer.cancel() if timer.active() else None)
-        await enough
-        if count is not None and seen < count and seconds is not None:
-            talk.console.stop(f"{seen} of {count} messages came within {seconds:g} s", LATE)
-
-    def changed(is_open: bool) -> None:
-        nonlocal connections
-        connections += is_open
-        if connections > 1 or not is_open:
-            talk.console.note("connected again" if is_open else "lost the node; connecting again")
-
-    talk.run(action, until_interrupted=True, heard=heard, changed=changed)
-
-
-def _shown(message: Message) -> str:
-    """
-    A message on one line, for people.
-    """
-    kind = message.type
-    when = click.style(datetime.now().strftime("%H:%M:%S"), dim=True)
-    name = click.style(f"{kind:<8}", fg=_COLORS.get(kind.lower()), bold=True)
-    arrow = click.style("->", dim=True)
-    body = message.fields.get("body")
-    text = "" if body is None else f"  {json.dumps(body, ensure_ascii=False)}"
-    return f"{when} {name} {message.from_} {arrow} {message.to}{text}"
+    listening = Listening(talk, addresses, types, from_, count, seconds)
+    talk.run(listening.begin, until_interrupted=True, heard=listening.heard, changed=listening.changed)
