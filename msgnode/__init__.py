@@ -3,7 +3,7 @@ msgnode, a domain messaging node.  The source, in the order a message travels:
 
 connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
   lane.py, cork.py     WebSocket frames past Autobahn; output sent once a read
-  web.py, longpoll.py  the web port; a client that polls
+  web.py, paths.py, answers.py, longpoll.py  the web port; a client that polls
   socketio.py, socketlane.py, socketclient.py, socketpolls.py   Socket.IO by polling and by WebSocket
   engineio.py, polllane.py   what is on its wire; its polls past the web server
   message.py, exchange.py, openapi.py, asked.py    REST: a request by HTTP, and its response

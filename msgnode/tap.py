@@ -20,6 +20,7 @@ from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
 from msgnode.connectors.listener import Listener
 from msgnode.connectors.message import Document, Messages
+from msgnode.connectors.paths import Upgrade, tree
 from msgnode.connectors.policyadmin import PolicyAdmin
 from msgnode.connectors.policymetrics import PolicyCollector
 from msgnode.connectors.poll import Poll
@@ -27,7 +28,7 @@ from msgnode.connectors.polllane import PollLane
 from msgnode.connectors.socketio import SocketIO
 from msgnode.connectors.socketlane import SocketFactory
 from msgnode.connectors.tcp import LineFactory
-from msgnode.connectors.web import BoundedSite, Upgrade, tree
+from msgnode.connectors.web import BoundedSite
 from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.connectors.wellknown import WHERE, ProtocolStub
 from msgnode.node import Node

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from twisted.web.server import Request
 
 from msgnode.closing import FULL, Closing
-from msgnode.connectors.web import answer_error
+from msgnode.connectors.answers import answer_error
 from msgnode.errors import Blocked, Malformed, Rejected
 from msgnode.gate import Verdict
 from msgnode.message import Message, decode

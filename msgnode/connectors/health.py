@@ -19,7 +19,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from msgnode import __version__
-from msgnode.connectors.web import answer_json
+from msgnode.connectors.answers import answer_json
 from msgnode.node import Node
 
 LAG_EVERY = 0.5  # seconds

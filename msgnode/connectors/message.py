@@ -20,11 +20,12 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.address import SESSION, Domain, is_multicast
 from msgnode.closing import STOPPING
+from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.exchange import Exchange, NotNow, again_in
 from msgnode.connectors.openapi import DOCUMENT
-from msgnode.connectors.web import NotHere, answer_error, answer_json
+from msgnode.connectors.paths import NotHere
 from msgnode.connectors.wire import verified_name
 from msgnode.errors import Rejected
 from msgnode.gate import LAPSED

@@ -15,7 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admintoken import EVERY, AdminTokens
-from msgnode.connectors.web import answer_error, answer_json
+from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.errors import Rejected
 from msgnode.peer import peer_name
 from msgnode.policies import Refused

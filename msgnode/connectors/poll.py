@@ -10,10 +10,10 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.address import SESSION
 from msgnode.closing import STOPPING, TAKEN
+from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
-from msgnode.connectors.web import answer_error, answer_json
 from msgnode.connectors.wire import verified_name
 from msgnode.errors import Malformed
 from msgnode.gate import LAPSED

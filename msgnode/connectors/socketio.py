@@ -12,10 +12,11 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.closing import STOPPING
 from msgnode.connectors import engineio
+from msgnode.connectors.answers import answer_error
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
+from msgnode.connectors.paths import Upgrade
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketlane import SocketFactory, Unfit, version_in
-from msgnode.connectors.web import Upgrade, answer_error
 from msgnode.connectors.wire import verified_name
 
 TEXT, HTML = b"text/plain; charset=UTF-8", b"text/html"

@@ -13,7 +13,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.config import Config
-from msgnode.connectors.web import answer_error
+from msgnode.connectors.answers import answer_error
 from msgnode.peer import peer_name
 from msgnode.stubs import Stubs
 

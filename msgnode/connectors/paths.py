@@ -1,0 +1,114 @@
+"""
+The paths of the web port: who is behind each, and what is told where nobody is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autobahn.twisted.resource import WebSocketResource
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import Request
+
+from msgnode.connectors.answers import answer_error
+from msgnode.connectors.web import DeadlineChannel
+
+PAGE = b"""<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>msgnode</title>
+<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem;
+color-scheme:light dark}code{font-family:ui-monospace,monospace}</style>
+<h1>msgnode</h1>
+<p>A messaging node answers here. Runtimes connect to <code>/ws</code> (WebSocket),
+<code>/stub/connect</code> or <code>/socket.io/</code>, clients without WebSocket to <code>/poll</code>.
+Pages load the protostub from
+<a href=".well-known/protocolstub/default.mjs">.well-known/protocolstub/default.mjs</a>.
+One message alone may be posted to <a href="message/openapi.json">/message</a>.
+<a href="live">live</a> says how it is.</p>
+</html>
+"""
+
+
+class Folder(Resource):
+    """
+    A path that only leads to others: 404 in words for itself and for everything unknown.
+    """
+
+    def getChild(self, path: bytes, request: Request) -> Resource:
+        return NotHere()
+
+    def render(self, request: Request) -> Any:
+        return NotHere().render(request)
+
+
+class Page(Folder):
+    """
+    The root: a page for people.
+    """
+
+    def getChild(self, path: bytes, request: Request) -> Resource:
+        return self if path == b"" and not request.postpath else NotHere()
+
+    def render(self, request: Request) -> Any:
+        return Resource.render(self, request)
+
+    def render_GET(self, request: Request) -> bytes:
+        request.setHeader(b"Content-Type", b"text/html; charset=utf-8")
+        return PAGE
+
+
+class NotHere(Resource):
+    """
+    404.
+    """
+
+    isLeaf = True
+
+    def render(self, request: Request) -> bytes:
+        path = request.path.decode("latin-1")[:200]
+        text = f"nothing at {path}; clients connect to /ws, /stub/connect, /poll or /socket.io/"
+        return answer_error(request, 404, text)
+
+
+class Upgrade(WebSocketResource):
+    """
+    A WebSocket endpoint; a request that is no upgrade is told so.
+    """
+
+    def render(self, request: Request) -> Any:
+        if request.postpath:
+            return NotHere().render(request)
+        upgrade = b",".join(request.requestHeaders.getRawHeaders(b"Upgrade", []))
+        offered = [protocol.strip().lower() for protocol in upgrade.split(b",")]
+        if b"websocket" not in offered or request.method != b"GET":
+            request.setHeader(b"Upgrade", b"websocket")
+            request.setHeader(b"Connection", b"Upgrade")
+            return answer_error(request, 426, "this address speaks WebSocket only")
+        channel: Any = request.channel
+        if isinstance(channel, DeadlineChannel):
+            channel.leave()
+        return super().render(request)
+
+
+def tree(children: Mapping[str, IResource], prefix: str = "") -> Resource:
+    """
+    The resources by path, at the root and again below the operator's prefix.
+    """
+    root = Page()
+    tops: list[Resource] = [root]
+    if prefix:
+        tops.append(_below(root, prefix.strip("/").split("/"), Page()))
+    for path, child in children.items():
+        *folders, name = path.strip("/").split("/")
+        for top in tops:
+            _below(top, folders).putChild(name.encode(), child)
+    return root
+
+
+def _below(top: Resource, folders: list[str], last: Resource | None = None) -> Resource:
+    for number, folder in enumerate(folders):
+        child = top.children.get(folder.encode())
+        if child is None:
+            child = last if last is not None and number == len(folders) - 1 else Folder()
+            top.putChild(folder.encode(), child)
+        top = child
+    return top
