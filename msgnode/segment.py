@@ -1,5 +1,5 @@
 """
-Reading the spool: what a session is owed after a restart.
+The files of the spool, read after a restart: what is whole in them, and what is not.
 
 A batch that was torn by the end of the process is the last thing in the last
 file, and cut off.  Anything else that is not as it was written is damage, and
@@ -9,26 +9,18 @@ the node does not start on it: `msgnode state repair` moves it aside.
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
 from zlib import crc32
+
+from msgnode.spoolrecords import Recovered, Replay
 
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 
 BATCH = Struct("<II")  # length, CRC-32
-KEEP = Struct("<BQQIIdBQQ")  # 1, sid, key, offset in the batch, size, until, priority, asker, number
-LEFT = Struct("<BQQQ")  # 2, sid, key, number
-GONE = Struct("<BQQB")  # 3, sid, key, missed
-ACKNOWLEDGED = Struct("<BQQ")  # 4, sid, number
-HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8 bytes
-STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
-FORGET = Struct("<BQ")  # 7, sid
-KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
-NOTHING_BEFORE = 9  # alone: whatever was said before is void
-
 # How a batch begins: a length below 256 MiB, the check, a record of a known kind.
 # No text of a message looks so: JSON has no NUL, and no length is made of letters.
 _PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x09])", re.DOTALL)
@@ -43,43 +35,6 @@ class Damaged(Exception):
         super().__init__(f"{path}: {what}")
         self.path = path
         self.what = what
-
-
-class Note(NamedTuple):
-    """
-    A message that is owed.
-    """
-
-    key: int
-    place: int
-    size: int
-    until: float  # by the wall clock
-    priority: int
-    asker: int
-    number: int  # 0: it waits
-
-
-class Recovered:
-    """
-    What the spool knows of one session.
-
-    `kept` has what was sent, by number, and then what waits, by key.  `missed`
-    counts what was dropped since `state` was written.
-    """
-
-    def __init__(self) -> None:
-        self.state: bytes | None = None
-        self.acknowledged = self.sent = self.received = self.missed = self.next_key = 0
-        self.pending: list[int] = []
-        self.kept: list[Note] = []
-        self.notes: dict[int, Note] = {}
-
-    def finish(self) -> None:
-        notes = self.notes.values()
-        sent = sorted((n for n in notes if n.number > self.acknowledged), key=lambda note: note.number)
-        waiting = sorted((n for n in notes if not n.number), key=lambda note: note.key)
-        self.kept = sent + waiting
-        self.notes = {}
 
 
 def segments(directory: Path) -> list[Path]:
@@ -97,7 +52,7 @@ def recover(directory: Path) -> dict[int, Recovered]:
     """
     What is owed, by session.  Cuts off a torn end.  Raises Damaged, OSError.
     """
-    found: dict[int, Recovered] = {}
+    found: defaultdict[int, Recovered] = defaultdict(Recovered)
     paths = segments(directory)
     for path in paths:
         end = _replay(path, path is paths[-1], found)
@@ -110,17 +65,17 @@ def recover(directory: Path) -> dict[int, Recovered]:
     return found
 
 
-def _replay(path: Path, is_last: bool, found: dict[int, Recovered]) -> int | None:
+def _replay(path: Path, is_last: bool, found: defaultdict[int, Recovered]) -> int | None:
     """
     Add what a file says; where its torn end begins, if it has one.
     """
     data = path.read_bytes()
     if is_last and len(data) < len(MAGIC) and MAGIC.startswith(data):
         return 0
-    end = len(MAGIC)
+    end, replay = len(MAGIC), Replay(data, number_of(path), found)
     for start, end in _batches(path, data):
         try:
-            _apply(data, number_of(path) << 40, start, end, found)
+            replay.batch(start, end)
         except (StructError, ValueError, IndexError) as why:
             raise Damaged(path, f"holds a batch at byte {start} that cannot be read") from why
     if end == len(data):
@@ -173,79 +128,10 @@ def _next_valid(data: bytes, at: int) -> int | None:
 
 def _readable(data: bytes, start: int, end: int) -> bool:
     try:
-        _apply(data, 0, start, end, {})
+        Replay(data, 0, defaultdict(Recovered)).batch(start, end)
     except (StructError, ValueError, IndexError):
         return False
     return True
-
-
-def _apply(data: bytes, segment: int, start: int, end: int, found: dict[int, Recovered]) -> None:
-    """
-    Replay one batch.
-    """
-    at = start
-    while at < end:
-        kind = data[at]
-        if kind == 7:
-            _, sid = FORGET.unpack_from(data, at)
-            found.pop(sid, None)
-            at += FORGET.size
-            continue
-        if kind == NOTHING_BEFORE:
-            found.clear()
-            at += 1
-            continue
-        sid = int.from_bytes(data[at + 1 : at + 9], "little")
-        owed = found.get(sid)
-        if owed is None:
-            owed = found[sid] = Recovered()
-        if kind == 1:
-            _, _, key, offset, size, until, priority, asker, number = KEEP.unpack_from(data, at)
-            note = Note(key, segment | start + offset, size, until, priority, asker, number)
-            owed.notes[key] = note
-            owed.next_key = max(owed.next_key, note.key)
-            owed.sent = max(owed.sent, note.number)
-            at += KEEP.size
-        elif kind == 8:
-            _, _, key, size, until, priority, asker, number = KEEP_HERE.unpack_from(data, at)
-            at += KEEP_HERE.size
-            owed.notes[key] = Note(key, segment | at, size, until, priority, asker, number)
-            owed.next_key = max(owed.next_key, key)
-            owed.sent = max(owed.sent, number)
-            at += size
-        elif kind == 2:
-            _, _, key, number = LEFT.unpack_from(data, at)
-            if key in owed.notes:
-                owed.notes[key] = owed.notes[key]._replace(number=number)
-            owed.sent = max(owed.sent, number)
-            at += LEFT.size
-        elif kind == 3:
-            _, _, key, missed = GONE.unpack_from(data, at)
-            owed.notes.pop(key, None)
-            owed.missed += missed
-            at += GONE.size
-        elif kind == 4:
-            _, _, number = ACKNOWLEDGED.unpack_from(data, at)
-            owed.acknowledged = max(owed.acknowledged, number)
-            at += ACKNOWLEDGED.size
-        elif kind == 5:
-            _, _, owed.received, count = HEARD.unpack_from(data, at)
-            at += HEARD.size
-            owed.pending = [int.from_bytes(data[p : p + 8], "little") for p in range(at, at + 8 * count, 8)]
-            at += 8 * count
-        elif kind == 6:
-            _, _, fresh, size = STATE.unpack_from(data, at)
-            at += STATE.size
-            if fresh:
-                key = owed.next_key
-                owed = found[sid] = Recovered()
-                owed.next_key = key
-            owed.state, owed.missed = data[at : at + size], 0
-            at += size
-        else:
-            raise ValueError(f"no record of kind {kind}")
-    if at != end:
-        raise ValueError("the last record is cut")
 
 
 def examine(directory: Path) -> list[str]:
@@ -259,7 +145,7 @@ def _damages(directory: Path) -> Iterator[Damaged]:
     paths = segments(directory)
     for path in paths:
         try:
-            _replay(path, path is paths[-1], {})
+            _replay(path, path is paths[-1], defaultdict(Recovered))
         except Damaged as why:
             yield why
         except OSError as why:

@@ -14,22 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from msgnode.segment import (
+from msgnode.segment import BATCH, MAGIC, number_of, recover, segments
+from msgnode.spoolrecords import (
     ACKNOWLEDGED,
-    BATCH,
     FORGET,
     GONE,
     HEARD,
     KEEP,
     KEEP_HERE,
     LEFT,
-    MAGIC,
     NOTHING_BEFORE,
     STATE,
     Recovered,
-    number_of,
-    recover,
-    segments,
 )
 from msgnode.waiting import FOREVER, Kept
 

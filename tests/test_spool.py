@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.segment import BATCH, Damaged, Recovered, examine, recover, repair, segments
+from msgnode.segment import BATCH, Damaged, examine, recover, repair, segments
 from msgnode.spool import MOST_HELD_BACK, Spool
+from msgnode.spoolrecords import Recovered
 from tests.fakes import directory
 
 FOREVER = float("inf")

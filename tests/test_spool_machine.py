@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.segment import Damaged, Recovered, examine, recover, segments
+from msgnode.segment import Damaged, examine, recover, segments
 from msgnode.spool import Spool, segment_of, write_all
+from msgnode.spoolrecords import Recovered
 from msgnode.waiting import Kept
 
 FOREVER = float("inf")

@@ -1,0 +1,164 @@
+"""
+The records in the spool, and what they say of a session, one after the other.
+
+Each begins with its kind, a byte.  A message's place is the number of its
+file, and where in the file its bytes are.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+KEEP = Struct("<BQQIIdBQQ")  # 1, sid, key, offset in the batch, size, until, priority, asker, number
+LEFT = Struct("<BQQQ")  # 2, sid, key, number
+GONE = Struct("<BQQB")  # 3, sid, key, missed
+ACKNOWLEDGED = Struct("<BQQ")  # 4, sid, number
+HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8 bytes
+STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
+FORGET = Struct("<BQ")  # 7, sid
+KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
+NOTHING_BEFORE = 9  # alone: whatever was said before is void
+
+
+class Note(NamedTuple):
+    """
+    A message that is owed.
+    """
+
+    key: int
+    place: int
+    size: int
+    until: float  # by the wall clock
+    priority: int
+    asker: int
+    number: int  # 0: it waits
+
+
+class Recovered:
+    """
+    What the spool knows of one session.
+
+    `kept` has what was sent, by number, and then what waits, by key.  `missed`
+    counts what was dropped since `state` was written.
+    """
+
+    def __init__(self) -> None:
+        self.state: bytes | None = None
+        self.acknowledged = self.sent = self.received = self.missed = self.next_key = 0
+        self.pending: list[int] = []
+        self.kept: list[Note] = []
+        self.notes: dict[int, Note] = {}
+
+    def keep(self, note: Note) -> None:
+        self.notes[note.key] = note
+        self.next_key = max(self.next_key, note.key)
+        self.sent = max(self.sent, note.number)
+
+    def finish(self) -> None:
+        notes = self.notes.values()
+        sent = sorted((n for n in notes if n.number > self.acknowledged), key=lambda note: note.number)
+        waiting = sorted((n for n in notes if not n.number), key=lambda note: note.key)
+        self.kept = sent + waiting
+        self.notes = {}
+
+
+class Replay:
+    """
+    Adds what the batches of one file say to `found`, which has the sessions by number.
+    """
+
+    def __init__(self, data: bytes, number: int, found: defaultdict[int, Recovered]) -> None:
+        self._data = data
+        self._file = number << 40
+        self._found = found
+        self._start = 0
+        self._readers: dict[int, Callable[[int], int]] = {
+            1: self._keep,
+            2: self._left,
+            3: self._gone,
+            4: self._acknowledged,
+            5: self._heard,
+            6: self._state,
+            7: self._forget,
+            8: self._keep_here,
+            NOTHING_BEFORE: self._nothing_before,
+        }
+
+    def batch(self, start: int, end: int) -> None:
+        """
+        The one between these bytes; ValueError or struct.error if it cannot be read.
+        """
+        self._start = at = start
+        data, readers = self._data, self._readers
+        while at < end:
+            read = readers.get(data[at])
+            if read is None:
+                raise ValueError(f"no record of kind {data[at]}")
+            at = read(at)
+        if at != end:
+            raise ValueError("the last record is cut")
+
+    # Each takes where its record begins, and says where it ends.
+
+    def _keep(self, at: int) -> int:
+        _, sid, key, offset, size, until, priority, asker, number = KEEP.unpack_from(self._data, at)
+        place = self._file | self._start + offset
+        self._found[sid].keep(Note(key, place, size, until, priority, asker, number))
+        return at + KEEP.size
+
+    def _keep_here(self, at: int) -> int:
+        _, sid, key, size, until, priority, asker, number = KEEP_HERE.unpack_from(self._data, at)
+        at += KEEP_HERE.size
+        self._found[sid].keep(Note(key, self._file | at, size, until, priority, asker, number))
+        return at + int(size)
+
+    def _left(self, at: int) -> int:
+        _, sid, key, number = LEFT.unpack_from(self._data, at)
+        owed = self._found[sid]
+        if key in owed.notes:
+            owed.notes[key] = owed.notes[key]._replace(number=number)
+        owed.sent = max(owed.sent, number)
+        return at + LEFT.size
+
+    def _gone(self, at: int) -> int:
+        _, sid, key, missed = GONE.unpack_from(self._data, at)
+        owed = self._found[sid]
+        owed.notes.pop(key, None)
+        owed.missed += missed
+        return at + GONE.size
+
+    def _acknowledged(self, at: int) -> int:
+        _, sid, number = ACKNOWLEDGED.unpack_from(self._data, at)
+        owed = self._found[sid]
+        owed.acknowledged = max(owed.acknowledged, number)
+        return at + ACKNOWLEDGED.size
+
+    def _heard(self, at: int) -> int:
+        _, sid, received, count = HEARD.unpack_from(self._data, at)
+        owed = self._found[sid]
+        at += HEARD.size
+        end: int = at + 8 * count
+        owed.received = received
+        owed.pending = [int.from_bytes(self._data[p : p + 8], "little") for p in range(at, end, 8)]
+        return end
+
+    def _state(self, at: int) -> int:
+        _, sid, fresh, size = STATE.unpack_from(self._data, at)
+        owed = self._found[sid]
+        if fresh:
+            key = owed.next_key
+            owed = self._found[sid] = Recovered()
+            owed.next_key = key
+        at += STATE.size
+        owed.state, owed.missed = self._data[at : at + size], 0
+        return at + int(size)
+
+    def _forget(self, at: int) -> int:
+        _, sid = FORGET.unpack_from(self._data, at)
+        self._found.pop(sid, None)
+        return at + FORGET.size
+
+    def _nothing_before(self, at: int) -> int:
+        self._found.clear()
+        return at + 1
