@@ -10,6 +10,7 @@ from collections.abc import Callable
 from time import time_ns
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -88,12 +89,9 @@ class Reception:
                 if self.vouch is not None and session is not None:
                     vouched = self.vouch(data, session)
                     if vouched is not data:
-                        data = vouched
-                        message = decode(data, connection)
-                        message.came = came
+                        data, message = vouched, _again(vouched, message)
                 if UNDERSCORE in data and b"mns_" in data:
-                    message = decode(without_tokens(data), connection)
-                    message.came = came
+                    message = _again(without_tokens(data), message)
                 if session is None:
                     raise NoSession(f"open a session before you send to {message.to}")
                 if not message.from_:
@@ -102,12 +100,7 @@ class Reception:
                 if isinstance(reply, Message):
                     self._answer(reply, session, connection)
                 elif reply is not None:
-                    number = 0 if outbox is None else outbox.at
-                    if outbox is not None:
-                        outbox.pending.add(number)
-                    reply.addBoth(self._finished, outbox, number)
-                    reply.addCallback(self._answered, message, session)
-                    reply.addErrback(self._answer_failed, message, session)
+                    self._await(reply, message, session, outbox)
                     return
         except Rejected as why:
             if message is None and outbox is not None:
@@ -118,9 +111,6 @@ class Reception:
         else:
             if message.outcome:  # a list of recipients is written down one by one
                 self._settled(message, session)
-            elif message.to == SESSION:  # it will be received once more
-                counts.received -= 1
-                counts.received_bytes -= len(data)
 
     def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
         if self.leaving is not None:
@@ -152,7 +142,20 @@ class Reception:
         session = self._handshake.respond(message, connection)
         # The `from` of a re-open or a close ends in the token.
         message.from_ = session.runtime if session is not None else _loggable(message.from_)
+        if not message.outcome:  # it will be received once more
+            self._counts.received -= 1
+            self._counts.received_bytes -= len(message.data)
         return session
+
+    def _await(
+        self, reply: Deferred[Message], message: Message, session: Session, outbox: Outbox | None
+    ) -> None:
+        number = 0 if outbox is None else outbox.at
+        if outbox is not None:
+            outbox.pending.add(number)
+        reply.addBoth(self._finished, outbox, number)
+        reply.addCallback(self._answered, message, session)
+        reply.addErrback(self._answer_failed, message, session)
 
     @staticmethod
     def _finished(result: Message | Failure, outbox: Outbox | None, number: int) -> Message | Failure:
@@ -219,6 +222,15 @@ class Reception:
             self._tell(connection, reply.data)
         else:
             session.answer(reply, connection)
+
+
+def _again(data: bytes, message: Message) -> Message:
+    """
+    What the node made of the message.
+    """
+    again = decode(data, message.origin)
+    again.came = message.came
+    return again
 
 
 def _loggable(from_: str) -> str:
