@@ -90,22 +90,11 @@ class Node:
         )
         self._domain = domain = Domain(config.domain)
         self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
-        believed = validator.still_holds if validator is not None else lambda proof: True
-        self.identities = Identities(config.identity, clock, wall, self.sessions.park, keeping, believed)
-        self.gate = Gate(
-            config.identity,
-            validator,
-            self.identities,
-            self.routes.runtime,
-            self.sessions.part,
-            self.sessions.connections.__contains__,
-            clock,
-        )
+        self.identities, self.gate = self._watch(validator, clock, wall)
         self.handshake = Handshake(self.sessions, domain, ownership, self.gate)
         binder = Binder(domain, self.routes, config.limits)
         allocation = Allocation(config, domain, self.routes, binder, keeping)
-        subscription = Subscription(domain, self.routes, binder)
-        self._subscription = subscription
+        self._subscription = subscription = Subscription(domain, self.routes, binder)
         self.responders: dict[str, Responder] = {subscription.address: subscription}
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
         self._router = router = Router(
@@ -118,13 +107,7 @@ class Node:
         self.back_ends: list[BackEnd] = []
         self.awaited = router.awaited
         self._reception = reception = Reception(
-            self.handshake,
-            router.route,
-            self.sessions.tell,
-            journal,
-            self.counts,
-            router.receipts,
-            self.gate,
+            self.handshake, router.route, self.sessions.tell, journal, self.counts, router.receipts, self.gate
         )
         self.gate.receive = reception.receive
         self.receive = reception.receive
@@ -132,6 +115,18 @@ class Node:
         self.settle = self.sessions.ledger.settle
         self.enforcement = Enforcement(config, clock, self._ask_policies, who=self.gate.who)
         self.apply()
+
+    def _watch(
+        self, validator: Validator | None, clock: IReactorTime, wall: Callable[[], float]
+    ) -> tuple[Identities, Gate]:
+        """
+        Who may come in, and until when.
+        """
+        options, sessions = self.config.identity, self.sessions
+        believed = validator.still_holds if validator is not None else lambda proof: True
+        identities = Identities(options, clock, wall, sessions.park, self.keeping, believed)
+        find, is_there = self.routes.runtime, sessions.connections.__contains__
+        return identities, Gate(options, validator, identities, find, sessions.part, is_there, clock)
 
     def apply(self) -> None:
         """
