@@ -1,0 +1,77 @@
+"""
+Why something is no message, in its sender's words.
+
+Looked for only once it could not be decoded, so it may take its time.
+"""
+
+import re
+
+import msgspec
+
+from msgnode.errors import Malformed
+
+_EXPECTED = {
+    "id": "an integer or a string",
+    "type": "a string",
+    "from": "a string",
+    "to": "a string or a list of strings",
+    "priority": "an integer from 0 to 9",
+    "ttl": "a number of seconds from 0",
+    "receipt": "true or false",
+}
+_OPTIONAL = ("from", "priority", "ttl", "receipt")
+
+
+def explained(data: bytes, why: Exception) -> Malformed:
+    """
+    Why `data` is no message, and what can be read of its id and from.
+    """
+    if isinstance(why, RecursionError):
+        return Malformed("nested too deeply")
+    try:
+        fields = msgspec.json.decode(data)
+    except RecursionError:
+        return Malformed("nested too deeply")
+    except msgspec.DecodeError:
+        position = re.search(r"byte (\d+)", str(why))
+        where = f" at byte {position[1]}" if position else ""
+        return Malformed(f"not JSON{where}")
+    if not isinstance(fields, dict):
+        return Malformed(f"a message is an object, not {_kind(fields)}")
+    id, from_ = fields.get("id"), fields.get("from")
+    text = "not a message"
+    for key, expected in _EXPECTED.items():
+        if key not in fields and key not in _OPTIONAL:
+            text = f"'{key}' is missing"
+            break
+        if key in fields and not _fits(key, fields[key]):
+            text = f"'{key}' must be {expected}, not {_kind(fields[key])}"
+            break
+    usable = _fits("id", id) and isinstance(from_, str)
+    return Malformed(text, id if usable else None, from_ if usable else None)
+
+
+def _fits(key: str, value: object) -> bool:
+    if key == "id":
+        return isinstance(value, int | str) and not isinstance(value, bool)
+    if key == "to" and isinstance(value, list):
+        return all(isinstance(address, str) for address in value)
+    if key == "receipt":
+        return isinstance(value, bool)
+    if key in ("priority", "ttl"):
+        if value is None or isinstance(value, bool):
+            return value is None
+        return isinstance(value, int) and 0 <= value <= 9 if key == "priority" else _is_time(value)
+    return isinstance(value, str)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and value >= 0
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        strange = [item for item in value if not isinstance(item, str)]
+        return f"a list that holds {strange[0]!r}"[:80] if strange else "a list"
+    names = {dict: "an object", str: "a string", type(None): "null", bool: "true or false"}
+    return names.get(type(value), f"the number {value!r}"[:80])
