@@ -21,7 +21,7 @@ ownership.py   who may have a session, and speak for whom
 session.py     a runtime's place; waiting.py is what waits while it is away
 outbox.py      acknowledged resume: both directions counted
 ledger.py      what is owed, written down in spool.py before it leaves; sweep.py empties old files
-segment.py, spoolrecords.py    and how it is read again
+segment.py, spoolrecords.py    and how it is read again; paper.py is what the ledger needs of it
 arrivals.py, rates.py    how many may come, and how fast they may send
 closing.py     why a connection is closed
 receipts.py    what became of a message

@@ -25,8 +25,8 @@ from msgnode.gate import Gate
 from msgnode.handshake import Handshake
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
-from msgnode.ledger import Air, Paper
 from msgnode.ownership import Ownership
+from msgnode.paper import Air, Paper
 from msgnode.proof import Validator
 from msgnode.rates import Rates
 from msgnode.reception import Reception

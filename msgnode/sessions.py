@@ -19,9 +19,10 @@ from msgnode.arrivals import Arrivals
 from msgnode.closing import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.config import Config
 from msgnode.keeping import Keeping
-from msgnode.ledger import Ledger, Paper
+from msgnode.ledger import Ledger
 from msgnode.message import Message
 from msgnode.outbox import Outbox
+from msgnode.paper import Paper
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Counts, Session, hashed
 from msgnode.waiting import Waiting
