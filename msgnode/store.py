@@ -7,14 +7,11 @@ was noted so far is in the file, and survives the end of the process; with
 `full` also the end of the power.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -25,35 +22,12 @@ from twisted.python.failure import Failure
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.session import Session
+from msgnode.statefile import NAME, Change, Loaded, connect, load, lock, write
 
 log = Logger()
 
-NAME = "state.sqlite"
-SMALLEST = 512  # bytes of a page; SQLite takes a file with less in it for a new one
 AGAIN = 1.0  # seconds until a commit that failed is tried again
 MOST_NOTED = 1_000_000  # changes that wait for a disk that takes nothing
-
-# The file's version is the number of steps it has been through.
-STEPS = (
-    """
-    CREATE TABLE session (
-        sid INTEGER PRIMARY KEY, runtime TEXT NOT NULL, token BLOB NOT NULL, anonymous INTEGER NOT NULL,
-        used INTEGER NOT NULL, identity TEXT NOT NULL, since REAL
-    ) STRICT;
-    CREATE TABLE binding (
-        sid INTEGER NOT NULL, address TEXT NOT NULL, kinds INTEGER NOT NULL, PRIMARY KEY (sid, address)
-    ) STRICT, WITHOUT ROWID;
-    CREATE TABLE key (
-        sid INTEGER NOT NULL, address TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (sid, address)
-    ) STRICT, WITHOUT ROWID;
-    """,
-    """
-    CREATE TABLE registered (
-        sid INTEGER NOT NULL, address TEXT NOT NULL, PRIMARY KEY (sid, address)
-    ) STRICT, WITHOUT ROWID;
-    """,
-    "CREATE TABLE proof (sid INTEGER PRIMARY KEY, proof TEXT NOT NULL) STRICT",
-)
 
 OPEN = "INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, NULL)"
 CHANGE = "UPDATE session SET token = ?, used = ?, identity = ? WHERE sid = ?"
@@ -69,28 +43,6 @@ KEY = "INSERT OR REPLACE INTO key VALUES (?, ?, ?)"
 REGISTER = "INSERT OR REPLACE INTO registered VALUES (?, ?)"
 UNREGISTER = "DELETE FROM registered WHERE sid = ? AND address = ?"
 UNKEY = "DELETE FROM key WHERE sid = ? AND address = ?"
-
-COLUMNS = {
-    "session": ("sid", "runtime", "token", "anonymous", "used", "identity", "since"),
-    "binding": ("sid", "address", "kinds"),
-    "key": ("sid", "address", "key"),
-    "registered": ("sid", "address"),
-    "proof": ("sid", "proof"),
-}
-
-Change = tuple[str, tuple[Any, ...]]
-
-
-class Loaded(NamedTuple):
-    """
-    Everything in the file: what restore.Rows asks for.
-    """
-
-    sessions: Iterable[tuple[int, str, bytes, bool, bool, str, float | None]]
-    bindings: Iterable[tuple[int, str, int]]
-    keys: Iterable[tuple[int, str, str]]
-    registered: Iterable[tuple[int, str]] = ()
-    proofs: Iterable[tuple[int, str]] = ()
 
 
 class Store(Service):
@@ -285,141 +237,3 @@ class Store(Service):
     def _tell(self, waiting: list[Deferred[None]], why: str) -> None:
         for waiter in waiting:
             waiter.errback(Rejected(f"the node cannot write this down now: {why}", 503))
-
-
-def lock(directory: Path) -> int:
-    """
-    Take the directory for this process; BlockingIOError if another one has it.
-    """
-    file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
-
-def connect(path: Path, full: bool = False) -> sqlite3.Connection:
-    """
-    The database, made or brought up to date.  sqlite3.DatabaseError if it is none, or a newer one.
-    """
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    _see_whole(path)
-    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version > len(STEPS):
-            raise sqlite3.DatabaseError(
-                f"was written by a newer msgnode (version {version}, this one knows {len(STEPS)})"
-            )
-        for number, step in enumerate(STEPS[version:], version + 1):
-            database.executescript(f"BEGIN; {step}; PRAGMA user_version = {number}; COMMIT")
-        (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
-        if problem != "ok":
-            raise sqlite3.DatabaseError(_in_a_line(problem))
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
-def _see_whole(path: Path) -> None:
-    size = path.stat().st_size
-    if 0 < size < SMALLEST:
-        raise sqlite3.DatabaseError(f"is cut off after {size} bytes")
-
-
-def _in_a_line(problem: str) -> str:
-    return problem.removeprefix("*** in database main ***").strip().replace("\n", "; ")
-
-
-def load(database: sqlite3.Connection) -> Loaded:
-    """
-    All rows, read as they are asked for.
-    """
-    return Loaded(
-        database.execute("SELECT sid, runtime, token, anonymous, used, identity, since FROM session"),
-        database.execute("SELECT sid, address, kinds FROM binding"),
-        database.execute("SELECT sid, key, address FROM key"),
-        database.execute("SELECT sid, address FROM registered"),
-        database.execute("SELECT sid, proof FROM proof"),
-    )
-
-
-def write(database: sqlite3.Connection, noted: list[Change]) -> None:
-    """
-    One transaction; in a thread.
-    """
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        for statement, changes in groupby(noted, lambda change: change[0]):
-            database.executemany(statement, _values(changes))
-        database.execute("COMMIT")
-    except BaseException:
-        # Whatever it was: a transaction left open would refuse all that follow.
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
-
-
-def _values(changes: Iterable[Change]) -> Iterator[tuple[Any, ...]]:
-    return (values for _, values in changes)
-
-
-def examine_database(path: Path) -> list[str]:
-    """
-    What is wrong with the file, in words; nothing is changed.
-    """
-    if not path.exists():
-        return []
-    try:
-        _see_whole(path)
-        # Files that a killed node left beside it are read too; else none are made.
-        how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-        database = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
-        try:
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version > len(STEPS):
-                return [f"{path}: was written by a newer msgnode (version {version})"]
-            found = [text for (text,) in database.execute("PRAGMA integrity_check(3)") if text != "ok"]
-            if version == len(STEPS) and not found:
-                for rows in load(database):
-                    for _ in rows:
-                        pass  # the check does not look at what a text holds
-            return [f"{path}: {_in_a_line(text)}" for text in found]
-        finally:
-            database.close()
-    except sqlite3.DatabaseError as why:
-        return [f"{path}: {why}"]
-
-
-def salvage(damaged: Path, path: Path) -> int:
-    """
-    Copy what can still be read of a damaged file into a fresh one; how many rows.
-    """
-    with closing(connect(path)) as fresh:
-        fresh.execute("BEGIN")
-        for table, columns in COLUMNS.items():
-            names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-            insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
-            for row in _both_ways(damaged, f"SELECT {names} FROM {table}"):
-                with suppress(sqlite3.IntegrityError):  # read, but nonsense
-                    fresh.execute(insert, row)
-        fresh.execute("COMMIT")
-        return sum(fresh.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in COLUMNS)
-
-
-def _both_ways(damaged: Path, select: str) -> Iterator[tuple[Any, ...]]:
-    """
-    The rows before the damage, and those behind it.
-    """
-    for order in ("ASC", "DESC"):
-        try:
-            with closing(sqlite3.connect(damaged)) as database:
-                yield from database.execute(f"{select} ORDER BY sid {order}")
-            return
-        except sqlite3.DatabaseError:
-            continue

@@ -16,7 +16,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
 from msgnode.spool import Spool
-from msgnode.store import NAME, STEPS, Store
+from msgnode.statefile import NAME, STEPS
+from msgnode.store import Store
 from tests.fakes import directory
 
 SESSIONS = 2000

@@ -17,12 +17,13 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import store
+from msgnode import statefile, store
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.keeping import Nothing
 from msgnode.proof import Proof
-from msgnode.store import AGAIN, NAME, STEPS, Store
+from msgnode.statefile import NAME, STEPS
+from msgnode.store import AGAIN, Store
 from tests.fakes import MemoryNode, directory
 
 HERE = Path(__file__).parent.parent
@@ -634,7 +635,7 @@ class FileTests(StoreTests):
         """
         newer = "ALTER TABLE binding ADD COLUMN note TEXT NOT NULL DEFAULT ''; CREATE TABLE more (a) STRICT"
         newer = newer.replace("(a)", "(a INTEGER)")
-        self.patch(store, "STEPS", (*STEPS, newer))
+        self.patch(statefile, "STEPS", (*STEPS, newer))
 
         _, found = self.start()
 
@@ -648,9 +649,9 @@ class FileTests(StoreTests):
         """
         A step that fails midway leaves the older file untouched, for the older node.
         """
-        self.patch(store, "STEPS", (*STEPS, "CREATE TABLE more (a INTEGER); CREATE TABLE session (b)"))
+        self.patch(statefile, "STEPS", (*STEPS, "CREATE TABLE more (a INTEGER); CREATE TABLE session (b)"))
         self.refused()
-        self.patch(store, "STEPS", STEPS)
+        self.patch(statefile, "STEPS", STEPS)
 
         _, found = self.start()
 

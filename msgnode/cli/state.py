@@ -15,7 +15,7 @@ import click
 
 from msgnode.config import Config
 from msgnode.segment import examine, repair
-from msgnode.store import NAME, examine_database, lock, salvage
+from msgnode.statefile import NAME, examine_database, lock, salvage
 
 
 @click.group()
