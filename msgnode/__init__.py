@@ -25,7 +25,8 @@ segment.py, spoolrecords.py    and how it is read again; paper.py is what the le
 arrivals.py, rates.py    how many may come, and how fast they may send
 closing.py     why a connection is closed
 receipts.py    what became of a message
-sessions.py    all of them, and the connections that come and go beneath
+sessions.py    all of them, and the connections that come and go beneath; counts.py
+shortage.py    a disk that takes nothing, and too little memory
 binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
 backends.py    the servers behind the node

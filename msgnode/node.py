@@ -19,6 +19,7 @@ from msgnode.arrivals import Arrivals
 from msgnode.asserted import vouched
 from msgnode.binding import Binder
 from msgnode.config import Config
+from msgnode.counts import Counts
 from msgnode.enforcement import Enforcement
 from msgnode.errors import Rejected
 from msgnode.gate import Gate
@@ -33,7 +34,7 @@ from msgnode.reception import Reception
 from msgnode.registered import Registered
 from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
-from msgnode.session import Connection, Counts, Session
+from msgnode.session import Connection, Session
 from msgnode.sessions import Journal, Sessions
 from msgnode.subscription import Subscription
 

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.address import SESSION, split_token, without_tokens
+from msgnode.counts import Counts
 from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.gate import Gate
 from msgnode.handshake import Handshake
@@ -22,7 +23,7 @@ from msgnode.message import Message, compose, decode
 from msgnode.outbox import Outbox
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.router import Reply
-from msgnode.session import Connection, Counts, Session
+from msgnode.session import Connection, Session
 from msgnode.sessions import Journal
 
 log = Logger()

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
+from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, Malformed, NoRoute, NotOffered, Rejected, failure_code
 from msgnode.keeping import Keeping
 from msgnode.message import Message
@@ -24,7 +25,7 @@ from msgnode.ownership import Ownership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import LEARNT, RoutingTable
-from msgnode.session import Counts, Session
+from msgnode.session import Session
 from msgnode.sessions import Journal
 
 log = Logger()

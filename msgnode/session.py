@@ -17,6 +17,7 @@ from twisted.logger import Logger
 
 from msgnode.address import SESSION
 from msgnode.closing import Closing
+from msgnode.counts import Counts
 from msgnode.keys import Keys
 from msgnode.ledger import Ledger
 from msgnode.message import Message, decode
@@ -76,25 +77,6 @@ class Connection(Protocol):
         """
         What came is no message and names nobody to answer; say so where the transport has a way.
         """
-
-
-class Counts:
-    """
-    What became of messages, as plain numbers; /metrics reads them.
-    """
-
-    def __init__(self) -> None:
-        self.received = self.received_bytes = 0
-        self.sent = self.sent_bytes = 0
-        self.unreadable = 0  # not JSON, not UTF-8, nobody to answer
-        self.no_route = self.waited = self.stale = self.overflowed = self.shed = 0
-        self.echoes = 0  # own messages not sent back, because they carry `via`
-        self.refused: dict[int, int] = {}
-        self.sessions: dict[str, int] = {}  # events in the life of sessions
-        self.handed_over = [0] * 65  # messages by the bit length of the microseconds they took
-
-    def refuse(self, code: int) -> None:
-        self.refused[code] = self.refused.get(code, 0) + 1
 
 
 class Ready(Protocol):

@@ -18,20 +18,21 @@ from twisted.logger import Logger
 from msgnode.arrivals import Arrivals
 from msgnode.closing import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.config import Config
+from msgnode.counts import Counts
 from msgnode.keeping import Keeping
 from msgnode.ledger import Ledger
 from msgnode.message import Message
 from msgnode.outbox import Outbox
 from msgnode.paper import Paper
 from msgnode.routes import RoutingTable
-from msgnode.session import Connection, Counts, Session, hashed
+from msgnode.session import Connection, Session, hashed
+from msgnode.shortage import Shortage
 from msgnode.waiting import Waiting
 
 log = Logger()
 
 MOST_REFUSED = 1000  # messages that came too fast, until their connection is closed
 STOP_WAITS = 2.0  # seconds at most for clients to hear that the node stops
-ROOMY = 0.9  # of the memory allowed is left in use after some was shed
 
 
 class Journal(Protocol):
@@ -64,8 +65,9 @@ class Sessions(Service):
         self.counts = counts
         self.connections: set[Connection] = set()
         self.draining = False
+        short = Shortage(self)
         self.ledger = Ledger(
-            paper, config.session.memory, self._make_room, self._hold, self._go_on, clock, wall
+            paper, config.session.memory, short.make_room, short.hold, short.go_on, clock, wall
         )
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
         self.farewell: Callable[[Session], object] = _no_farewell  # told of each session that ended
@@ -163,56 +165,6 @@ class Sessions(Service):
         until = session.next_asked()
         if until is not None:
             self.expire_at(until, session)
-
-    def _hold(self, leaving: set[int]) -> None:
-        """
-        The disk takes nothing: what has to be on disk before does not leave; what was about to is stopped.
-        """
-        for session in list(self):
-            if session.outbox is not None:
-                session.pause()
-                connection = session.connection
-                if session.sid in leaving and connection is not None:
-                    self.leave(connection)
-                    connection.drop()
-
-    def _go_on(self) -> None:
-        """
-        The disk takes something again.
-        """
-        for session in list(self):
-            if session.outbox is None:
-                continue
-            if session.outbox.behind:
-                session.go_on()
-            else:
-                session.resume()
-            if session.connection is not None and session.connection.counted:
-                session.connection.fetch()
-
-    def _make_room(self) -> None:
-        """
-        More is kept than the node has memory for: the largest queues go first.
-        """
-        ledger = self.ledger
-        enough = int(ledger.most * ROOMY)
-        largest = sorted(self, key=_size, reverse=True)
-        shed = self.counts.shed
-        for session in largest:
-            if ledger.held <= enough:
-                break
-            for kept in session.owed():
-                ledger.page_out(kept)
-        for session in largest:
-            if ledger.held <= enough:
-                break
-            session.shed(lambda: ledger.held <= enough)
-        if self.counts.shed != shed:
-            log.warn(
-                "{shed} messages that waited were dropped: more than {most} bytes",
-                shed=self.counts.shed - shed,
-                most=ledger.most,
-            )
 
     # -- connections -------------------------------------------------------
 
@@ -470,11 +422,6 @@ class Sessions(Service):
         else:
             self._stopped.callback(None)
         return self._stopped
-
-
-def _size(session: Session) -> int:
-    sent = session.outbox.sent_bytes if session.outbox is not None else 0
-    return session.waiting_bytes + sent
 
 
 def _no_farewell(session: Session) -> None:

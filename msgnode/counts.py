@@ -1,0 +1,22 @@
+"""
+What the node counts as messages and sessions go by; /metrics reads it.
+"""
+
+
+class Counts:
+    """
+    Plain numbers, which whoever carries a message adds to.
+    """
+
+    def __init__(self) -> None:
+        self.received = self.received_bytes = 0
+        self.sent = self.sent_bytes = 0
+        self.unreadable = 0  # not JSON, not UTF-8, nobody to answer
+        self.no_route = self.waited = self.stale = self.overflowed = self.shed = 0
+        self.echoes = 0  # own messages not sent back, because they carry `via`
+        self.refused: dict[int, int] = {}
+        self.sessions: dict[str, int] = {}  # events in the life of sessions
+        self.handed_over = [0] * 65  # messages by the bit length of the microseconds they took
+
+    def refuse(self, code: int) -> None:
+        self.refused[code] = self.refused.get(code, 0) + 1

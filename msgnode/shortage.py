@@ -1,0 +1,94 @@
+"""
+When the disk takes nothing, or memory is short: what every session does about it.
+
+The ledger sees it first.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from twisted.logger import Logger
+
+from msgnode.counts import Counts
+from msgnode.ledger import Ledger
+from msgnode.session import Connection, Session
+
+log = Logger()
+
+ROOMY = 0.9  # of the memory allowed is left in use after some was shed
+
+
+class All(Protocol):
+    """
+    All sessions: sessions.Sessions.
+    """
+
+    counts: Counts
+    ledger: Ledger
+
+    def __iter__(self) -> Iterator[Session]: ...
+    def leave(self, connection: Connection) -> None: ...
+
+
+class Shortage:
+    """
+    What the ledger calls.
+    """
+
+    def __init__(self, sessions: All) -> None:
+        self._all = sessions
+
+    def hold(self, leaving: set[int]) -> None:
+        """
+        The disk takes nothing: what has to be on disk before does not leave; what was about to is stopped.
+        """
+        for session in list(self._all):
+            if session.outbox is not None:
+                session.pause()
+                connection = session.connection
+                if session.sid in leaving and connection is not None:
+                    self._all.leave(connection)
+                    connection.drop()
+
+    def go_on(self) -> None:
+        """
+        The disk takes something again.
+        """
+        for session in list(self._all):
+            if session.outbox is None:
+                continue
+            if session.outbox.behind:
+                session.go_on()
+            else:
+                session.resume()
+            if session.connection is not None and session.connection.counted:
+                session.connection.fetch()
+
+    def make_room(self) -> None:
+        """
+        More is kept than the node has memory for: the largest queues go first.
+        """
+        ledger = self._all.ledger
+        enough = int(ledger.most * ROOMY)
+        largest = sorted(self._all, key=_size, reverse=True)
+        shed = self._all.counts.shed
+        for session in largest:
+            if ledger.held <= enough:
+                break
+            for kept in session.owed():
+                ledger.page_out(kept)
+        for session in largest:
+            if ledger.held <= enough:
+                break
+            session.shed(lambda: ledger.held <= enough)
+        if self._all.counts.shed != shed:
+            log.warn(
+                "{shed} messages that waited were dropped: more than {most} bytes",
+                shed=self._all.counts.shed - shed,
+                most=ledger.most,
+            )
+
+
+def _size(session: Session) -> int:
+    sent = session.outbox.sent_bytes if session.outbox is not None else 0
+    return session.waiting_bytes + sent
