@@ -9,7 +9,7 @@ connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
   message.py, exchange.py, openapi.py, asked.py    REST: a request by HTTP, and its response
 reception.py   receive: the door, and the one `try` on the path
 message.py     decode: the header; the bytes are kept as they came; complaints.py says what is wrong with them
-handshake.py   mn:/session: open, re-open, close
+handshake.py   mn:/session: open, re-open, close; agreement.py: what is counted from then on
 gate.py        whose token opens a session, and what waits while it is looked at
 identity.py    until when: a warning, a newer token, the park; proof.py, asserted.py, devices.py
 points.py, enforcement.py, verdicts.py   check: the policies are asked

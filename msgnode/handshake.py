@@ -15,13 +15,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.address import SESSION, Domain, split_token
+from msgnode.agreement import agree, wish_of
 from msgnode.closing import CLOSED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
 from msgnode.message import Message, compose
 from msgnode.ownership import Ownership
 from msgnode.points import CONNECT, Policy
-from msgnode.session import Connection, Session, Wish
+from msgnode.session import Connection, Session
 from msgnode.sessions import Sessions
 
 # What the log and the metrics call a refusal.
@@ -99,7 +100,7 @@ class Handshake:
         if not known:
             body["runtimeToken"] = self._sessions.issue_token(session)
         stands = stands and session is before
-        resume = session.agree(_wish(message), connection.counted, not known, stands)
+        resume = agree(session, wish_of(message), connection.counted, not known, stands)
         if resume is not None:
             body["resume"] = resume
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
@@ -124,7 +125,7 @@ class Handshake:
             return
         session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
         if isinstance(session, Session):
-            session.agree(False, connection.counted, fresh=True)
+            agree(session, False, connection.counted, fresh=True)
             if greeting:
                 self._sessions.say(connection, greeting)
             session.go_on()
@@ -139,7 +140,7 @@ class Handshake:
             return
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
-        session.agree(False, connection.counted, fresh=False)
+        agree(session, False, connection.counted, fresh=False)
 
     def _enter(self, runtime: str, connection: Connection, token: str, message: Message) -> Session | Closing:
         """
@@ -255,16 +256,3 @@ class Handshake:
             if session.ready is None:
                 session.resume()
         return session
-
-
-def _wish(message: Message) -> Wish:
-    """
-    `body.resume`: what the client wants to have counted, and since when.
-    """
-    wish = message.fields().get("resume")
-    if isinstance(wish, dict):
-        epoch, received = wish.get("epoch"), wish.get("received")
-        if isinstance(epoch, str) and type(received) is int and received >= 0:
-            return epoch, int(received)
-    # An open is answered by nothing but 200: whatever else it says begins anew.
-    return wish not in (None, False)

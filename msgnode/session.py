@@ -27,8 +27,6 @@ from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
 log = Logger()
 
-Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
-
 
 def hashed(token: str) -> bytes:
     return sha256(token.encode()).digest()
@@ -416,61 +414,12 @@ class Session:
 
     # -- acknowledged resume ---------------------------------------------------
 
-    def agree(self, wish: Wish, counted: bool, fresh: bool, stands: bool = False) -> dict[str, Any] | None:
-        """
-        Settle with a client that just opened how its messages are counted; what it is told.
-
-        `counted`: its connector counts in any case.  `fresh`: it opens anew.
-        `stands`: it does on the connection it has, where more is on its way to it.
-        """
-        self.drop_stale()
-        outbox = self.outbox
-        if not wish and not counted:
-            if outbox is not None:
-                self._begin_anew(None)
-            self.note()
-            return None
-        missed: int | None
-        known = outbox is not None and self._is_known(wish, outbox)
-        if outbox is None or fresh or not known:
-            outbox = self._home.make_outbox(self, bool(wish))
-            self._begin_anew(outbox)
-            # Nothing can be said of an agreement the node knows nothing of.
-            missed = None if isinstance(wish, tuple) and not known else self.missed
-        else:
-            missed = 0
-            if isinstance(wish, tuple):
-                outbox.asked = True
-                missed = outbox.reconcile(wish[1])
-                if not stands:
-                    missed += self.missed
-                    outbox.skip(self.missed)
-            outbox.expect_again()
-            outbox.step("reopened")
-        if not wish:
-            self.note()
-            return None  # nor was it told what it misses
-        if missed is None or not stands or not known:
-            self.missed = 0
-        self.note()
-        return {
-            "epoch": outbox.epoch,
-            "received": outbox.finished,
-            "recovered": missed == 0,
-            "missed": missed,
-        }
-
-    def _is_known(self, wish: Wish, outbox: Outbox) -> bool:
-        if isinstance(wish, tuple):
-            return wish[0] == outbox.epoch and wish[1] <= outbox.last
-        return not wish  # it polls, and names a cursor with each request
-
-    def _begin_anew(self, outbox: Outbox | None) -> None:
+    def begin_anew(self, counted: bool, asked: bool = False) -> None:
         """
         New numbers, or none; what was not acknowledged waits again.
         """
         before, owed = self.outbox, self.owed()
-        self.outbox = outbox
+        self.outbox = outbox = self._home.make_outbox(self, asked) if counted else None
         if outbox is not None:
             outbox.step("opened")
         if before is None:

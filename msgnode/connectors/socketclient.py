@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from msgnode.agreement import agree
 from msgnode.closing import FULL, NO_OPEN, SLOW, Closing
 from msgnode.connectors import engineio
 from msgnode.connectors.cork import Cork
@@ -350,7 +351,7 @@ class SocketClient:
         for packet in packets:
             way.sendText(packet)
         if outbox is not None and session is not None and not outbox.asked:
-            session.agree(False, False, fresh=True)
+            agree(session, False, False, fresh=True)
             session.go_on()
         self._node.sessions.ready(self)
 

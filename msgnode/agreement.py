@@ -1,0 +1,81 @@
+"""
+What a client and its session agree on when it opens: are messages counted, and from where.
+
+docs/protocol.md, "Acknowledged resume".
+"""
+
+from typing import Any
+
+from msgnode.message import Message
+from msgnode.outbox import Outbox
+from msgnode.session import Session
+
+Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
+
+
+def wish_of(message: Message) -> Wish:
+    """
+    `body.resume`: what the client wants to have counted, and since when.
+    """
+    wish = message.fields().get("resume")
+    if isinstance(wish, dict):
+        epoch, received = wish.get("epoch"), wish.get("received")
+        if isinstance(epoch, str) and type(received) is int and received >= 0:
+            return epoch, int(received)
+    # An open is answered by nothing but 200: whatever else it says begins anew.
+    return wish not in (None, False)
+
+
+def agree(
+    session: Session, wish: Wish, counted: bool, fresh: bool, stands: bool = False
+) -> dict[str, Any] | None:
+    """
+    Settle with a client that just opened how its messages are counted; what it is told.
+
+    `counted`: its connector counts in any case.  `fresh`: it opens anew.
+    `stands`: it does on the connection it has, where more is on its way to it.
+    """
+    session.drop_stale()
+    if not wish and not counted:
+        if session.outbox is not None:
+            session.begin_anew(False)
+        session.note()
+        return None
+    known = session.outbox is not None and _is_known(wish, session.outbox)
+    if fresh or not known:
+        session.begin_anew(True, bool(wish))
+        # Nothing can be said of an agreement the node knows nothing of.
+        missed = None if isinstance(wish, tuple) and not known else session.missed
+    else:
+        missed = _go_on(session, wish, stands)
+    outbox = session.outbox
+    if not wish or outbox is None:
+        session.note()
+        return None  # nor was it told what it misses
+    if missed is None or not stands or not known:
+        session.missed = 0
+    session.note()
+    return {"epoch": outbox.epoch, "received": outbox.finished, "recovered": missed == 0, "missed": missed}
+
+
+def _is_known(wish: Wish, outbox: Outbox) -> bool:
+    if isinstance(wish, tuple):
+        return wish[0] == outbox.epoch and wish[1] <= outbox.last
+    return not wish  # it polls, and names a cursor with each request
+
+
+def _go_on(session: Session, wish: Wish, stands: bool) -> int:
+    """
+    The numbers go on where they were; how many messages were missed.
+    """
+    outbox, missed = session.outbox, 0
+    assert outbox is not None
+    if isinstance(wish, tuple):
+        outbox.asked = True
+        missed = outbox.reconcile(wish[1])
+        if not stands:
+            missed += session.missed
+            outbox.skip(session.missed)
+    outbox.expect_again()
+    outbox.step("reopened")
+    return missed
