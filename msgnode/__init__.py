@@ -15,7 +15,7 @@ identity.py    until when: a warning, a newer token, the park; proof.py, asserte
 points.py, enforcement.py, verdicts.py   check: the policies are asked
 senders.py     what they are told of whoever sends
 fulfilment.py, delays.py, marking.py    and what they oblige to is done
-router.py      route: the one path, a responder or the routing table
+router.py      route: the one path, a responder or the routing table; several.py: each of a list
 routes.py      resolve: which sessions hear an address
 ownership.py   who may have a session, and speak for whom
 session.py     a runtime's place; waiting.py is what waits while it is away

@@ -10,13 +10,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 
 from msgnode.outbox import ACK_AFTER, Outbox
 from msgnode.paper import Paper
 from msgnode.waiting import FOREVER, OVERHEAD, Kept
-
-log = Logger()
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
 TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing

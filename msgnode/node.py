@@ -148,7 +148,7 @@ class Node:
         enforcement = self.enforcement if self.enforcement.is_on else None
         self._router.policy = self.handshake.policy = self._subscription.policy = enforcement
         self._reception.leaving = enforcement.leaving if enforcement is not None else None
-        self._router.leaving = self._reception.leaving
+        self._router.several.leaving = self._reception.leaving
 
     def offer(self, responder: Offer) -> None:
         """

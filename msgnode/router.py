@@ -12,23 +12,20 @@ from time import time_ns
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.config import Config
 from msgnode.counts import Counts
-from msgnode.errors import Blocked, Claimed, Malformed, NoRoute, NotOffered, Rejected, failure_code
+from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import Ownership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
-from msgnode.receipts import Receipts, wants_answer
+from msgnode.receipts import Receipts
 from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Session
 from msgnode.sessions import Journal
-
-log = Logger()
+from msgnode.several import Several
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
@@ -78,8 +75,6 @@ class Router:
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
-        # What they make of an answer of the node; None: it must not leave.
-        self.leaving: Callable[[Message, Session], Message | None] | None = None
         # Who waits for a response, by the address and id of what it sent: whose it is, though it does
         # not go through that session, and who takes it.
         self.awaited: dict[tuple[str, int | str], tuple[Session, Callable[[Message], None]]] = {}
@@ -92,6 +87,7 @@ class Router:
         self._journal = journal
         self._counts = counts
         self._registry = f"domain://registry.{domain.name}"
+        self.several = Several(self.route, domain, self.receipts, journal, counts)
 
     def route(self, message: Message, session: Session, count: int = 1) -> Reply:
         """
@@ -104,7 +100,7 @@ class Router:
         if stranger:
             self._check_sender(from_, session)
         if not isinstance(to, str):
-            return self._route_each(message, to, session)
+            return self.several.route(message, to, session)
         if self.policy is not None:
             return self._route_decided(message, session, stranger, count)
         if stranger:
@@ -277,66 +273,6 @@ class Router:
                 self.receipts.give(message, 202, session)
         else:
             message.outcome, message.waiting = "waiting", 1
-
-    def _route_each(self, message: Message, to: list[str], session: Session) -> Reply:
-        """
-        Carry a copy to each of several recipients, and write down each copy.
-        """
-        if len(to) == 1:  # a message like any other
-            message.data = message.addressed(to[0]).data
-            message.to = to[0]
-            return self.route(message, session)
-        for address in to:
-            if self._domain.owns(address):
-                alone = f"{address} is the node's own address; send to it alone"
-                raise Malformed(alone, message.id, message.from_)
-        for address in dict.fromkeys(to):
-            one = message.addressed(address)
-            try:
-                reply = self.route(one, session, len(to))
-                if isinstance(reply, Deferred):
-                    reply.addCallback(self._sent, one, session)
-                    reply.addErrback(self._not_sent, one, session)
-                else:
-                    self._sent(reply, one, session)
-            except Exception:
-                self._not_sent(Failure(), one, session)
-        return None
-
-    def _sent(self, reply: Reply, one: Message, session: Session) -> None:
-        if isinstance(reply, Message) and self.leaving is not None:
-            reply = self.leaving(reply, session)
-        if isinstance(reply, Message):  # each copy has its own
-            session.answer(reply, one.origin)
-        self._write_down(one, session)
-
-    def _not_sent(self, why: Failure, one: Message, session: Session) -> None:
-        """
-        What befalls one copy does not befall the others.
-        """
-        if isinstance(why.value, NoRoute):
-            one.outcome, one.code = "no-route", why.value.code
-        elif isinstance(why.value, Rejected):
-            self._refuse(why.value, one, session)
-        else:
-            log.failure("carrying a message for {to}", why, to=one.to)
-            sorry = "the node failed over this message; its log says why"
-            self._refuse(Rejected(sorry, failure_code(one.to)), one, session)
-        self._write_down(one, session)
-
-    def _refuse(self, why: Rejected, one: Message, session: Session) -> None:
-        """
-        Tell the sender that this one of its recipients is not for it.
-        """
-        one.outcome, one.code = "refused", why.code
-        self._counts.refuse(why.code)
-        self.receipts.give(one, why.code, session, 0)
-        if wants_answer(one):
-            session.answer(one.reply(why.body()), one.origin)
-
-    def _write_down(self, one: Message, session: Session) -> None:
-        one.micros = (time_ns() - one.came) // 1000
-        self._journal.message(one, session)
 
     def _respond(self, message: Message, to: str, session: Session) -> Reply:
         message.receipt = False  # the answer is better than that

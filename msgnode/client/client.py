@@ -27,12 +27,12 @@ WAIT = 20.0  # seconds for an answer
 
 class Client:
     """
-      `url` says where the node is: ws://, wss://, tcp://, tls:// or unix://.
+    `url` says where the node is: ws://, wss://, tcp://, tls:// or unix://.
 
-      `runtime` is the runtimeURL; without one the node makes one up.  With a
-      `token` an earlier session goes on.  `domain` is that of the node, and taken
-      from `runtime` if it is not given.  `heard` gets what no handler is for;
-      without it requests to such an address are answered 404.  `changed` is told
+    `runtime` is the runtimeURL; without one the node makes one up.  With a
+    `token` an earlier session goes on.  `domain` is that of the node, and taken
+    from `runtime` if it is not given.  `heard` gets what no handler is for;
+    without it requests to such an address are answered 404.  `changed` is told
     of each connection and its loss.
     """
 

@@ -1,0 +1,106 @@
+"""
+A message whose `to` is a list: each recipient gets a copy, which is carried and written down alone.
+"""
+
+from collections.abc import Callable
+from time import time_ns
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.address import Domain
+from msgnode.counts import Counts
+from msgnode.errors import Malformed, NoRoute, Rejected, failure_code
+from msgnode.message import Message
+from msgnode.receipts import Receipts, wants_answer
+from msgnode.session import Session
+from msgnode.sessions import Journal
+
+if TYPE_CHECKING:
+    from msgnode.router import Reply
+
+log = Logger()
+
+
+class Several:
+    """
+    `carry` is the router's way for one message, which is told how many were sent.
+    """
+
+    def __init__(
+        self,
+        carry: Callable[[Message, Session, int], "Reply"],
+        domain: Domain,
+        receipts: Receipts,
+        journal: Journal,
+        counts: Counts,
+    ) -> None:
+        # What the policies make of an answer of the node; None: it must not leave.
+        self.leaving: Callable[[Message, Session], Message | None] | None = None
+        self._carry = carry
+        self._domain = domain
+        self._receipts = receipts
+        self._journal = journal
+        self._counts = counts
+
+    def route(self, message: Message, to: list[str], session: Session) -> "Reply":
+        """
+        Carry a copy to each of several recipients, and write down each copy.
+        """
+        if len(to) == 1:  # a message like any other
+            message.data = message.addressed(to[0]).data
+            message.to = to[0]
+            return self._carry(message, session, 1)
+        for address in to:
+            if self._domain.owns(address):
+                alone = f"{address} is the node's own address; send to it alone"
+                raise Malformed(alone, message.id, message.from_)
+        for address in dict.fromkeys(to):
+            one = message.addressed(address)
+            try:
+                reply = self._carry(one, session, len(to))
+                if isinstance(reply, Deferred):
+                    reply.addCallback(self._sent, one, session)
+                    reply.addErrback(self._not_sent, one, session)
+                else:
+                    self._sent(reply, one, session)
+            except Exception:
+                self._not_sent(Failure(), one, session)
+        return None
+
+    def _sent(self, reply: "Reply", one: Message, session: Session) -> None:
+        if isinstance(reply, Message) and self.leaving is not None:
+            reply = self.leaving(reply, session)
+        if isinstance(reply, Message):  # each copy has its own
+            session.answer(reply, one.origin)
+        self._write_down(one, session)
+
+    def _not_sent(self, why: Failure, one: Message, session: Session) -> None:
+        """
+        What befalls one copy does not befall the others.
+        """
+        if isinstance(why.value, NoRoute):
+            one.outcome, one.code = "no-route", why.value.code
+        elif isinstance(why.value, Rejected):
+            self._refuse(why.value, one, session)
+        else:
+            log.failure("carrying a message for {to}", why, to=one.to)
+            sorry = "the node failed over this message; its log says why"
+            self._refuse(Rejected(sorry, failure_code(one.to)), one, session)
+        self._write_down(one, session)
+
+    def _refuse(self, why: Rejected, one: Message, session: Session) -> None:
+        """
+        Tell the sender that this one of its recipients is not for it.
+        """
+        one.outcome, one.code = "refused", why.code
+        self._counts.refuse(why.code)
+        self._receipts.give(one, why.code, session, 0)
+        if wants_answer(one):
+            session.answer(one.reply(why.body()), one.origin)
+
+    def _write_down(self, one: Message, session: Session) -> None:
+        one.micros = (time_ns() - one.came) // 1000
+        self._journal.message(one, session)
