@@ -37,6 +37,7 @@ registered.py, connectors/farewell.py    what a session had registered, and its 
 connectors/globalregistry.py, globalrecord.py    the global registry
 devregistry/   both registries, embedded in the node
 connectors/tokens.py, jws.py, provider.py    which tokens are believed; idm.py, qos.py answer, offers.py
+connectors/opaque.py, introspection.py    those that only their provider can read; shared.py asks once
 keeping.py, store.py, statefile.py, restore.py    what survives a restart
 policies.py, policysource.py, policyloading.py, policyversions.py    how policies come and go
 policydesk.py, policyresponder.py, admintoken.py, trial.py    who may look after them, and how

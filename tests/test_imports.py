@@ -24,7 +24,8 @@ CORE = {
     "twisted.python.failure",
     "zope.interface",
 }
-# What connectors share.  longpoll is poll's own, body and dial are rest's, jws, provider and tokens idm's.
+# What connectors share.  longpoll is poll's own, body and dial are rest's, tokens and what it needs
+# idm's.
 SHARED = {
     f"msgnode.connectors.{name}"
     for name in ("answers", "asked", "cork", "lane", "paths", "rest", "web", "wire")
