@@ -5,7 +5,7 @@ connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
   lane.py, cork.py     WebSocket frames past Autobahn; output sent once a read
   web.py, paths.py, answers.py, longpoll.py  the web port; a client that polls
   socketio.py, socketlane.py, socketclient.py, socketpolls.py   Socket.IO by polling and by WebSocket
-  engineio.py, polllane.py   what is on its wire; its polls past the web server
+  engineio.py, socketacks.py, polllane.py   what is on its wire; acknowledgements; polls past the web server
   message.py, exchange.py, openapi.py, asked.py    REST: a request by HTTP, and its response
 reception.py   receive: the door, and the one `try` on the path
 message.py     decode: the header; the bytes are kept as they came; complaints.py says what is wrong with them

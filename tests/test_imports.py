@@ -53,7 +53,15 @@ OWN = {
 # Socket.IO's modules, each of which may import those before it.
 SOCKET_IO = [
     f"msgnode.connectors.{name}"
-    for name in ("engineio", "socketpolls", "socketclient", "socketlane", "socketio", "polllane")
+    for name in (
+        "engineio",
+        "socketacks",
+        "socketpolls",
+        "socketclient",
+        "socketlane",
+        "socketio",
+        "polllane",
+    )
 ]
 OWN |= {(above, below) for n, above in enumerate(SOCKET_IO) for below in SOCKET_IO[:n]}
 

@@ -8,6 +8,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors import engineio
+from tests.durable import DurableNode, Refusing
+from tests.fakes import directory
 from tests.http_client import HTTPClient, Response
 from tests.network import Network
 from tests.runtimes import TCPRuntime, WebSocketRuntime
@@ -744,3 +746,74 @@ class WebSocketTests(SocketCase):
 
         self.assertIn('msgnode_connections{connector="socketio"} 2.0', page)
         self.assertIn('msgnode_sessions{connector="socketio"} 2.0', page)
+
+
+class FullDiskTests(SocketCase):
+    """
+    A disk that takes nothing: what a client of Socket.IO may rely on, and that it is not lost over it.
+    """
+
+    def setUp(self) -> None:
+        self.node: Any = DurableNode(directory(self))
+        self.node.links = []
+        self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
+        self.net = Network(node=self.node)
+        self.other = TCPRuntime(self.net, "runtime://example.org/b").open()
+        self.open()
+        self.disk = self.node.spool._write = Refusing()
+        self.disk.full = True
+        self.other.drop()
+        self.net.pump()
+
+    def emit(self, *numbers: int) -> Response:
+        message = {**self.update(0), "from": URL, "to": "runtime://example.org/b"}
+        event = emitted(json.dumps(message).encode())[2:]
+        return self.post(*(b"42%d%s" % (number, event) for number in numbers))
+
+    def test_ok(self) -> None:
+        """
+        A POST is answered as ever, for what else could be said would end the client; the message is carried.
+        """
+        self.assertEqual((200, b"ok"), (self.emit(7).status, self.emit(8).body))
+
+        self.assertEqual(2, len(self.node.sessions.get("runtime://example.org/b").owed()))
+
+    def test_acknowledgement(self) -> None:
+        """
+        What the application asked to be told is said when the message is on disk, and not before.
+        """
+        waiting = self.start()
+        self.emit(7)
+        self.net.advance(5)
+        self.assertIsNone(waiting.response)
+
+        self.disk.full = False
+        self.net.advance(3)
+
+        self.assertEqual([b"437[]"], self.packets(waiting))
+
+    def test_acknowledgement_by_websocket(self) -> None:
+        """
+        So it is by WebSocket.
+        """
+        runtime = SocketWebSocketRuntime(self.net, "runtime://example.org/c").open()
+        message = {**self.update(5), "from": runtime.url, "to": "runtime://example.org/b"}
+        runtime.say(b"425" + emitted(json.dumps(message).encode())[2:])
+        self.net.advance(5)
+        self.assertNotIn(b"435[]", runtime.packets)
+
+        self.disk.full = False
+        self.net.advance(3)
+
+        self.assertIn(b"435[]", runtime.packets)
+
+    def test_too_many(self) -> None:
+        """
+        Who asks for more than a thousand of them meanwhile is closed, and may come back.
+        """
+        self.emit(*range(1001))
+
+        self.assertEqual(
+            [b'42["close",{"code":1013,"reason":"full","retry_after":30.0}]', b"1"],
+            self.poll() + self.poll(),
+        )

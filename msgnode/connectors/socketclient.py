@@ -8,6 +8,7 @@ runtime opens its session anew.  The protocol has no better acknowledgement.
 """
 
 from collections.abc import Callable
+from functools import partial
 from secrets import token_urlsafe
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from msgnode.agreement import agree
 from msgnode.closing import FULL, NO_OPEN, SLOW, Closing
 from msgnode.connectors import engineio
 from msgnode.connectors.cork import Cork
+from msgnode.connectors.socketacks import Acks
 from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
 from msgnode.node import Node
 from msgnode.outbox import Outbox
@@ -76,6 +78,8 @@ class SocketClient:
         self._events = events
         self._forget = forget
         self.polls = Polls(self, cork, events, node.sessions.ledger)
+        flooded = partial(node.sessions.part, self, FULL)
+        self._acks = Acks(self._put, flooded, node.paper, cork, clock)
         self._heard_at = clock.seconds()
         self._beat: IDelayedCall | None = None
         self._nudge: IDelayedCall | None = None
@@ -164,7 +168,7 @@ class SocketClient:
             self.gone()
         elif found.kind == b"2":
             if self._event(found.payload) and found.ack:
-                self._put(b"43%s[]" % found.ack)
+                self._acks.owe(found.ack)
         else:
             self._node.garbled(packet, "a message is a text event without attachments", self)
 
@@ -381,6 +385,7 @@ class SocketClient:
         self._beat = self._clock.callLater(interval, self._beaten)
 
     def _stop_timers(self) -> None:
+        self._acks.stop()
         for timer in (self._beat, self._nudge, self._trial):
             self._stop(timer)
 
