@@ -71,6 +71,18 @@ class Blocked(Rejected):
         return body
 
 
+class TooFast(Rejected):
+    """
+    More than the operator lets a session or an address send; `retry_after` in seconds, where it is known.
+    """
+
+    code = 429
+
+    def __init__(self, retry_after: float | None = None) -> None:
+        super().__init__("more messages than this node takes from you; slow down")
+        self.retry_after = retry_after
+
+
 class NoSession(Rejected):
     """
     A message before `open`; answered by mn:/validator.

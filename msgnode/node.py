@@ -21,11 +21,12 @@ from msgnode.binding import Binder
 from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.enforcement import Enforcement
-from msgnode.errors import Rejected
+from msgnode.errors import TooFast
 from msgnode.gate import Gate
 from msgnode.handshake import Handshake
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
+from msgnode.message import Message
 from msgnode.ownership import Ownership
 from msgnode.paper import Air, Paper
 from msgnode.proof import Validator
@@ -160,9 +161,20 @@ class Node:
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
         if self.rates.on and not self.rates.take(session, connection.peer, len(data)):
             self.sessions.too_fast(connection)
-            raise Rejected("more messages than this node takes from you; slow down", 429)
+            raise TooFast()
         if self.config.session.message_token != "off":
             self._ownership.check_token(data, session, connection)
+
+    def check_rate(self, message: Message, session: Session, connection: Connection) -> None:
+        """
+        For who can be told at once, whatever it sends: TooFast, if it would not be carried.
+        """
+        again = self.rates.wait(session, connection.peer) if self.rates.on else 0.0
+        if again:
+            message.origin = connection
+            why = TooFast(again)
+            self._reception.refused(message, session, why)
+            raise why
 
     @property
     def draining(self) -> bool:

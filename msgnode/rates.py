@@ -67,6 +67,19 @@ class Buckets:
             return None
         return bucket
 
+    def wait(self, name: str, now: float) -> float:
+        """
+        Seconds until something may be taken from the bucket of that name.
+        """
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            return 0.0
+        self._fill(bucket, now)
+        messages = (1 - bucket.messages) / self.messages if self.messages else 0.0
+        # A byte above nothing is enough, but nothing is not.
+        size = (1 - bucket.size) / self.size if self.size and bucket.size <= 0 else 0.0
+        return max(messages, size, 0.0)
+
     def _fill(self, bucket: Bucket, now: float) -> bool:
         """
         Put in what has come since; is it full again?
@@ -120,13 +133,7 @@ class Rates:
         A session is known by its runtimeURL: whoever opens it anew finds the same bucket.
         """
         now = self._now()
-        found = []
-        if session is not None and self._sessions.on:
-            found.append(self._sessions.find(session.runtime, now))
-        if self._peers.on:
-            host = peer_host(peer, self._config.trusted_proxies)
-            if host:
-                found.append(self._peers.find(host, now))
+        found = [buckets.find(name, now) for buckets, name in self._payers(session, peer)]
         paying = [bucket for bucket in found if bucket is not None]
         if len(paying) < len(found):
             return False
@@ -134,3 +141,25 @@ class Rates:
             bucket.messages -= 1
             bucket.size -= size
         return True
+
+    def wait(self, session: Session, peer: str) -> float:
+        """
+        Seconds until they may send again; 0: now.
+        """
+        now = self._now()
+        return max((buckets.wait(name, now) for buckets, name in self._payers(session, peer)), default=0.0)
+
+    def _payers(self, session: Session | None, peer: str) -> list[tuple[Buckets, str]]:
+        """
+        Visitors, whose sessions last for one message, have one together: those of a user, else of an address.
+        """
+        host = peer_host(peer, self._config.trusted_proxies)
+        found = []
+        if session is not None and self._sessions.on:
+            if not session.visits:
+                found.append((self._sessions, session.runtime))
+            elif session.identity or host:
+                found.append((self._sessions, f"visitors: {session.identity or host}"))
+        if host and self._peers.on:
+            found.append((self._peers, host))
+        return found

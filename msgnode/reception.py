@@ -139,6 +139,15 @@ class Reception:
         refusal.code = code
         self._reject(refusal, None, data, connection)
 
+    def refused(self, message: Message, session: Session, why: Rejected) -> None:
+        """
+        A message did not come as far as here; its connector says so to its sender.
+        """
+        self._counts.received += 1
+        self._counts.received_bytes += len(message.data)
+        message.came = time_ns()
+        self._note(why, message, session)
+
     def _greet(self, message: Message, connection: Connection) -> Session | None:
         session = self._handshake.respond(message, connection)
         # The `from` of a re-open or a close ends in the token.
@@ -202,11 +211,7 @@ class Reception:
         if isinstance(why, Malformed) or message is None:
             message = _what_could_be_read(why, message, data, connection)
         to = message.from_ or (session.runtime if session is not None else None)
-        message.from_ = _loggable(message.from_)
-        message.code = why.code
-        message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
-        self._counts.refuse(why.code)
-        self._journal.message(message, session)
+        self._note(why, message, session)
         if session is not None and not isinstance(why, NoRoute | NoSession):
             self._receipts.give(message, why.code, session)
         text = str(why)
@@ -223,6 +228,13 @@ class Reception:
             self._tell(connection, reply.data)
         else:
             session.answer(reply, connection)
+
+    def _note(self, why: Rejected, message: Message, session: Session | None) -> None:
+        message.from_ = _loggable(message.from_)
+        message.code = why.code
+        message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
+        self._counts.refuse(why.code)
+        self._journal.message(message, session)
 
 
 def _again(data: bytes, message: Message) -> Message:

@@ -160,6 +160,13 @@ class Session:
         self._waiting: Waiting | None = None
         self._home = home
 
+    @property
+    def visits(self) -> bool:
+        """
+        Is it there for one message only, and kept nowhere?
+        """
+        return not self.sid
+
     # -- the token ---------------------------------------------------------
 
     def issue_token(self) -> str:

@@ -18,7 +18,11 @@ A, B = "192.0.2.1:1", "192.0.2.2:1"
 
 
 def session(name: str = "a") -> Any:
-    return SimpleNamespace(runtime=f"runtime://example.org/{name}")
+    return SimpleNamespace(runtime=f"runtime://example.org/{name}", visits=False)
+
+
+def visitor(number: int, identity: str = "") -> Any:
+    return SimpleNamespace(runtime=f"runtime://example.org/{number}", visits=True, identity=identity)
 
 
 class RatesCase(SynchronousTestCase):
@@ -98,6 +102,33 @@ class SessionTests(RatesCase):
         self.assertEqual(3, self.taken(rates, 5, session("a")))
         self.assertEqual(3, self.taken(rates, 5, session("b")))
         self.assertEqual(0, self.taken(rates, 5, session("a")))
+
+    def test_visitors(self) -> None:
+        """
+        Who sends without a session shares a session's rate with all of its user, else of its address.
+        """
+        rates = self.rates(rate_messages=2)
+
+        self.assertEqual([True, True, False], [rates.take(visitor(n), A, 1) for n in range(3)])
+        self.assertEqual([True, True, False], [rates.take(visitor(n), B, 1) for n in range(3)])
+        self.assertEqual([True, True, False], [rates.take(visitor(n, "user://x"), A, 1) for n in range(3)])
+        self.assertTrue(rates.take(visitor(3), "unix", 1))
+
+    def test_wait(self) -> None:
+        """
+        It is known when the next may come, which costs nothing to ask.
+        """
+        rates = self.rates(rate_messages=2, peer_rate_bytes=100)
+        a = session()
+
+        self.assertEqual(0, rates.wait(a, A))
+        self.taken(rates, 2, a)
+        self.assertEqual(0.5, rates.wait(a, A))
+        self.assertTrue(rates.take(session("b"), A, 398))
+        self.assertAlmostEqual(3.01, rates.wait(a, A))
+        self.now += 3.02
+        self.assertEqual(0, rates.wait(a, A))
+        self.assertTrue(rates.take(a, A, 1))
 
     def test_before_open(self) -> None:
         """

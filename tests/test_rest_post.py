@@ -447,6 +447,60 @@ class WrongTests(RestCase):
         self.assertEqual([], self.flushLoggedErrors())
 
 
+class RateTests(RestCase):
+    """
+    Who posts more than the operator wants is told so, whatever it posts.
+    """
+
+    def assertTooFast(self, response: Response, again: str) -> None:
+        self.assertError(429, response)
+        self.assertEqual(again, response.headers["Retry-After"])
+
+    def test_visitors(self) -> None:
+        """
+        Visitors of one address share its rate; what is beyond is told 429 and when to try again.
+        """
+        for limit in ("rate_messages", "peer_rate_messages"):
+            self.restart(limits={limit: 2})
+            for _ in range(2):
+                self.assertEqual(202, self.post(self.request(type="update")).status)
+
+            self.assertTooFast(self.post(self.request(type="update")), "1")
+            self.assertTooFast(self.post(self.request()), "1")
+
+            self.assertEqual(2, len(self.other.take()))
+            self.assertEqual([429, 429], [m["code"] for m in self.net.journal.messages[-2:]])
+            self.assertEqual(2, self.net.node.counts.refused[429])
+            self.net.advance(1)
+            self.assertEqual(202, self.post(self.request(type="update")).status)
+
+    def test_large(self) -> None:
+        """
+        After much at once the time is as long as it takes.
+        """
+        self.restart(limits={"peer_rate_bytes": 1000})
+        self.assertEqual(202, self.post(self.request(type="update", body={"v": "v" * 5000})).status)
+
+        again = int(self.post(self.request()).headers["Retry-After"])
+
+        self.assertIn(again, (4, 5))
+        self.net.advance(again)
+        self.assertEqual(202, self.post(self.request(type="update")).status)
+
+    def test_session(self) -> None:
+        """
+        So is who posts by a session, which pays for it.
+        """
+        self.restart(limits={"rate_messages": 2})
+        self.other.drop()
+        update = {"id": 1, "type": "update", "to": "runtime://example.org/nobody"}
+        for _ in range(2):
+            self.assertEqual(202, self.post(update, token=self.other.token).status)
+
+        self.assertTooFast(self.post(update, token=self.other.token), "1")
+        self.assertEqual(202, self.post(update).status)
+
+
 class PolicyTests(RestCase):
     """
     What the policies forbid is forbidden here too, at each point where they are asked.

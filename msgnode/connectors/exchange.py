@@ -12,7 +12,7 @@ from twisted.web.server import Request
 
 from msgnode.closing import FULL, Closing
 from msgnode.connectors.answers import answer_error
-from msgnode.errors import Blocked, Malformed, Rejected
+from msgnode.errors import Blocked, Malformed, Rejected, TooFast
 from msgnode.gate import Verdict
 from msgnode.message import Message, decode
 from msgnode.node import Node
@@ -33,8 +33,6 @@ class NotNow(Rejected):
 class Exchange:
     """
     A Connection of session.py that is never a session's own: what is answered to it comes here.
-
-    `visits`: its session was made for it, and ends with it.
     """
 
     connector = "rest"
@@ -44,7 +42,7 @@ class Exchange:
     def __init__(self, node: Node, clock: IReactorTime, request: Request) -> None:
         self.peer = self.identity = ""
         self.session: Session | None = None
-        self.full = self.over = self.visits = False
+        self.full = self.over = False
         self._node = node
         self._clock = clock
         self._request = request
@@ -102,7 +100,7 @@ class Exchange:
             self._timer.cancel()
         session = self.session
         self._node.sessions.lost(self)
-        if self.visits:
+        if session is not None and session.visits:
             self.session, self.full = session, True  # for a visitor there is no later
 
     def _heard(self, message: Message) -> None:
@@ -164,5 +162,5 @@ def again_in(why: Rejected) -> int | None:
     """
     The seconds after which it may be tried again, where that is known.
     """
-    retry_after = why.retry_after if isinstance(why, Blocked | NotNow) else None
+    retry_after = why.retry_after if isinstance(why, Blocked | NotNow | TooFast) else None
     return None if retry_after is None else ceil(retry_after)

@@ -98,6 +98,8 @@ class Messages(Resource):
             message = self._from_session(message, session)
         else:
             message = self._from_visitor(message, exchange)
+        assert exchange.session is not None
+        self._node.check_rate(message, exchange.session, exchange)
         if wait:
             exchange.expect(message, wait)
         else:
@@ -183,7 +185,6 @@ class Messages(Resource):
         exchange.session = visitor = Session(from_, self._node.sessions)
         visitor.proof = self._node.gate.who(exchange)
         visitor.identity = visitor.proof.user if visitor.proof is not None else exchange.identity
-        exchange.visits = True
         self._node.handshake.check(message, from_, visitor, exchange)
         return _with_sender(message, from_)
 

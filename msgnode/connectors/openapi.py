@@ -105,6 +105,7 @@ _SEND: dict[str, Any] = {
         "404": _error("Nobody is bound to the address."),
         "409": _error("A response to the same `from` and `id` is waited for already."),
         "413": _error("Too long."),
+        "429": _error("Too many messages of this session, user or address; with Retry-After."),
         "503": _error("The node stops; with Retry-After."),
         "504": _error("No response in time."),
     },
