@@ -2,6 +2,8 @@
 The command line without a node: its help, and what it makes of what it is given.
 """
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -73,6 +75,44 @@ def test_entry() -> None:
     shown = click.unstyle(shown_entry(entry))
 
     assert "hyperty://localhost/lamp  live\n  user     user://localhost/ann\n  kinds    light, comm" == shown
+
+
+@pytest.mark.parametrize(
+    "line, part",  # click's own words are not the same in all its versions
+    [
+        ("send", "Missing argument 'TO'."),
+        ("send comm://x --wait soon", "'--wait': 'soon'"),
+        ('send comm://x {"a":}', "Invalid value for BODY: looks like JSON, but is not: "),
+        ("listen --sideways", "--sideways"),
+        ("policy check", "Missing argument 'FILE"),
+        ("policy chekc", "No such command 'chekc'."),
+        ("sned comm://x", "No such command 'sned'."),
+        ("token x\ty", "Invalid value for USER: a device's address has no spaces"),
+        ("", "--json"),
+    ],
+)
+def test_wrong_usage(line: str, part: str) -> None:
+    """
+    Wrong usage is told in words, and in JSON where JSON is wanted; the exit code is 2.
+    """
+    words = line.split(" ") if line else []
+
+    told = CliRunner().invoke(main, ["--json", *words] if not line else [*words, "--json"])
+    plain = CliRunner().invoke(main, words or ["--json-lines"])
+
+    found = json.loads(told.stdout)
+    assert (2, "", False) == (told.exit_code, told.stderr, found["ok"])
+    assert part in found["error"]
+    assert (2, "") == (plain.exit_code, plain.stdout)
+
+
+def test_json_is_a_word() -> None:
+    """
+    Behind -- it is no option.
+    """
+    told = CliRunner().invoke(main, ["send", "--wait", "soon", "--", "comm://x", "--json"])
+
+    assert (2, "") == (told.exit_code, told.stdout)
 
 
 def test_loop() -> None:

@@ -21,6 +21,7 @@ from msgnode.cli.mine import mine
 from msgnode.cli.policy import policy
 from msgnode.cli.registry import find, register
 from msgnode.cli.state import state
+from msgnode.cli.usage import Verbs
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import load
 from msgnode.devices import Devices, line, make_token
@@ -28,7 +29,7 @@ from msgnode.policy import PolicyRefused, Program
 from msgnode.policy.files import gather
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="msgnode", message="%(prog)s %(version)s")
 def main() -> None:
     """
