@@ -148,3 +148,17 @@ def test_seconds(words: str, seconds: str) -> None:
 
     assert result.exit_code == 2
     assert words.split()[-1] in result.stderr and seconds in result.stderr
+
+
+@pytest.mark.parametrize("seconds", ["0", "-5", "3601", "soon"])
+def test_expires(seconds: str) -> None:
+    """
+    A registration lives from a second to an hour; the help says so, and so does the error.
+    """
+    words = ["register", "hyperty://localhost/lamp", "--user", "user://localhost/ann"]
+
+    told = CliRunner().invoke(main, [*words, "--expires", seconds])
+
+    assert 2 == told.exit_code
+    assert seconds == "soon" or "1<=x<=3600" in told.stderr
+    assert "1<=x<=3600" in CliRunner().invoke(main, ["register", "--help"]).output

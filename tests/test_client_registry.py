@@ -75,6 +75,19 @@ class RegistryTests(SynchronousTestCase):
             body["value"],
         )
 
+    def test_times(self) -> None:
+        """
+        What asks for longer than a registry gives is refreshed in time; no time at all is refused.
+        """
+        self.register(expires=86400)
+
+        self.net.advance(3600)
+
+        self.assertEqual([("create", None), ("update", "refresh"), ("update", "refresh")], self.kinds())
+        for wrong in (0, -1):
+            with self.assertRaisesRegex(ValueError, f"'expires' must be 1 to 3600 seconds, not {wrong}"):
+                self.a.register(URL, user=USER, expires=wrong)
+
     def test_keeps_alive(self) -> None:
         """
         A registration is refreshed before it expires, again and again.

@@ -26,7 +26,14 @@ _COLORS = {"live": "green", "disconnected": "red"}
 @click.option("--descriptor", default="", metavar="URL", help="Where the hyperty is described.")
 @_resource
 @_scheme
-@click.option("--expires", default=EXPIRES, show_default=True, metavar="SECONDS", help="How long it is kept.")
+@click.option(
+    "--expires",
+    type=click.IntRange(1, EXPIRES),
+    default=EXPIRES,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long it is kept without a sign of life.",
+)
 @click.option("--keep", is_flag=True, help="Stay, keep it alive, and end it with Ctrl-C.")
 @click.option("--end", is_flag=True, help="Say that it is gone instead.")
 @talks

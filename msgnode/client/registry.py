@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-EXPIRES = 3600  # seconds a registration lives without a sign
+EXPIRES = 3600  # seconds a registration lives without a sign; a registry gives no more
 GONE = 404
 UNAVAILABLE = 408  # known, but disconnected
 
@@ -63,7 +63,8 @@ class Registration:
 
     def _wait(self, reply: Message) -> "Registration":
         # A little more than twice in the time it lives.
-        self._again = self._client.reactor.callLater(self._entry["expires"] / 2.2, self._refresh)
+        lives = min(self._entry["expires"], EXPIRES)
+        self._again = self._client.reactor.callLater(lives / 2.2, self._refresh)
         return self
 
     def _refresh(self) -> None:
@@ -102,6 +103,8 @@ def entry(
     """
     What the registry keeps of a hyperty.
     """
+    if expires < 1:
+        raise ValueError(f"'expires' must be 1 to {EXPIRES} seconds, not {expires!r}")
     return {
         "user": user,
         "url": url,
