@@ -45,6 +45,24 @@ def test_no_url(url: str) -> None:
         place(url, MemoryReactorClock())
 
 
+@pytest.mark.parametrize(
+    "url, meant",
+    [
+        ("http://example.org:9090", "ws://example.org:9090/ws"),
+        ("http://example.org:9090/", "ws://example.org:9090/ws"),
+        ("https://example.org/ws", "wss://example.org/ws"),
+        ("HTTPS://example.org/node/?x=1", "wss://example.org/node/ws"),
+    ],
+)
+def test_http(url: str, meant: str) -> None:
+    """
+    Who gives the URL of the web port is told the one of the WebSocket there.
+    """
+    with pytest.raises(ValueError, match=rf"not '.*'; did you mean {meant}\?$"):
+        place(url, MemoryReactorClock())
+    place(meant, MemoryReactorClock())
+
+
 def test_certificates(tmp_path: Path) -> None:
     """
     A file that cannot be used is named, with what was expected in it.

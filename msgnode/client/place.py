@@ -118,8 +118,20 @@ def _split(url: str) -> SplitResult:
         if not known or (parts.port is None and parts.netloc.endswith(":")):
             raise ValueError
     except ValueError:
-        raise ValueError(f"{wanted}, not {url!r}") from None
+        raise ValueError(f"{wanted}, not {url!r}{_guess(url)}") from None
     return parts
+
+
+def _guess(url: str) -> str:
+    """
+    Most who write http:// mean the WebSocket that is there.
+    """
+    scheme, _, rest = url.partition("://")
+    better = {"http": "ws", "https": "wss"}.get(scheme.lower())
+    if better is None or not rest.strip("/"):
+        return ""
+    where = rest.partition("?")[0].rstrip("/")
+    return f"; did you mean {better}://{where.removesuffix('/ws')}/ws?"
 
 
 def _tls(host: str, ca: str | None, certificate: str | None) -> Any:
