@@ -5,10 +5,13 @@ REST: one message by POST, its response in the answer.
 import json
 from typing import Any
 
+import schemathesis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.connectors.openapi import DOCUMENT
+from msgnode.devices import line, make_token
 from tests.durable import DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient, Response
@@ -417,6 +420,22 @@ class WrongTests(RestCase):
 
         self.assertEqual("3.1.0", document["openapi"])
         self.assertEqual(["/message"], list(document["paths"]))
+        schemathesis.openapi.from_dict(document).validate()
+
+    def test_document_tells_of_tokens(self) -> None:
+        """
+        It names every kind of token, and each refusal that a token may meet.
+        """
+        whose = DOCUMENT["components"]["securitySchemes"]["bearer"]["description"]
+        answers = DOCUMENT["paths"]["/message"]["post"]["responses"]
+        refusals = {code: told["description"] for code, told in answers.items()}
+
+        for word in ("mns_", "mnd_", "OpenID", "JWT", "opaque", "identity.auth", "assertedIdentity"):
+            self.assertIn(word, whose)
+        for word in ("no session's", "no good", "has ended", "required"):
+            self.assertIn(word, refusals["401"])
+        for code in ("503", "504"):
+            self.assertIn("provider", refusals[code])
 
     @settings(max_examples=25 * TIMES, deadline=None)
     @given(
@@ -680,3 +699,32 @@ class TokenTests(SynchronousTestCase):
 
         self.assertEqual(401, response.status)
         self.assertIn("has ended", response.body.decode())
+
+    def test_device(self) -> None:
+        """
+        A device's token does as well, and its recipient may know which device it is.
+        """
+        secret, path = make_token(), directory(self) / "devices"
+        path.write_text(line(secret, "device://example.org/lamp") + "\n")
+        self.net = Network(identity={"auth": "required", "devices": str(path)})
+        self.other = TCPRuntime(self.net, "runtime://example.org/b")
+        opening = {"id": 1, "type": "open", "from": self.other.url, "to": "mn:/session"}
+        self.other.send({**opening, "body": {"token": secret}})
+        self.other.take()
+
+        self.assertEqual(202, self.post(secret).status)
+
+        (message,) = self.other.take()
+        self.assertEqual("device://example.org/lamp", message["body"]["assertedIdentity"]["userURL"])
+        self.assertEqual(401, self.post(make_token()).status)
+
+    def test_nobody_looks(self) -> None:
+        """
+        Where nobody looks at tokens, those that are no session's mean nothing.
+        """
+        self.net = Network()
+        self.other = TCPRuntime(self.net, "runtime://example.org/b").open()
+
+        for token in (make_token(), "x.y.z", self.token):
+            self.assertEqual(202, self.post(token).status)
+        self.assertEqual(401, self.post("mns_" + "x" * 43).status)

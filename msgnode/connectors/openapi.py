@@ -53,6 +53,21 @@ RESPONSE = {
     },
 }
 
+BEARER = """\
+Whose message it is. Each of these is one:
+
+- A session's token, `mns_...`: that session sends the message. One that no session has is refused.
+- A device's token, `mnd_...`.
+- An ID or access token of an OpenID provider that the operator trusts: a JWT, or an opaque one where the node
+  asks its provider about it.
+
+The latter two open no session. The message gets a sender of its own, whom the node's policies know as
+the device or the user, and its recipient does where the body says `"assertedIdentity": null`. A bad one
+is refused. They are looked at where the operator has set `identity.auth`; elsewhere they mean nothing.
+Where it is `required`, nobody sends without a token or a client certificate. The token of a session
+whose identity has ended is refused until the session is opened again.
+"""
+
 ERROR = {
     "type": "object",
     "required": ["code", "desc", "description"],
@@ -100,14 +115,20 @@ _SEND: dict[str, Any] = {
             },
         },
         "400": _error("Not JSON, or not a message."),
-        "401": _error("No session has this token."),
-        "403": _error("It needs a session, or `from` is another's."),
+        "401": _error(
+            "The bearer token is no session's, is no good, or its session's identity has ended; or none was "
+            "named where one is required."
+        ),
+        "403": _error("It needs a session, `from` is another's, or this sender may not come in."),
         "404": _error("Nobody is bound to the address."),
         "409": _error("A response to the same `from` and `id` is waited for already."),
         "413": _error("Too long."),
         "429": _error("Too many messages of this session, user or address; with Retry-After."),
-        "503": _error("The node stops; with Retry-After."),
-        "504": _error("No response in time."),
+        "503": _error(
+            "The node stops, or cannot write down now what nobody waits for; with Retry-After. "
+            "Or the token's provider does not answer."
+        ),
+        "504": _error("No response in time; or none from the token's provider."),
     },
 }
 
@@ -123,8 +144,6 @@ DOCUMENT: dict[str, Any] = {
     "paths": {"/message": {"post": _SEND}},
     "components": {
         "schemas": {"Message": MESSAGE, "Response": RESPONSE, "Error": ERROR},
-        "securitySchemes": {
-            "bearer": {"type": "http", "scheme": "bearer", "description": "A session's token, `mns_...`."}
-        },
+        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": BEARER}},
     },
 }
