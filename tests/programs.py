@@ -72,6 +72,13 @@ class Program(Client):
             found[0].raiseException()
         return found[0]
 
+    def swallow(self) -> None:
+        """
+        The network takes all and carries nothing, and neither end is told.
+        """
+        assert self.endpoint.link is not None
+        self.endpoint.link.clientIO.stalled = self.endpoint.link.serverIO.stalled = True
+
     def drop(self) -> None:
         """
         The connection is gone without a word.

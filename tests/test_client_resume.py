@@ -337,6 +337,34 @@ class ResumeSuite:
         with self.assertRaisesRegex(CannotConnect, "'open' was not answered within 10 s"):
             client.result(connecting)
 
+    def test_half_open(self: Any) -> None:
+        """
+        A connection that is dead without a word is given up within 75 seconds, and nothing is lost.
+        """
+        self.net.advance(100)
+        self.b.swallow()
+        self.publish(1, 2)
+        self.b.publish(NEWS, 3)
+        self.net.advance(40)
+        self.assertEqual((1, []), (self.b.endpoint.attempts, self.got()))
+
+        self.net.advance(40)
+        self.publish(4)
+
+        self.assertEqual([1, 2, 3, 4], self.got())
+        self.assertEqual(2, self.b.endpoint.attempts)
+
+    def test_half_open_and_closing(self: Any) -> None:
+        """
+        A client that leaves over such a connection waits no longer than ten seconds.
+        """
+        self.b.swallow()
+        closed = self.b.close()
+        self.net.advance(11)
+
+        self.successResultOf(closed)
+        self.assertEqual(1, self.b.endpoint.attempts)
+
     def test_closed_while_away(self: Any) -> None:
         """
         A client that is closed while it is away does not come back.
@@ -353,6 +381,37 @@ class LineResumeTests(ResumeSuite, SynchronousTestCase):
     """
     By lines.
     """
+
+    def test_quiet(self) -> None:
+        """
+        A node that has nothing to say is asked for a sign of life; one that speaks is not.
+        """
+        self.net.advance(300)
+        self.assertEqual((1, 6), (self.b.endpoint.attempts, self.pings()))
+
+        for number in range(30):
+            self.publish(number)
+            self.net.advance(10)
+
+        self.assertEqual((1, 6), (self.b.endpoint.attempts, self.pings()))
+
+    def pings(self) -> int:
+        said = [(message["type"], message["from"]) for message in self.net.journal.messages]
+        return said.count(("ping", self.b.runtime))
+
+    def test_stopped(self) -> None:
+        """
+        Nothing goes on once a client has left.
+        """
+        self.assertEqual(2, self.looks())
+
+        for client in (self.a, self.b):
+            client.result(client.close())
+
+        self.assertEqual(0, self.looks())
+
+    def looks(self) -> int:
+        return sum("Pulse" in str(call) for call in self.net.clock.getDelayedCalls())
 
     def test_wrong_port(self) -> None:
         """

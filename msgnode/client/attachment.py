@@ -7,6 +7,7 @@ lives.  docs/protocol.md has the rules: "Acknowledged resume", "Closing".
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from twisted.application.internet import ClientService
@@ -22,6 +23,7 @@ from msgnode.client.errors import CannotConnect, Closed, Full
 from msgnode.client.links import Link
 from msgnode.client.message import decode, encode
 from msgnode.client.place import Place
+from msgnode.client.pulse import QUIET, Pulse
 from msgnode.client.tally import Tally
 from msgnode.closing import Closing
 
@@ -102,6 +104,7 @@ class Attachment:
         self._flushing: list[tuple[int, Deferred[None]]] = []
         self._timer: IDelayedCall | None = None
         self._ack: IDelayedCall | None = None
+        self._pulse: Pulse | None = None
 
     @property
     def is_open(self) -> bool:
@@ -261,6 +264,9 @@ class Attachment:
         self._since = self._reactor.seconds()
         self._catch_up(link, body.get("resume"), self._holder.renewal() if fresh else [])
         self._link = link
+        if not link.pings:
+            silent = f"the node said nothing for {2 * QUIET:g} s"
+            self._pulse = Pulse(self._reactor, link, self.runtime, partial(self._drop, link, silent))
         first, self._first = self._first, None
         if first is not None:
             first.callback(None)
@@ -342,3 +348,6 @@ class Attachment:
             if call is not None and call.active():
                 call.cancel()
         self._timer = self._ack = None
+        if self._pulse is not None:
+            self._pulse.stop()
+            self._pulse = None

@@ -20,8 +20,14 @@ from msgnode.closing import Closing
 
 LONGEST_LINE = 64 * 1024 * 1024  # bytes; no node sends such
 CLOSE_LINE = b'{"type":"close","from":"mn:/session"'
-# Seconds until the first probe of a silent connection, and between them; how many.
-_ALIVE = (("TCP_KEEPIDLE", 25), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+# Seconds until the first probe of a silent connection, and between them; how many.  What was
+# sent and is not acknowledged waits for so many milliseconds.
+_ALIVE = (
+    ("TCP_KEEPIDLE", 25),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 60_000),
+)
 _RETRY = re.compile(r"(.*); retry_after=([0-9.]+)")
 
 
@@ -38,9 +44,14 @@ class Owner(Protocol):
 class Link(Protocol):
     """
     What the owner may do.
+
+    `pings`: it finds out by itself that the other end is gone; else the owner
+    sets `silent`, and the link takes it back when something comes.
     """
 
     speaks: str
+    pings: bool
+    silent: bool
 
     def send(self, data: bytes) -> None: ...
     def leave(self) -> None: ...
@@ -53,6 +64,7 @@ class LineLink(StreamProtocol):
     """
 
     speaks = "lines"
+    pings = silent = False
     transport: Any
     _why: Closing | None = None
 
@@ -65,6 +77,7 @@ class LineLink(StreamProtocol):
         self._owner.arrived(self)
 
     def dataReceived(self, data: bytes) -> None:
+        self.silent = False
         lines = data.split(b"\n")
         rest = lines.pop()
         if lines and self._rest:
@@ -107,6 +120,8 @@ class WebSocketLink(WebSocketClientProtocol):
     """
 
     speaks = "WebSocket"
+    pings = True
+    silent = False
     _why: Closing | None = None
     _text = ""
 
