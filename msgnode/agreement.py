@@ -72,7 +72,7 @@ def _go_on(session: Session, wish: Wish, stands: bool) -> int:
     assert outbox is not None
     if isinstance(wish, tuple):
         outbox.asked = True
-        missed = outbox.reconcile(wish[1])
+        missed = outbox.reconcile(wish[1], stands)
         if not stands:
             missed += session.missed
             outbox.skip(session.missed)

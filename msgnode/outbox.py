@@ -79,6 +79,7 @@ class Outbox:
         "sent_bytes",
         "stands",
         "told",
+        "weeded",
     )
 
     def __init__(self, session: "Session", most_messages: int, most_bytes: int, asked: bool) -> None:
@@ -87,6 +88,7 @@ class Outbox:
         self.asked = asked
         self.behind = False  # its connection came while nothing could be sent again
         self.acknowledged = self.holes = self.last = 0
+        self.weeded = 0  # of the holes, those that the session's `missed` counts already
         self.sent: deque[Kept] = deque()
         self.sent_bytes = 0
         self.received = self.at = self.told = 0
@@ -176,6 +178,7 @@ class Outbox:
             return
         found = min(count, self.holes)  # it had come, before it went from here
         self.holes -= found
+        self.weeded = min(self.weeded, self.holes)
         self.acknowledged = number
         self._ledger.acknowledged(session.sid, number)
         done = [self.sent.popleft() for _ in range(count - found)]
@@ -195,17 +198,44 @@ class Outbox:
         self.holes += 1
         return kept
 
-    def reconcile(self, received: int) -> int:
+    def weed(self, tell: bool = False) -> None:
+        """
+        Give up what cannot be read back, when the client has nothing of `sent` and nothing is on its way.
+
+        Holes come first, so what is left follows them in number.  `tell`: also
+        if the client is past them by the time it says `re-open`.
+        """
+        session = self._session
+        lost = [kept for kept in self.sent if session.is_lost(kept)]
+        for kept in lost:
+            self.sent.remove(kept)
+            self.sent_bytes -= kept.size
+            self.holes += 1
+            self.weeded += tell
+            session.missed += tell
+            self.step("dropped")
+            self._ledger.gone(session.sid, kept, missed=tell)
+        if lost:
+            self._number()
+
+    def _number(self) -> None:
+        for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
+            self._ledger.left(self._session.sid, kept, number)
+
+    def reconcile(self, received: int, stands: bool = False) -> int:
         """
         The client is back and has that many; how many that it misses are gone for good.
 
         What is left of `sent` follows those in number, so nothing is given a number twice.
+        `stands`: some of it is on its way still.
         """
-        if received < self.acknowledged:
-            missed = self.acknowledged - received + self.holes
-        else:
-            self.acknowledge(received)
-            missed = self.holes
+        missed = max(0, self.acknowledged - received)
+        self.acknowledge(max(received, self.acknowledged))
+        if not stands:
+            self.weed()
+        missed += self.holes
+        self._session.missed -= self.weeded
+        self.weeded = 0
         self.acknowledged += self.holes
         self.holes = 0
         return missed
@@ -217,9 +247,7 @@ class Outbox:
         if missed:
             self.acknowledged += missed
             self.last += missed
-            session = self._session
-            for number, kept in enumerate(self.sent, self.acknowledged + 1):
-                session.ledger.left(session.sid, kept, number)
+            self._number()
 
     def rewrite(self, is_old: Callable[[int], bool]) -> None:
         """

@@ -262,10 +262,8 @@ class Session:
         return None
 
     def _send_kept(self, kept: Kept, connection: Connection) -> None:
-        try:
-            data = self.ledger.data(kept)
-        except OSError:
-            log.failure("reading back a message for {runtime}; it is dropped", runtime=self.runtime)
+        data = self.read_back(kept)
+        if data is None:
             self._drop(kept, 503)
             return
         self._sent(data)
@@ -433,13 +431,7 @@ class Session:
             return
         self._waiting = None
         self.note(fresh=True)
-        for kept in owed:
-            data = self.ledger.data(kept)
-            self.ledger.release(kept)
-            kept.data = data
-            if kept.until == FOREVER:
-                self._judge_again(kept, data)
-        for kept in owed:
+        for kept in [kept for kept in owed if self._read_again(kept)]:
             if self._waiting is None:
                 self._waiting = self._home.make_queue()
             gone = self._waiting.put(kept)
@@ -447,6 +439,20 @@ class Session:
             for other in gone:
                 self._home.counts.overflowed += 1
                 self._drop(other, 503)
+
+    def _read_again(self, kept: Kept) -> bool:
+        """
+        Take it from where it lies; False if it is lost.
+        """
+        data = self.read_back(kept)
+        self.ledger.release(kept)
+        if data is None:
+            self.missed += self.outbox is not None and self.outbox.asked
+            return False
+        kept.data = data
+        if kept.until == FOREVER:
+            self._judge_again(kept, data)
+        return True
 
     def _judge_again(self, kept: Kept, data: bytes) -> None:
         """
@@ -470,11 +476,50 @@ class Session:
         if self.outbox is None and not self._waiting:
             return
         self.note()
-        if self.outbox is not None:
-            self.outbox.rewrite(is_old)
-        for kept in self._waiting or ():
-            if is_old(kept.place):
-                self.ledger.rewrite(self.sid, kept, 0)
+        try:
+            if self.outbox is not None:
+                self.outbox.rewrite(is_old)
+            for kept in self._waiting or ():
+                if is_old(kept.place):
+                    self.ledger.rewrite(self.sid, kept, 0)
+        except OSError:
+            self._weed()
+            self.rewrite(is_old)
+
+    def read_back(self, kept: Kept) -> bytes | None:
+        """
+        The message, wherever it lies; None if it is lost, and the log says where.
+        """
+        try:
+            return self.ledger.data(kept)
+        except OSError as why:
+            log.error("{runtime} will not get a message: {why}", runtime=self.runtime, why=str(why))
+            return None
+
+    def is_lost(self, kept: Kept) -> bool:
+        return self.read_back(kept) is None
+
+    def _weed(self) -> None:
+        """
+        Give up what cannot be read back, though nobody knows what the client has of it.
+        """
+        for kept in self._waiting.remove(self.is_lost) if self._waiting else ():
+            self._drop(kept, 503)
+        outbox, connection = self.outbox, self.connection
+        if outbox is None:
+            return
+        if not outbox.asked:
+            outbox.weed()  # who polls names the last it has, and may see one twice
+            return
+        if not any(self.is_lost(kept) for kept in outbox.sent):
+            return
+        # The client comes back with an epoch that is over, and hears that something may be missing.
+        self.begin_anew(True, asked=True)
+        if connection is None and self.outbox is not None:
+            self.outbox.step("lost")
+        elif connection is not None:
+            self.pause()
+            connection.drop()
 
     def adopt(self, waiting: list[Kept]) -> None:
         """

@@ -295,10 +295,23 @@ class Spool:
             at -= self._end + BATCH.size
             data = b"".join(self._parts)[at : at + size]
         else:
-            data = os.pread(self._files[segment], size, at)
-        if len(data) != size:
-            raise OSError(errno.EIO, f"{size} bytes at {at} of segment {segment} cannot be read")
+            data = self._read(segment, size, at)
         return data
+
+    def _read(self, segment: int, size: int, at: int) -> bytes:
+        """
+        OSError names the file.
+        """
+        why = "is not there"
+        if segment in self._files:
+            try:
+                data = os.pread(self._files[segment], size, at)
+                if len(data) == size:
+                    return data
+                why = f"has only {len(data)} of {size} bytes at {at}"
+            except OSError as wrong:
+                why = f"{wrong.strerror} at {at}"
+        raise OSError(errno.EIO, why, str(self._path(segment)))
 
     # -- old files -------------------------------------------------------------
 

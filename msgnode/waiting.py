@@ -10,7 +10,7 @@ because what is newest is worth most to an observer.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -124,15 +124,23 @@ class Waiting:
         """
         Remove all that is not worth sending any more.
         """
+        return self.remove(lambda kept: kept.until <= now)
+
+    def remove(self, which: Callable[[Kept], bool]) -> list[Kept]:
+        """
+        Remove all of that kind.
+        """
         found: list[Kept] = []
         for priority, queue in list(self._queues.items()):
-            gone = [kept for kept in queue if kept.until <= now]
+            gone: list[Kept] = []
+            rest: deque[Kept] = deque()
+            for kept in queue:
+                (gone if which(kept) else rest).append(kept)
             if not gone:
                 continue
             found += gone
             self.number -= len(gone)
             self.bytes -= sum(kept.size for kept in gone)
-            rest = deque(kept for kept in queue if kept.until > now)
             if rest:
                 self._queues[priority] = rest
             else:

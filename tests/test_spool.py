@@ -115,7 +115,8 @@ class SpoolTests(SpoolCase):
 
         why = self.assertRaises(OSError, self.spool.read, place, 3)
 
-        self.assertIn("cannot be read", str(why))
+        self.assertIn("has only 2 of 3 bytes", str(why))
+        self.assertEqual(str(path), why.filename)
         self.assertEqual({}, self.again())
 
     def test_gone(self) -> None:
