@@ -2,6 +2,8 @@
 Certificates: the client's name in one, and those of the node that are renewed.
 """
 
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,15 @@ from twisted.internet.ssl import (
     TLSVersion,
     optionsForClientTLS,
 )
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config import ConfigError, Listen
-from msgnode.connectors.tls import TLSFactory, over_tls
+from msgnode.connectors.tls import TLSFactory, as_table, over_tls
 from msgnode.connectors.wire import READ, name_of
+from msgnode.tap import _prepared
 from tests.authority import Authority
 from tests.fakes import directory
 from tests.http_client import HTTPClient
@@ -291,3 +296,84 @@ class RenewalTests(TLSCase):
         why = str(self.assertRaises(ConfigError, self.factory.read))
 
         self.assertEqual(f"{self.cert}: expected a certificate for the key in {self.cert}", why)
+
+
+class StringTests(TLSCase):
+    """
+    Listeners that are given as `ssl:` strings.
+    """
+
+    def prepared(self, endpoint: str) -> Any:
+        listen = Listen(kind="line", endpoint=endpoint)
+        return _prepared(listen, self.factory.wrappedFactory, "test", MemoryReactorClock())
+
+    def test_tables(self) -> None:
+        """
+        A string stands for the table that says the same.
+        """
+        for endpoint, expected in (
+            ("ssl:9443:privateKey=k.pem:certKey=c.pem", ("tcp:9443", "c.pem", "k.pem")),
+            ("ssl:9443:privateKey=both.pem", ("tcp:9443", "both.pem", "both.pem")),
+            ("ssl:9443", ("tcp:9443", "server.pem", "server.pem")),
+            (
+                r"ssl:port=1:interface=\:\:1:certKey=C\:\\c.pem:privateKey=k.pem:backlog=5",
+                (r"tcp:port=1:interface=\:\:1:backlog=5", r"C:\c.pem", "k.pem"),
+            ),
+        ):
+            found = as_table(Listen(kind="web", endpoint=endpoint))
+
+            self.assertEqual(expected, (found.endpoint, found.cert, found.key))
+
+    def test_no_table(self) -> None:
+        """
+        What no table can say stays a string, as does what is no `ssl:`.
+        """
+        for endpoint in (
+            "tcp:9090",
+            "unix:/x",
+            "",
+            "haproxy:ssl:1",
+            "ssl:1:privateKey=k:extraCertChain=c",
+            "ssl:1:k:c",
+        ):
+            listen = Listen(kind="web", endpoint=endpoint)
+
+            self.assertIs(listen, as_table(listen))
+
+    def test_renewed(self) -> None:
+        """
+        Its certificate is read again with those of tables.
+        """
+        self.net._listeners["line"] = self.prepared(f"ssl:0:privateKey={self.cert}:certKey={self.cert}").tls
+        before = self.connect()
+        self.authority.issue(SERVER)
+
+        self.factory.use(self.factory.read())
+
+        self.assertNotEqual(before.shown, self.connect().shown)
+        self.assertTrue(before.stands)
+
+    def test_read_once(self) -> None:
+        """
+        Of one that cannot be read again that is said at the start.
+        """
+        endpoint = f"ssl:0:privateKey={self.cert}:extraCertChain={self.cert}"
+        with capturedLogs() as said:
+            self.assertIsNone(self.prepared(endpoint).tls)
+
+        (event,) = said
+        self.assertEqual(endpoint, event["endpoint"])
+        self.assertIn("SIGHUP does not", event["what"])
+
+    def test_wrong(self) -> None:
+        """
+        A mistake is said in the words of the string that was given.
+        """
+        for endpoint, text in (
+            ("ssl:privateKey=k.pem", "expected an endpoint such as tcp:9090, found 'ssl:privateKey=k.pem'"),
+            ("ssl:1:privateKey=/nowhere", "test: line: /nowhere: cannot be read"),
+        ):
+            with redirect_stderr(StringIO()) as said:
+                self.assertRaises(SystemExit, self.prepared, endpoint)
+
+            self.assertIn(text, said.getvalue())

@@ -93,9 +93,9 @@ def _without_secrets(config: Config) -> Any:
 
 def _check_endpoints(config: Config, where: str) -> None:
     from msgnode.connectors.dial import Trust
-    from msgnode.connectors.tls import options_for
+    from msgnode.connectors.tls import as_table, options_for
 
-    for listener in config.listeners():
+    for listener in map(as_table, config.listeners()):
         try:
             # Parsing only looks at the string; no reactor is asked for anything.
             serverFromString(None, listener.endpoint)

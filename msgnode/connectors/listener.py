@@ -12,11 +12,12 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from msgnode.config import ConfigError, Listen
-from msgnode.connectors.tls import over_tls
+from msgnode.connectors.tls import as_table, over_tls
 from msgnode.connectors.wire import keep_alive
 
 log = Logger()
 
+READ_ONCE = "SIGHUP does not read its certificate again; give the chain in certKey, or a [[listen]] table"
 BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by default
 
 
@@ -31,13 +32,16 @@ class Listener(StreamServerEndpointService):
         self.kind = listen.kind
         self._listen = listen
         try:
-            endpoint: Any = serverFromString(reactor, _with_backlog(listen.endpoint))
-            self.tls = over_tls(listen, factory, reactor) if listen.cert else None
+            table = as_table(listen)
+            endpoint: Any = serverFromString(reactor, _with_backlog(table.endpoint))
+            self.tls = over_tls(table, factory, reactor) if table.cert else None
         except ConfigError as why:
             raise ConfigError(f"{listen.kind}: {why}") from why
         except Exception as why:  # each kind of endpoint complains in its own way
             found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
             raise ConfigError(f"{listen.kind}: {found}") from why
+        if table.endpoint.startswith("ssl:"):
+            log.warn("{kind}: {endpoint}: {what}", kind=listen.kind, endpoint=listen.endpoint, what=READ_ONCE)
         super().__init__(endpoint, self.tls or factory)
 
     def privilegedStartService(self) -> None:
@@ -54,7 +58,7 @@ class Listener(StreamServerEndpointService):
             "{kind}: listening on {where}{hint}",
             kind=kind,
             where=_where(port),
-            hint=_hint(kind, endpoint, self._listen.cert),
+            hint=_hint(kind, endpoint, self.tls is not None),
         )
         keep_alive(port.socket)  # type: ignore[attr-defined]
         return port
@@ -65,11 +69,11 @@ def _where(port: IListeningPort) -> str:
     return f"{host.host}:{host.port}" if hasattr(host, "port") else f"unix:{os.fsdecode(host.name)}"
 
 
-def _hint(kind: str, endpoint: str, cert: str) -> str:
+def _hint(kind: str, endpoint: str, over_tls: bool) -> str:
     local = ":interface=127.0.0.1"
     if local not in endpoint:
         return ""
-    if kind == "admin" or cert:
+    if kind == "admin" or over_tls:
         return " (this machine only)"
     return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
 

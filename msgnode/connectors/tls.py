@@ -1,16 +1,19 @@
 """
 TLS for a listener of the configuration file.
 
-`ssl:` endpoint strings do without this; it adds certificates asked of clients,
-and certificates that are read again while the node runs.
+It adds certificates asked of clients, and certificates that are read again
+while the node runs.  An `ssl:` endpoint string is taken for the table it
+stands for, so that it does not go on with a certificate that was renewed.
 CertificateOptions lets go of idle buffers, half the memory of a connection.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificates
+from msgspec import structs
 from OpenSSL import SSL
 from OpenSSL.crypto import X509
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
@@ -24,6 +27,10 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from msgnode.config import ConfigError, Listen
+
+_WORD = re.compile(r"((?:[^:\\]|\\.)+)")  # of an endpoint string, where a backslash quotes
+_ESCAPED = re.compile(r"\\(.)")
+_FILES = ("privateKey", "certKey")
 
 
 @implementer(IOpenSSLServerConnectionCreator)
@@ -58,6 +65,27 @@ class TLSFactory(TLSMemoryBIOFactory):
 
 def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSFactory:
     return TLSFactory(listen, factory, clock)
+
+
+def as_table(listen: Listen) -> Listen:
+    """
+    What an `ssl:` string says, as the table that says the same; else, and if no table can say it, as it is.
+    """
+    if listen.cert or not listen.endpoint.startswith("ssl:"):
+        return listen
+    files: dict[str, str] = {}
+    rest = ["tcp"]
+    for number, word in enumerate(_WORD.findall(listen.endpoint)[1:]):
+        name, given, value = word.partition("=")
+        if given and name in _FILES:
+            files[name] = _ESCAPED.sub(r"\1", value)
+        elif (given and name in ("port", "interface", "backlog")) or number == 0:
+            rest.append(word)
+        else:
+            return listen
+    key = files.get("privateKey", "server.pem")
+    cert = files.get("certKey", key)
+    return structs.replace(listen, endpoint=":".join(rest), cert=cert, key=key)
 
 
 def options_for(listen: Listen, required: bool = True) -> CertificateOptions:
