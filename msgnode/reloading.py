@@ -70,6 +70,15 @@ class Reloading(Service):
 
     def privilegedStartService(self) -> None:
         super().privilegedStartService()
+        self._listen()
+
+    def startService(self) -> None:
+        super().startService()
+        self._listen()  # `python -m twisted` has no privileged start
+
+    def _listen(self) -> None:
+        if self._before is not None:
+            return
         # Not on every system is there a SIGHUP, and only the main thread hears it.
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGHUP, lambda *_: self._call(self.reload))

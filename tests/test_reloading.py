@@ -222,13 +222,16 @@ class ReloadTests(SynchronousTestCase):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self.addCleanup(signal.signal, signal.SIGHUP, before)
 
-        self.reloading.privilegedStartService()
-        os.kill(os.getpid(), signal.SIGHUP)
-        self.assertEqual([self.reloading.reload], self.calls)
-        self.reloading.stopService()
-        os.kill(os.getpid(), signal.SIGHUP)
+        for starts in (["privilegedStartService", "startService"], ["startService"]):  # as some runners do
+            self.calls.clear()
+            for start in starts:
+                getattr(self.reloading, start)()
+            os.kill(os.getpid(), signal.SIGHUP)
+            self.assertEqual([self.reloading.reload], self.calls)
+            self.reloading.stopService()
+            os.kill(os.getpid(), signal.SIGHUP)
 
-        self.assertEqual(1, len(self.calls))
+            self.assertEqual(1, len(self.calls))
 
 
 class ListenersTests(SynchronousTestCase):
