@@ -69,11 +69,11 @@ def _where(port: IListeningPort) -> str:
     return f"{host.host}:{host.port}" if hasattr(host, "port") else f"unix:{os.fsdecode(host.name)}"
 
 
-def _hint(kind: str, endpoint: str, over_tls: bool) -> str:
+def _hint(kind: str, endpoint: str, tls: bool) -> str:
     local = ":interface=127.0.0.1"
     if local not in endpoint:
         return ""
-    if kind == "admin" or over_tls:
+    if kind == "admin" or tls:
         return " (this machine only)"
     return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
 
