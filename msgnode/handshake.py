@@ -138,8 +138,10 @@ class Handshake:
         if obstacle is not None:
             self._sessions.part(connection, obstacle)
             return
+        before = session.identity
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
+        self._belongs(session, before)
         agree(session, False, connection.counted, fresh=False)
 
     def _enter(self, runtime: str, connection: Connection, token: str, message: Message) -> Session | Closing:
@@ -160,10 +162,19 @@ class Handshake:
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
+        before = session.identity
         session.identity = self._ownership.identity(session, connection) or self._gate.kept(session)
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
+        self._belongs(session, before)
         return session
+
+    def _belongs(self, session: Session, before: str) -> None:
+        """
+        If it is somebody's now who it was not, whoever had it until then speaks for it no longer.
+        """
+        if session.identity and session.identity != before:
+            self._sessions.unseat(session)
 
     def _refuse(self, why: Closing, connection: Connection) -> None:
         self._sessions.counts.refuse(_REFUSALS[why.code])
@@ -182,6 +193,9 @@ class Handshake:
             raise NotOffered("this node looks at no tokens")
         if not isinstance(token, str) or not token:
             raise Rejected("'body.token' must be the new token")
+        if session.proof is None and session.connection not in (None, connection):
+            # Anybody may have taken what is nobody's; it must not become theirs under this name.
+            raise Rejected("a newer connection has this session; open it again with the token", 403)
         verdict = self._gate.ask(token, connection)
         if isinstance(verdict, Deferred):
             again = partial(self._gate.receive, message.data, connection)
@@ -189,7 +203,9 @@ class Handshake:
             return session
         if isinstance(verdict, Rejected):
             raise verdict
+        before = session.identity
         self._gate.renew(session, connection, verdict)
+        self._belongs(session, before)
         message.outcome = "answered"
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, {"code": 200})
         self._sessions.say(connection, reply.data)

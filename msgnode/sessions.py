@@ -387,9 +387,15 @@ class Sessions(Service):
         del self._by_runtime[session.runtime]
         self.farewell(session)
         self._note(event, session, connection)
+        self.unseat(session)
+
+    def unseat(self, session: Session) -> None:
+        """
+        The connections that were superseded speak for the session no longer; each may open again.
+        """
         for older in self._superseded.pop(session, ()):
             older.session = None
-            self.arrived(older)  # as if it had just come: it may open again
+            self.arrived(older)  # as if it had just come
 
     def _note(self, event: str, session: Session, connection: Connection | None) -> None:
         events = self.counts.sessions

@@ -308,6 +308,72 @@ class OptionalTests(GateCase):
         self.assertEqual({"code": 200}, reply["body"])
         self.assertEqual(ANN, client.session.identity)
 
+    def said_by(self, client: Client) -> list[Any]:
+        """
+        Who the node says the client is, to others; nothing if it is not heard.
+        """
+        bob = self.node.client("runtime://example.org/bob")
+        bob.subscribe("hyperty://example.org/bob")
+        client.tell(
+            {
+                "id": 9,
+                "type": "update",
+                "from": f"{RUNTIME}/x",
+                "to": "hyperty://example.org/bob",
+                "body": {"assertedIdentity": {}},
+            }
+        )
+        return [message["body"].get("assertedIdentity", {}).get("userURL") for message in bob.take()]
+
+    def test_opened_before_its_owner(self) -> None:
+        """
+        Who opened it as nobody does not speak for whom it belongs to then, and may only open again.
+        """
+        eve = self.attempt()
+        ann = self.attempt(self.token())
+
+        self.assertEqual([], self.said_by(eve))
+        self.assertEqual([ANN], self.said_by(ann))
+        self.assertIsNone(eve.lost)
+        eve.take()
+        eve.tell(self.opening())
+        self.assertRefused(eve)
+
+    def test_logs_in_above_others(self) -> None:
+        """
+        A session that becomes somebody's is no longer that of connections that were superseded before.
+        """
+        eve, ann = self.attempt(), self.attempt()
+
+        self.renew(ann, self.token())
+
+        self.assertEqual([], self.said_by(eve))
+        self.assertEqual([ANN], self.said_by(ann))
+
+    def test_logs_in_too_late(self) -> None:
+        """
+        Who was superseded in a session that is nobody's cannot make it its own by a token: another has it.
+        """
+        ann, eve = self.attempt(), self.attempt()
+        ann.take()
+
+        reply = self.renew(ann, self.token())
+
+        words = "a newer connection has this session; open it again with the token"
+        self.assertEqual((403, words), (reply["body"]["code"], reply["body"]["description"]))
+        self.assertEqual([None], self.said_by(eve))
+        ann.tell(self.opening(self.token()))
+        self.assertEqual([ANN], self.said_by(ann))
+        self.assertEqual([], self.said_by(eve))
+
+    def test_same_user_twice(self) -> None:
+        """
+        An older connection that showed the same user's token goes on being heard.
+        """
+        older, _ = self.ann(), self.ann()
+
+        self.assertEqual([ANN], self.said_by(older))
+
     def test_ended(self) -> None:
         """
         A session whose token has ended takes a newer one, as where tokens are required.
