@@ -39,21 +39,27 @@ class Registered:
             return False
         held = self._holder.get(url)
         urls = self._by_session.setdefault(session.sid, set())
-        if held == session.sid or (held is not None and not anew) or len(urls) >= self._most:
+        if held == session.sid:
+            self._owns(session.identity, url)
+            return True
+        if (held is not None and not anew) or len(urls) >= self._most:
             return True
         self.drop(url)
-        self.restore(session.sid, url)
-        if session.identity:
-            self._owner[url] = session.identity
+        self.restore(session.sid, url, session.identity)
         self._keeping.registered(session.sid, url)
         return True
 
-    def restore(self, sid: int, url: str) -> None:
+    def restore(self, sid: int, url: str, owner: str) -> None:
         """
         So it was before a restart.
         """
+        self._owns(owner, url)
         self._by_session.setdefault(sid, set()).add(url)
         self._holder[url] = sid
+
+    def _owns(self, owner: str, url: str) -> None:
+        if owner:
+            self._owner[url] = owner
 
     def drop(self, url: str) -> None:
         """

@@ -90,7 +90,9 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             keys.add(key, [address])
     for sid, url in rows.registered:
         if sid in found:
-            node.registered.restore(sid, url)
+            # Whose it is stays known where the proof has ended.
+            shown = found[sid].proof
+            node.registered.restore(sid, url, shown.user if shown is not None else found[sid].identity)
         else:
             node.registered.left.append((sid, url))
     for session in found.values():

@@ -7,6 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.message import compose
+from msgnode.proof import Proof
 from tests.durable import DurableNode
 from tests.fakes import MemoryNode, directory
 from tests.registry import REGISTRY, RegistryNode
@@ -79,9 +80,11 @@ class RegisteredTests(SynchronousTestCase):
         node = DurableNode(directory(self))
         self.addCleanup(lambda: node.store.shut())
         client = node.client(ANN)
+        client.session.identity = "urn:ann"
         for url in (H1, H2):
             node.registered.add(url, client.session, anew=True)
         node.registered.drop(H2)
+        node.keeping.changed(client.session)
         node.clock.advance(0)
 
         again = node.killed()
@@ -171,3 +174,69 @@ class OwnerTests(SynchronousTestCase):
             self.assertEqual(403, self.create(client, user))
             self.assertEqual(403, self.code(client, "update", gone))
         self.assertEqual(200, self.code(self.ann, "update", gone))
+
+    def test_name_behind_a_slash(self) -> None:
+        """
+        A name that ends in another's does not do for it; the registry would find the other by it.
+        """
+        ann = "ann@example.org"
+        user = f"user://example.org/eve+%2F{ann}"
+        self.eve.session.identity, self.eve.session.proof = user, Proof(user, username=f"eve+/{ann}")
+
+        self.assertEqual(403, self.create(self.eve, ann))
+        self.assertEqual(403, self.create(self.eve, f"eve+/{ann}"))
+        self.assertEqual(200, self.create(self.eve, f"eve+%2F{ann}"))
+        self.assertEqual(200, self.create(self.eve, user, H2))
+
+    def test_logs_in_later(self) -> None:
+        """
+        What a session registered before it was somebody's is its user's once it is kept alive.
+        """
+        ann = self.ann.session.identity
+        self.ann.session.identity = ""
+        self.create(self.ann, "ann@example.org")
+        self.ann.session.identity = ann
+
+        self.assertEqual(200, self.code(self.ann, "update", {"resource": H1, "value": {"status": "live"}}))
+        self.assertEqual(403, self.code(self.eve, "update", {"resource": H1}))
+
+    def test_by_name(self) -> None:
+        """
+        Who only listens to whoever reports a data object does not delete it by its name.
+        """
+        url, reporter = "comm://example.org/1", "hyperty://example.org/reporter"
+        value = {"url": url, "name": "room", "schema": "s", "reporter": reporter, "expires": 3600}
+        self.code(self.ann, "create", {"value": value})
+        self.eve.subscribe(reporter)
+
+        self.assertEqual(404, self.code(self.eve, "delete", {"value": {"name": "room"}}))
+        self.assertEqual(200, self.code(self.ann, "delete", {"value": {"name": "room"}}))
+
+    def test_expired(self) -> None:
+        """
+        Nor does anybody revive it under its user's name when it has expired.
+        """
+        self.create(self.ann, "ann@example.org")
+        self.node.registry.changed(H1, "disconnected")
+        nobody = self.node.client("runtime://example.org/nobody")
+
+        for client in (self.eve, nobody):
+            self.assertEqual(403, self.code(client, "update", {"resource": H1, "value": {"runtime": BOB}}))
+        self.assertEqual(200, self.code(self.ann, "update", {"resource": H1, "value": {"status": "live"}}))
+
+    def test_not_known_to_the_node(self) -> None:
+        """
+        What the node knows nothing of, the registry knows the user of.
+        """
+        self.create(self.ann, "ann@example.org")
+        self.ann.close()
+        self.assertEqual("", self.node.registered.owner(H1))
+
+        self.assertEqual(403, self.code(self.eve, "update", {"resource": H1, "value": {"status": "live"}}))
+        self.assertEqual(403, self.code(self.eve, "delete", {"value": {"url": H1}}))
+        body = {"value": {"url": H1, "user": "ann@example.org"}}
+        self.assertEqual(403, self.code(self.eve, "delete", body))
+        again = self.node.client(ANN)
+        again.session.identity = "user://example.org/ann@example.org"
+        self.assertEqual(200, self.code(again, "update", {"resource": H1, "value": {"status": "live"}}))
+        self.assertEqual(404, self.code(again, "update", {"resource": H2}))

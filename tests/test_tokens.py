@@ -106,6 +106,15 @@ class BelievedTests(IdentityCase):
         self.assertEqual(("openid", "chat"), proof.scopes)
         self.assertEqual(NOW + 600, proof.until)
 
+    def test_slash(self) -> None:
+        """
+        A name is one piece of the address, so that the address of one never ends in another's.
+        """
+        proof = self.validate(self.openid.token(email="eve+/ann@example.org?#%2F")).proof
+
+        self.assertEqual("user://example.org/eve+%2Fann@example.org%3F%23%252F", proof.user)
+        self.assertEqual("eve+/ann@example.org?#%2F", proof.username)
+
     def test_algorithms(self) -> None:
         """
         RSA, elliptic curves and EdDSA are understood, each by a key of its kind.

@@ -92,6 +92,7 @@ class DomainRegistry:
             return await self._update(call, session, body.get("method") == "refresh")
         if kind == "delete":
             found, name = registration.delete(body)
+            self._check_user(body, session)
             if found is not None:
                 self._check_owner(found.url, session)
             return await self._delete(found, name, session)
@@ -106,21 +107,27 @@ class DomainRegistry:
         """
         value = body.get("value")
         user = value.get("user") if isinstance(value, dict) else None
-        if not session.identity or not isinstance(user, str):
-            return
-        proof = session.proof
-        known = {session.identity, session.identity.rpartition("/")[2]}
-        if proof is not None and proof.user == session.identity:
-            known.add(proof.username)
-        if user not in known:
+        if session.identity and isinstance(user, str) and user not in _names(session):
             raise Rejected(f"you are {session.identity}; you cannot register for {user!r}"[:300], 403)
 
     def _check_owner(self, url: str, session: Session) -> None:
         """
         What somebody registered whom the node knows, nobody else may change.
         """
-        owner = self._registered.owner(url)
-        if owner and owner != session.identity:
+        if self._is_anothers(url, session):
+            raise Rejected(f"{url} was registered by somebody else"[:300], 403)
+
+    def _is_anothers(self, url: str, session: Session) -> bool:
+        return self._registered.owner(url) not in ("", session.identity)
+
+    async def _check_record(self, url: str, session: Session) -> None:
+        """
+        Of a hyperty that the node does not know, the registry knows whose it is.
+        """
+        if not session.identity or self._registered.owner(url) or not registration.is_hyperty(url):
+            return
+        user = ((await self._ask(registration.by_url(url))).object() or {}).get("userID")
+        if isinstance(user, str) and user not in _names(session):
             raise Rejected(f"{url} was registered by somebody else"[:300], 403)
 
     # -- reading -----------------------------------------------------------------
@@ -161,6 +168,7 @@ class DomainRegistry:
         return {"code": 200}
 
     async def _update(self, call: Call, session: Session, refresh: bool = False) -> dict[str, Any]:
+        await self._check_record(call.url, session)
         answer = await self._ask(call)
         if answer.status != 200:
             return self._failure(answer)
@@ -195,7 +203,7 @@ class DomainRegistry:
             mine = isinstance(record, dict) and (
                 record.get("runtime") == session.runtime or record.get("reporter") in session.bindings
             )
-            if mine and record.get("status") != DISCONNECTED:
+            if mine and record.get("status") != DISCONNECTED and not self._is_anothers(url, session):
                 return url
         return None
 
@@ -234,7 +242,7 @@ class DomainRegistry:
         """
         The registry changed it by itself, as the poll says.
         """
-        if status == DISCONNECTED:
+        if status == DISCONNECTED and not self._registered.owner(url):  # else nobody else revives it
             self._registered.drop(url)
         self._announcements.announce(url, status)
 
@@ -260,3 +268,14 @@ class DomainRegistry:
             text = f"{text}: {', '.join(missing)} missing"
         # Runtimes repeat a 500 at once, five times.
         return {"code": 503 if status == 500 else status, "description": text}
+
+
+def _names(session: Session) -> set[str]:
+    """
+    By which of them the session's user registers.
+    """
+    proof, names = session.proof, {session.identity, session.identity.rpartition("/")[2]}
+    # The registry finds users by what stands behind the last slash, which may be another's address.
+    if proof is not None and proof.user == session.identity and "/" not in proof.username:
+        names.add(proof.username)
+    return names

@@ -204,7 +204,7 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Proof:
         value = names[name]
         if not isinstance(value, str) or not _NAME.fullmatch(value):
             raise refuse(f"has no {name!r}, of which a user's address is made")
-    user = provider.user_url.format(**names)
+    user = provider.user_url.format(**{name: _piece(value) for name, value in names.items()})
     if len(user) > LONGEST_USER:
         raise refuse(f"makes an address of more than {LONGEST_USER} characters")
     username = next((names[name] for name in needed if name != "domain"), claims["sub"])
@@ -216,6 +216,13 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Proof:
         scopes=_scopes(claims),
         until=float(claims["exp"]),
     )
+
+
+def _piece(name: Any) -> Any:
+    """
+    A name as one piece of an address: what stands behind a slash in it could be somebody else's.
+    """
+    return re.sub("[%/?#]", lambda mark: f"%{ord(mark[0]):02X}", name) if isinstance(name, str) else name
 
 
 def _scopes(claims: dict[str, Any]) -> tuple[str, ...]:
