@@ -29,8 +29,6 @@ def tokens_of(
             host, options, reactor, f"identity provider {options.domain}{_part(host, options)}", dial=dial
         )
 
-    for options in config.identity.providers:
-        connect(options.issuer, options)  # a wrong certificate is told at the start
     return Tokens(config.identity, reactor, connect, wall)
 
 

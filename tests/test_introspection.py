@@ -618,6 +618,37 @@ class ReloadTests(OpaqueCase):
 
         self.assertEqual(ANN, self.proof().user)
 
+    def test_wrong_authority(self) -> None:
+        """
+        A provider whose certificates cannot be read stops the start, and a reload before it changes anything.
+        """
+        wrong = {"auth": "required", "providers": [provider(introspection=ASK, ca="/nowhere.pem")]}
+        config = check({"domain": "example.org", "identity": wrong}, "test")
+        with self.assertRaisesRegex(ConfigError, "/nowhere.pem: cannot be read"):
+            tokens_of(config, self.clock)
+        good = [provider(introspection=ASK)]
+        config.identity.providers, listed = self.configured(*good).providers, config.identity.providers
+        tokens = tokens_of(config, self.clock, lambda host, port: self.wires)
+        config.identity.providers = listed
+
+        with self.assertRaisesRegex(ConfigError, "/nowhere.pem: cannot be read"):
+            tokens.apply()
+
+        self.assertEqual(good[0]["issuer"], tokens.by_domain(None).options.issuer)
+        self.assertEqual("", tokens.by_domain(None).options.ca)
+
+    def test_signed_while_it_changes(self) -> None:
+        """
+        What was looked at by a configuration that is over is not remembered.
+        """
+        token = self.openid.token()
+        found = self.tokens.validate(token)  # its keys are on their way
+        self.reload(provider(audiences=["another"]))
+        self.pump()
+        self.successResultOf(found)
+
+        self.assertEqual(401, self.refusal(token)[0])
+
     def test_secret_file_goes(self) -> None:
         """
         A file that was read once and cannot be read again leaves the secret as it was, and the log says so.

@@ -72,6 +72,7 @@ class Tokens:
         for options in self._options.providers:
             kept = before.get(options.issuer)
             if kept is None or kept.options != options:
+                self._connect(options.issuer, options)  # a wrong certificate is told before it is needed
                 kept = Provider(options, self._clock, self._client, partial(self._forget, options.domain))
             after[options.issuer] = kept
         asked = {issuer: self._introspection(provider) for issuer, provider in after.items()}
@@ -197,9 +198,10 @@ class Tokens:
     def _checked(self, key: bytes, unsigned: Unsigned, provider: Provider, keys: list[Any]) -> Claim:
         self.verified += 1
         claim = check(unsigned, keys, provider.options, self._options.leeway, self._wall)
-        self._known[key] = claim
-        if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+        if self._providers.get(unsigned.issuer) is provider:  # else the configuration changed meanwhile
+            self._known[key] = claim
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
         return claim
 
     def _forget(self, idp: str) -> None:
