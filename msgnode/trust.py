@@ -6,10 +6,11 @@ Each mistake is a key, and what was expected and found.
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from msgnode.backendoptions import QoSOptions
+from msgnode.backendoptions import BackEnd, QoSOptions
 from msgnode.config import IdentityOptions, IntrospectionOptions
+from msgnode.devices import IDP
 
 # What may stand in a provider's user_url.
 USER_CLAIMS = ("domain", "email", "sub", "preferred_username")
@@ -29,7 +30,11 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
             url = getattr(provider, name)
             if (url or name == "issuer") and not is_safe_url(url):
                 yield f"{key}.{name}", f"expected an https URL (http on this machine only), found {url!r}"
-        if not provider.audiences:
+        yield from _wrong_key(key, provider)
+        if not re.fullmatch(r"[^\s/?#%{}]+", provider.domain) or provider.domain == IDP:
+            expected = f"expected a name such as example.org, not {IDP!r}"
+            yield f"{key}.domain", f"{expected}, found {provider.domain!r}"
+        if not provider.audiences or "" in provider.audiences:
             yield f"{key}.audiences", "expected at least one: tokens for others must not open doors here"
         if not provider.algs:
             yield f"{key}.algs", "expected at least one"
@@ -58,10 +63,16 @@ def _wrong_introspection(key: str, options: IntrospectionOptions) -> Iterator[tu
         yield key, "expected either 'client_secret' or 'client_secret_file'"
 
 
+def _wrong_key(key: str, options: BackEnd) -> Iterator[tuple[str, str]]:
+    if options.key and not options.cert:
+        yield f"{key}.key", "expected 'cert' beside 'key'"
+
+
 def wrong_qos(options: QoSOptions) -> Iterator[tuple[str, str]]:
+    yield from _wrong_key("qos", options)
     for name in ("url", "connectivity"):
         url = getattr(options, name)
-        if url and not re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url):
+        if url and not (re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url) and _split(url)):
             yield f"qos.{name}", f"expected an http or https URL, found {url!r}"
     if options.url and not options.csp:
         yield "qos.csp", "expected the name of this domain's account beside 'url'"
@@ -71,12 +82,21 @@ def is_safe_url(url: str) -> bool:
     """
     An https URL; plain http only to this machine.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    if parts.query or parts.fragment or parts.username is not None or not parts.hostname:
+    parts = _split(url)
+    if parts is None or parts.query or parts.fragment or parts.username is not None or not parts.hostname:
         return False
     return parts.scheme == "https" or (
         parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     )
+
+
+def _split(url: str) -> SplitResult | None:
+    """
+    Its parts; None if nobody could be called there.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.port != 0 and not re.search(r"[\s\x00-\x1f\x7f]", url)
+    except ValueError:
+        return None
+    return parts if usable else None

@@ -48,6 +48,10 @@ class MistakesTests(SynchronousTestCase):
             "https://a@b",
             "https://a?b",
             "https://[",
+            "https://id:99999",
+            "https://id:0",
+            "https://id/a b",
+            "https://id/a\n",
         ):
             self.one("identity.providers[0].issuer: expected an https URL", issuer=url)
             if url:
@@ -57,7 +61,11 @@ class MistakesTests(SynchronousTestCase):
         """
         Audiences, algorithms and the user's address have to make sense.
         """
-        self.one("audiences: expected at least one", audiences=[])
+        for audiences in ([], [""]):
+            self.one("audiences: expected at least one", audiences=audiences)
+        for domain in ("", "a b", "a/b", "devices"):
+            self.one("identity.providers[0].domain: expected a name such as example.org", domain=domain)
+        self.one("identity.providers[0].key: expected 'cert' beside 'key'", key="key.pem")
         self.one("algs: expected at least one", algs=[])
         for alg in ("none", "HS256", "rs256"):
             self.one("identity.providers[0].algs[0]: expected 'RS256'", algs=[alg])
@@ -144,6 +152,9 @@ class MistakesTests(SynchronousTestCase):
         A broker has a URL, and we an account with it.
         """
         self.assertMistake("qos.url: expected", qos={"url": "qos.example.org", "csp": "x"})
+        for url in ("https://qos:99999", "https://[::1"):
+            self.assertMistake("qos.url: expected", qos={"url": url, "csp": "x"})
+        self.assertMistake("qos.key: expected 'cert'", qos={"key": "key.pem"})
         self.assertMistake("qos.connectivity: expected", qos={"connectivity": "http://a?b"})
         self.assertMistake("qos.csp: expected", qos={"url": "https://qos.example.org"})
 
