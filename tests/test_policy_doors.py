@@ -269,8 +269,10 @@ class BusTests(DoorTests):
         """
         eve = _client(self.net.node)
         _client(self.net.node, ANN)
+        body = {"method": "savePolicies", "params": {"document": DENY}}
 
-        self.assertEqual(403, self.execute(eve, "savePolicies", document=DENY)["code"])
+        self.assertEqual(401, eve.ask(type="execute", to=DESK, body=body)["body"]["code"])
+        self.assertIsNone(self.net.policies.live)
 
     def test_methods(self) -> None:
         """
