@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.columns import count_where, failed, whole
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 
 FEWEST = 3  # other days that have this hour
 SCORE = 6.0
@@ -96,4 +96,4 @@ def _median(numbers: Column) -> Column:
     return (lower + upper) / 2
 
 
-QUESTIONS = (Question("anomalies", "lines", hours, anomalies),)
+QUESTIONS = (Question("anomalies", "lines", hours, anomalies, adding(*MEASURES)),)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from msgnode.mining import lives, pairing
-from msgnode.mining.checkpoint import Batch
+from msgnode.mining.checkpoint import Batch, Part
 from msgnode.mining.columns import count_where
 from msgnode.mining.files import LogFile
 from msgnode.mining.output import Output
@@ -61,6 +61,8 @@ class Batches:
     def make(self, batch: Batch, files: list[LogFile], before: Batch | None) -> None:
         """
         Read the files and keep what later runs need of them; tells the batch how many lines there were.
+
+        Its sums are the part of the same number.
         """
         self._say(f"reading {len(files)} files, {sum(file.size for file in files) / 2**20:,.1f} MiB")
         self._read(batch, files)
@@ -69,33 +71,53 @@ class Batches:
         found = pairing.exchanges(messages, self._going_on("exchanges", before), batch.end)
         # Pieces of a good size; an hour with most of the traffic is several.
         found = found.hint("rebalance", "date", "hour")
-        self._output.write(found, "exchanges", batch, "open", "date", "hour")
+        self._output.write(found, "exchanges", batch.number, "open", "date", "hour")
         self._say("following sessions")
         lived = lives.lives(events, self._going_on("lives", before), batch.end)
-        self._output.write(lived, "lives", batch, "open")
+        self._output.write(lived, "lives", batch.number, "open")
+        self.sum_up(batch.number, [batch])
+
+    def sum_up(self, number: int, batches: list[Batch]) -> None:
+        """
+        Make a part of what is kept of these batches.
+        """
         sources: dict[Source, DataFrame] = {
-            "lines": self.lines([batch]),
-            "messages": messages,
-            "events": events,
-            "exchanges": self._rows("exchanges", [batch]).where("not open"),
-            "lives": self._rows("lives", [batch]).where("not open"),
+            "lines": self.lines(batches),
+            "messages": self._of_kind(batches, "message"),
+            "events": self._of_kind(batches, "session"),
+            "exchanges": self._rows("exchanges", batches).where("not open"),
+            "lives": self._rows("lives", batches).where("not open"),
         }
         self._say("summing up")
 
         def sum_up(question: Question) -> None:
-            self._output.write(question.summarise(sources[question.of]), f"parts/{question.name}", batch)
+            self._output.write(question.summarise(sources[question.of]), f"parts/{question.name}", number)
 
-        together(sum_up, [question for question in self._questions if not question.shares])
+        together(sum_up, self._kept())
 
-    def answer(self, question: Question, batches: list[Batch]) -> DataFrame:
+    def merge(self, number: int, parts: list[Part]) -> None:
         """
-        What all batches say together, with what was still going on when the last one ended.
+        Make one part of several.
         """
-        parts = self._output.read(f"parts/{question.kept}", batches).drop("batch")
+        self._say(f"merging the sums of {parts[-1].end - parts[0].begin:,} hours")
+
+        def merge(question: Question) -> None:
+            rows = self._parts(question, parts)
+            folded = rows if question.fold is None else question.fold(rows)
+            # As few files as make sense, on however many cores.
+            self._output.write(folded.hint("rebalance"), f"parts/{question.name}", number)
+
+        together(merge, self._kept())
+
+    def answer(self, question: Question, parts: list[Part], last: Batch) -> DataFrame:
+        """
+        What all parts say together, with what was still going on when the last batch ended.
+        """
+        rows = self._parts(question, parts)
         if question.of in ("exchanges", "lives"):
-            going_on = self._rows(question.of, batches[-1:]).where("open")
-            parts = parts.unionByName(question.summarise(going_on))
-        return question.combine(parts)
+            going_on = self._rows(question.of, [last]).where("open")
+            rows = rows.unionByName(question.summarise(going_on))
+        return question.combine(rows)
 
     def lines(self, batches: list[Batch]) -> DataFrame:
         """
@@ -114,7 +136,7 @@ class Batches:
         rows = rows.withColumn("kind", F.when(bad, F.lit("bad")).otherwise(F.col("kind")))
         counted = Observation()
         rows = rows.observe(counted, F.count("*").alias("rows"), count_where(bad).alias("bad"))
-        self._output.write(rows, "lines", batch, "kind", "date", "hour")
+        self._output.write(rows, "lines", batch.number, "kind", "date", "hour")
         batch.bad = counted.get["bad"] or 0
         batch.lines = counted.get["rows"] - batch.bad
         if batch.bad:
@@ -122,21 +144,27 @@ class Batches:
 
     def _put_aside(self, batch: Batch) -> None:
         stored = StructType([*self._line.fields, *_ASIDE])
-        aside = self._output.read("lines", [batch], stored).where("kind = 'bad'")
-        self._output.write_text(aside.select("path", "why", "text"), "_bad", batch)
+        aside = self._output.read("lines", [batch.number], stored).where("kind = 'bad'")
+        self._output.write_text(aside.select("path", "why", "text"), "_bad", batch.number)
         self._output.files.delete(f"lines/batch={batch.number}/kind=bad")
 
     # -- what was kept -----------------------------------------------------
 
+    def _kept(self) -> list[Question]:
+        return [question for question in self._questions if not question.shares]
+
+    def _parts(self, question: Question, parts: list[Part]) -> DataFrame:
+        return self._output.read(f"parts/{question.kept}", [part.number for part in parts]).drop("batch")
+
     def _stored(self, batches: list[Batch]) -> DataFrame:
-        return self._output.read("lines", batches, self._line)
+        return self._output.read("lines", [batch.number for batch in batches], self._line)
 
     def _of_kind(self, batches: list[Batch], kind: str) -> DataFrame:
         return self._stored(batches).where(F.col("kind") == kind)
 
     def _rows(self, name: str, batches: list[Batch]) -> DataFrame:
         schema = pairing.SCHEMA if name == "exchanges" else lives.SCHEMA
-        return self._output.read(name, batches, schema)
+        return self._output.read(name, [batch.number for batch in batches], schema)
 
     def _going_on(self, name: str, before: Batch | None) -> DataFrame | None:
         return None if before is None else self._rows(name, [before]).where("open")

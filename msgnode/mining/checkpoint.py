@@ -4,14 +4,19 @@ What has been read: batches of whole hours, in the order of time, each with its 
 The newest hour is a batch of its own, because it may still be written to.  A
 file that came late or grew takes its batch and all later ones back; they are
 read again.  So the batches always are what one run over everything would read.
+
+The sums of the questions lie in parts.  There is one for each batch at first;
+older ones are merged, and those of many merged ones again, so that a year of
+hourly runs is about a hundred parts.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from msgnode.mining.files import LogFile, Unreadable
 
-FORMAT = 1  # of what lies in the output; another one cannot be continued
+FORMAT = 2  # of what lies in the output; 1 had no parts
+MOST_PARTS = 48  # that were merged equally often; of more, all but the newest half become one
 
 
 @dataclass
@@ -42,6 +47,18 @@ class Batch:
         return True
 
 
+@dataclass(frozen=True)
+class Part:
+    """
+    The sums of all batches from the hour `begin` to before `end`; it was merged `level` times.
+    """
+
+    number: int
+    begin: int
+    end: int
+    level: int = 0
+
+
 @dataclass
 class Checkpoint:
     """
@@ -53,6 +70,47 @@ class Checkpoint:
     next: int = 1
     answered: int = 0  # what `next` was when the tables were written
     batches: list[Batch] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+    def add(self, batch: Batch) -> None:
+        """
+        A batch was read, and summed up under its own number.
+        """
+        self.batches.append(batch)
+        self.parts.append(Part(batch.number, batch.begin, batch.end))
+        self.next = max(self.next, batch.number) + 1
+
+    def before(self, hour: int) -> "tuple[Checkpoint, Part | None]":
+        """
+        What is left without the batches from this hour on, and the part that began before it, if one did.
+        """
+        batches = [batch for batch in self.batches if batch.end <= hour]
+        parts = [part for part in self.parts if part.end <= hour]
+        torn = [part for part in self.parts if part.begin < hour < part.end]
+        return replace(self, batches=batches, parts=parts, answered=0), torn[0] if torn else None
+
+    def crowd(self, most: int = MOST_PARTS) -> list[Part]:
+        """
+        The oldest parts that were merged equally often, if they are too many; the newest of them stay apart.
+
+        With a run each hour a part has about as many hours as there are after it at
+        least, so little is summed up again when a file comes late.
+        """
+        for level in sorted({part.level for part in self.parts}):
+            equal = [part for part in self.parts if part.level == level]
+            if len(equal) > most:
+                return equal[: len(equal) - most // 2]
+        return []
+
+    def merge(self, crowd: list[Part]) -> Part:
+        """
+        One part for these, under the next number.
+        """
+        one = Part(self.next, crowd[0].begin, crowd[-1].end, crowd[0].level + 1)
+        at = self.parts.index(crowd[0])
+        self.parts[at : at + len(crowd)] = [one]
+        self.next += 1
+        return one
 
     def plan(self, files: list[LogFile]) -> tuple[list[Batch], list[tuple[int, int, list[LogFile]]]]:
         """
@@ -112,4 +170,10 @@ def load(text: str) -> Checkpoint:
     """
     table = json.loads(text)
     batches = [Batch(**batch) for batch in table["batches"]]
-    return Checkpoint(table["options"], table["format"], table["next"], table["answered"], batches)
+    found = Checkpoint(table["options"], table["format"], table["next"], table["answered"], batches)
+    if found.format == 1:
+        found.format = FORMAT
+        found.parts = [Part(batch.number, batch.begin, batch.end) for batch in batches]
+    else:
+        found.parts = [Part(**part) for part in table["parts"]]
+    return found

@@ -100,18 +100,30 @@ class Files:
     def delete(self, name: str) -> None:
         self._system.delete(self._at(name), True)
 
-    def rename(self, name: str, to: str) -> None:
+    def exchange(self, name: str, to: str, aside: str) -> None:
         """
-        Put it in the place of what is there.
+        Put a directory in the place of another, which nobody sees half deleted: it is put aside first.
         """
-        self.delete(to)
-        target = self._at(to)
-        self._system.mkdirs(target.getParent())
-        if self._system.exists(self._at(name)) and not self._system.rename(self._at(name), target):
+        self.delete(aside)
+        if self.exists(to):
+            self._rename(to, aside)
+        self._rename(name, to)
+        self.delete(aside)
+
+    def put_back(self, name: str, aside: str) -> None:
+        """
+        Mend an exchange that was interrupted.
+        """
+        if self.exists(aside) and not self.exists(name):
+            self._rename(aside, name)
+
+    def _rename(self, name: str, to: str) -> None:
+        if not self._system.rename(self._at(name), self._at(to)):
             raise Unreadable(f"{self.where}: cannot rename {name} to {to}")
 
     def read(self, name: str) -> str:
-        stream = self._system.open(self._at(name))
+        # Interrupted between the two steps of a write; the part is whole.
+        stream = self._system.open(self._at(name if self.exists(name) else f"{name}.part"))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
@@ -130,8 +142,18 @@ class Files:
                 stream.close()
         except Exception as why:
             raise Unreadable(f"cannot write {self.where}/{name}: {_first_line(why)}") from why
-        self._system.delete(self._at(name), False)
-        self._system.rename(part, self._at(name))
+        if not self._replaced(part, self._at(name)):
+            self._system.delete(self._at(name), False)
+            self._system.rename(part, self._at(name))
+
+    def _replaced(self, part: Any, name: Any) -> bool:
+        """
+        In one step, where the file system can; not all put a file in the place of another.
+        """
+        try:
+            return bool(self._system.rename(part, name))
+        except Exception:
+            return False
 
     def inside(self, name: str) -> str:
         """

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.columns import count_where, is_multicast, is_service, whole
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 from msgnode.mining.talkers import MOST
 
 PUBLISHERS = 10
@@ -123,6 +123,12 @@ def edges(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("subscriptions", "lines", bindings, subscriptions),
-    Question("publications", "messages", publications, publications_in_all),
+    Question("subscriptions", "lines", bindings, subscriptions, _last_act),
+    Question(
+        "publications",
+        "messages",
+        publications,
+        publications_in_all,
+        adding("publications", "unheard", "copies", most="last"),
+    ),
 )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.bins import PERCENTS, bin_of, percentiles
 from msgnode.mining.columns import count_where, destination, kind
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 from msgnode.mining.talkers import MOST
 
 SLOWEST = 100
@@ -115,9 +115,15 @@ def slowest_of_all(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("latency", "exchanges", latency, latency_percentiles),
+    Question("latency", "exchanges", latency, latency_percentiles, adding("number")),
     Question("latency_by_hour", "exchanges", latency, latency_by_hour, shares="latency"),
-    Question("unanswered", "exchanges", unanswered, most_unanswered),
-    Question("chains", "exchanges", chains, chains_by_length),
-    Question("slowest", "exchanges", slowest, slowest_of_all),
+    Question(
+        "unanswered",
+        "exchanges",
+        unanswered,
+        most_unanswered,
+        adding("requests", "unanswered", most="last"),
+    ),
+    Question("chains", "exchanges", chains, chains_by_length, adding("number")),
+    Question("slowest", "exchanges", slowest, slowest_of_all, slowest_of_all),
 )

@@ -3,17 +3,23 @@ The output directory: what lies where, and whether it may be written to.
 
 `lines`, `exchanges`, `lives` and `parts` are kept by batch, so that later runs
 read only what is new; `tables` are the answers, and are replaced whole.
+
+What the checkpoint does not name does not count: a run that is killed leaves
+what was there before, and some directories that the next one sweeps away.
 """
+
+import re
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from msgnode.mining.checkpoint import FORMAT, Batch, Checkpoint, load
+from msgnode.mining.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.files import Files, Unreadable
 
 CHECKPOINT = "_checkpoint.json"
-_OURS = ("lines", "exchanges", "lives", "parts", "tables", "_tables", "_bad", "report.html", CHECKPOINT)
 _BY_BATCH = ("lines", "exchanges", "lives", "_bad")
+_OURS = (*_BY_BATCH, "parts", "tables", "_tables", "_tables.before", "report.html", CHECKPOINT)
+_NUMBERED = re.compile(r"batch=(\d+)")
 
 
 class Refused(Exception):
@@ -46,6 +52,7 @@ class Output:
             )
         if overwrite or not names:
             return Checkpoint(options)
+        self.files.put_back("tables", "_tables.before")
         found = self._load()
         for name, value in options.items():
             if found.options.get(name, "") != value:
@@ -68,14 +75,19 @@ class Output:
     def save(self, checkpoint: Checkpoint) -> None:
         self.files.write(CHECKPOINT, checkpoint.text())
 
-    def take_back(self, batch: Batch) -> None:
+    def sweep(self, checkpoint: Checkpoint) -> None:
         """
-        Forget what was made of a batch.
+        Delete what this checkpoint, which was saved, does not name: batches taken back, merged parts.
         """
-        for name in _BY_BATCH:
-            self.files.delete(f"{name}/batch={batch.number}")
-        for question in self.files_in("parts"):
-            self.files.delete(f"parts/{question}/batch={batch.number}")
+        batches = {batch.number for batch in checkpoint.batches}
+        parts = {part.number for part in checkpoint.parts}
+        kept = {name: batches for name in _BY_BATCH}
+        kept |= {f"parts/{question}": parts for question in self.files_in("parts")}
+        for name, numbers in kept.items():
+            for inside in self.files_in(name):
+                found = _NUMBERED.fullmatch(inside)
+                if found and int(found[1]) not in numbers:
+                    self.files.delete(f"{name}/{inside}")
 
     def files_in(self, name: str) -> list[str]:
         """
@@ -85,41 +97,44 @@ class Output:
 
     # -- rows --------------------------------------------------------------
 
-    def write(self, rows: DataFrame, name: str, batch: Batch, *by: str) -> None:
+    def write(self, rows: DataFrame, name: str, number: int, *by: str) -> None:
         """
-        Keep rows of a batch, in directories by the values of the columns `by`.
+        Keep rows of a batch or part, in directories by the values of the columns `by`.
         """
-        path = self.files.inside(f"{name}/batch={batch.number}")
+        path = self.files.inside(f"{name}/batch={number}")
         rows.write.mode("overwrite").partitionBy(*by).parquet(path)
 
-    def write_text(self, rows: DataFrame, name: str, batch: Batch) -> None:
+    def write_text(self, rows: DataFrame, name: str, number: int) -> None:
         """
         Keep rows as lines of JSON, for people to look at.
         """
-        rows.write.mode("overwrite").json(self.files.inside(f"{name}/batch={batch.number}"))
+        rows.write.mode("overwrite").json(self.files.inside(f"{name}/batch={number}"))
 
-    def read(self, name: str, batches: list[Batch], schema: StructType | str | None = None) -> DataFrame:
+    def read(self, name: str, numbers: list[int], schema: StructType | str | None = None) -> DataFrame:
         """
-        The rows of these batches.
+        The rows of these batches or parts.
         """
         base = self.files.inside(name)
-        paths = [f"{base}/batch={batch.number}" for batch in batches]
+        paths = [f"{base}/batch={number}" for number in numbers]
         reader = self._spark.read if schema is None else self._spark.read.schema(schema)
         return reader.option("basePath", base).parquet(*paths)
 
     def write_table(self, rows: DataFrame, name: str) -> DataFrame:
         """
-        Put an answer in the place of the one of before, and return it as it was written.
+        Write an answer that is to be published, and return it as it was written.
         """
-        rows.write.mode("overwrite").parquet(self.files.inside(f"_tables/{name}"))
-        self.files.rename(f"_tables/{name}", f"tables/{name}")
-        return self.table(name, rows.schema)
+        path = self.files.inside(f"_tables/{name}")
+        rows.write.mode("overwrite").parquet(path)
+        return self._spark.read.schema(rows.schema).parquet(path)
 
-    def table(self, name: str, schema: StructType) -> DataFrame:
-        return self._spark.read.schema(schema).parquet(self.files.inside(f"tables/{name}"))
-
-    def done(self) -> None:
+    def begin_tables(self) -> None:
         self.files.delete("_tables")
+
+    def publish(self) -> None:
+        """
+        Put all tables that were written in the place of those of before, at once.
+        """
+        self.files.exchange("_tables", "tables", "_tables.before")
 
 
 _WITH_OTHER = {

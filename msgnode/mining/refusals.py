@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.columns import destination, domain, failed, kind
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 
 _CAUSE = ("outcome", "code", "type", "from_domain", "destination")
 # In an order that does not depend on the order of work.
@@ -68,4 +68,12 @@ def cause() -> Column:
     return column.otherwise(F.lit("refused"))
 
 
-QUESTIONS = (Question("refusals", "messages", refusals, refusals_by_cause),)
+QUESTIONS = (
+    Question(
+        "refusals",
+        "messages",
+        refusals,
+        refusals_by_cause,
+        adding("number", least="first", most="last"),
+    ),
+)

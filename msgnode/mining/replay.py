@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from msgnode.mining.files import Unreadable
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 from msgnode.policy.algorithms import PERMIT
 from msgnode.policy.files import gather
 from msgnode.policy.problems import PolicyRefused
@@ -139,4 +139,6 @@ def decisions_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-QUESTION = Question("decisions", "lines", decisions, decisions_in_all)
+QUESTION = Question(
+    "decisions", "lines", decisions, decisions_in_all, adding("number", least="first", most="last")
+)

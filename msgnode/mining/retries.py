@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.columns import count_where, failed, kind
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 from msgnode.mining.talkers import MOST
 
 LEAST = 10  # in an hour
@@ -60,6 +60,6 @@ def loops(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("failures", "messages", failures, loops),
-    Question("repetitions", "exchanges", repetitions, loops),
+    Question("failures", "messages", failures, loops, adding(*_COUNTS, most="last")),
+    Question("repetitions", "exchanges", repetitions, loops, adding(*_COUNTS, most="last")),
 )

@@ -14,8 +14,10 @@ from pyspark.sql.types import StructType
 
 from msgnode.mining import graph, pseudonyms
 from msgnode.mining.batches import Batches, Step, together
-from msgnode.mining.checkpoint import Batch, Checkpoint
+from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint
+from msgnode.mining.columns import HOUR
 from msgnode.mining.files import Files
+from msgnode.mining.intake import Intake
 from msgnode.mining.output import Output
 from msgnode.mining.question import Question
 from msgnode.mining.questions import QUESTIONS
@@ -67,7 +69,7 @@ class Mine:
     Reads what is new, answers every question, writes tables and report.
     """
 
-    def __init__(self, spark: SparkSession, options: Options, say: Say) -> None:
+    def __init__(self, spark: SparkSession, options: Options, say: Say, most_parts: int = MOST_PARTS) -> None:
         self._options = options
         self._say = say
         self._logs = Files(spark, options.logs)
@@ -87,6 +89,7 @@ class Mine:
             steps.append(lambda lines: pseudonyms.pseudonymised(lines, options.key))
         self._questions = questions
         self._batches = Batches(spark, self._output, questions, steps, added, say)
+        self._intake = Intake(self._output, self._batches, most_parts)
         self._overwrite = options.overwrite
 
     def run(self) -> Result:
@@ -102,8 +105,8 @@ class Mine:
         }
         checkpoint = self._output.begin(kept, self._overwrite)
         self._overwrite = False  # what follows goes on
-        result = Result(files=self._read_new(checkpoint, logs))
-        batches = checkpoint.batches
+        checkpoint, read = self._intake.take(checkpoint, logs)
+        result, batches = Result(files=read), checkpoint.batches
         asked = self._options.stories or self._options.conversation
         if batches and (asked or checkpoint.answered != checkpoint.next):
             self._write(checkpoint)
@@ -119,37 +122,22 @@ class Mine:
         """
         All tables and the report.
         """
-        tables = self._answer(checkpoint.batches)
+        self._output.begin_tables()
+        tables = self._answer(checkpoint)
         tables |= self._stories(checkpoint.batches, tables)
         self._say("writing the report")
-        self._output.done()
-        self._output.files.write("report.html", write_report(self._about(checkpoint), tables))
+        report = write_report(self._about(checkpoint), tables)
+        self._output.publish()
+        self._output.files.write("report.html", report)
         checkpoint.answered = checkpoint.next
         self._output.save(checkpoint)
 
-    def _read_new(self, checkpoint: Checkpoint, logs: list[Any]) -> int:
-        gone, fresh = checkpoint.plan(logs)
-        for batch in gone:
-            checkpoint.batches.remove(batch)
-        if gone:
-            checkpoint.answered = 0
-            self._output.save(checkpoint)
-        for batch in gone:
-            self._output.take_back(batch)
-        for begin, end, files in fresh:
-            batch = Batch(checkpoint.next, begin, end, {file.name: file.size for file in files})
-            self._batches.make(batch, files, checkpoint.batches[-1] if checkpoint.batches else None)
-            checkpoint.batches.append(batch)
-            checkpoint.next += 1
-            self._output.save(checkpoint)
-        return sum(len(files) for _, _, files in fresh)
-
-    def _answer(self, batches: list[Batch]) -> dict[str, DataFrame]:
+    def _answer(self, checkpoint: Checkpoint) -> dict[str, DataFrame]:
         tables: dict[str, DataFrame] = {}
         self._say("answering")
 
         def answer(question: Question) -> None:
-            found = self._batches.answer(question, batches)
+            found = self._batches.answer(question, checkpoint.parts, checkpoint.batches[-1])
             tables[question.name] = self._output.write_table(found, question.name)
 
         together(answer, self._questions)
@@ -179,11 +167,21 @@ class Mine:
             id = options.conversation
             way = conversation(lines, pseudonyms.hidden_id(id, options.key) if options.key else id)
         elif slowest := tables["slowest"].orderBy(F.desc("answers"), F.desc("micros"), "time").first():
-            day = lines.where(F.col("date") == moment(slowest.time)[:10])
-            way = conversation(day, slowest.id, slowest.asker, slowest.asked).limit(SHOWN)
+            near = self._around(slowest.time, batches)
+            way = conversation(near, slowest.id, slowest.asker, slowest.asked).limit(SHOWN)
         if way is not None:
             found["conversation"] = self._output.write_table(way, "conversation")
         return found
+
+    def _around(self, time: int, batches: list[Batch]) -> DataFrame:
+        """
+        The lines of an hour before and after; no other day is looked into.
+        """
+        first, last = time - HOUR, time + HOUR
+        some = [batch for batch in batches if batch.begin <= last // HOUR and first // HOUR < batch.end]
+        days = {moment(first)[:10], moment(last)[:10]}
+        lines = self._batches.lines(some).where(F.col("date").isin(days))
+        return lines.where(F.col("time").between(first, last))
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches

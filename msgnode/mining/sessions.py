@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.bins import bin_of, percentiles
 from msgnode.mining.columns import SECOND, count_where, quotient
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 from msgnode.mining.talkers import MOST
 
 STORM_TIMES, STORM_LEAST = 10, 20
@@ -123,8 +123,20 @@ def storms(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("sessions", "lives", sessions, sessions_by_end),
-    Question("lengths", "lives", lengths, length_percentiles),
-    Question("restless", "lives", restless, most_restless),
-    Question("storms", "events", arrivals, storms),
+    Question(
+        "sessions",
+        "lives",
+        sessions,
+        sessions_by_end,
+        adding("sessions", "reconnects", "takeovers", "aways", "away", most="longest_away"),
+    ),
+    Question("lengths", "lives", lengths, length_percentiles, adding("number")),
+    Question(
+        "restless",
+        "lives",
+        restless,
+        most_restless,
+        adding("attached", "takeovers", "away", most="last"),
+    ),
+    Question("storms", "events", arrivals, storms, adding("attached", "opened")),
 )

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.columns import count_where, failed, is_multicast, whole
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 
 MOST = 1000  # rows of a table of the first few
 
@@ -72,6 +72,18 @@ def top_objects(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("talkers", "messages", talkers, top_talkers),
-    Question("objects", "messages", objects, top_objects),
+    Question(
+        "talkers",
+        "messages",
+        talkers,
+        top_talkers,
+        adding("messages", "bytes", "copies", "failed", most="last"),
+    ),
+    Question(
+        "objects",
+        "messages",
+        objects,
+        top_objects,
+        adding("publications", "copies", "bytes", "bytes_out", most="most"),
+    ),
 )

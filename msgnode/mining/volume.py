@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.bins import bin_of, percentiles
 from msgnode.mining.columns import count_where, domain, failed, kind, whole
-from msgnode.mining.question import Question
+from msgnode.mining.question import Question, adding
 
 _HOURLY = ("date", "hour", "node", "connector", "type", "outcome")
 _PAIR = ("date", "from_domain", "to_domain")
@@ -114,9 +114,9 @@ def handover_by_hour(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("volume", "messages", volume, volume_in_all),
-    Question("matrix", "messages", matrix, matrix_in_all),
-    Question("sizes", "messages", sizes, sizes_in_all),
-    Question("handover", "messages", handover, handover_percentiles),
+    Question("volume", "messages", volume, volume_in_all, adding("messages", "bytes", "copies")),
+    Question("matrix", "messages", matrix, matrix_in_all, adding("messages", "bytes", "failed")),
+    Question("sizes", "messages", sizes, sizes_in_all, adding("messages", "bytes")),
+    Question("handover", "messages", handover, handover_percentiles, adding("number")),
     Question("handover_by_hour", "messages", handover, handover_by_hour, shares="handover"),
 )

@@ -2,6 +2,8 @@
 Which hours are read, and which are read again.
 """
 
+import json
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -21,7 +23,7 @@ H = file(0).hour
 def checkpoint(*batches):
     made = Checkpoint({})
     for number, (begin, end, files) in enumerate(batches, 1):
-        made.batches.append(Batch(number, H + begin, H + end, {file.name: file.size for file in files}))
+        made.add(Batch(number, H + begin, H + end, {file.name: file.size for file in files}))
     return made
 
 
@@ -89,8 +91,48 @@ def test_late_but_gone():
 
 def test_kept():
     """
-    A checkpoint is read as it was written.
+    A checkpoint is read as it was written, and so is one from before there were parts.
     """
     known = checkpoint((0, 1, [file(0)]))
+    old = json.loads(known.text()) | {"format": 1}
+    del old["parts"]
 
-    assert known == load(known.text())
+    assert known == load(known.text()) == load(json.dumps(old))
+
+
+def hourly(runs, known=None):
+    known = known or Checkpoint({})
+    for _ in range(runs):
+        begin = known.parts[-1].end if known.parts else H
+        known.add(Batch(known.next, begin, begin + 1, {}))
+        while crowd := known.crowd():
+            known.merge(crowd)
+    return known
+
+
+def test_merged():
+    """
+    A year of hourly runs is about a hundred parts, without a gap; the last day's stay apart.
+    """
+    known = hourly(365 * 24)
+
+    assert 365 * 24 == len(known.batches) and 110 > len(known.parts)
+    assert [H, *[part.end for part in known.parts]] == [part.begin for part in known.parts] + [H + 365 * 24]
+    assert {1} == {part.end - part.begin for part in known.parts[-24:]}
+    assert len(known.parts) == len({part.number for part in known.parts})
+    for part in known.parts[:-24]:
+        assert part.end - part.begin < 1.1 * (known.parts[-1].end - part.end)
+
+
+def test_torn():
+    """
+    What comes late in the middle of a part leaves those before it, and says which hours to sum up again.
+    """
+    known = hourly(365 * 24)
+    part = known.parts[20]
+
+    left, torn = known.before(part.begin + 3)
+
+    assert known.parts[:20] == left.parts and torn == part
+    assert part.begin + 3 == left.batches[-1].end
+    assert (known.parts[:20], None) == (known.before(part.begin)[0].parts, known.before(part.begin)[1])

@@ -180,13 +180,20 @@ class TestTruth:
 def test_piece_by_piece(spark, logs, whole, tmp_path):
     """
     Three runs over a log that grows, while files are compressed and go, give the tables of one run.
+
+    What each run keeps is merged with what was kept before, and tables change all at once.
     """
     growing, out = tmp_path / "logs", tmp_path / "out"
     growing.mkdir()
     files = sorted(
         (path for path in logs[0].glob("traffic-*")), key=lambda path: path.name.partition("-2026")[2]
     )
-    mine = Mine(spark, Options(str(growing), str(out)), list().append)
+    seen: list = []
+
+    def look(step):
+        seen.append({path: path.stat().st_mtime_ns for path in (out / "tables").rglob("*.parquet")})
+
+    mine = Mine(spark, Options(str(growing), str(out)), look, most_parts=1)
     cut = len(files) * 2 // 3
     # Even so that both nodes' files of the hour are there; one was caught while it was being written.
     for path in files[: cut - cut % NODES]:
@@ -207,12 +214,18 @@ def test_piece_by_piece(spark, logs, whole, tmp_path):
 
     waits = iter((grown, lambda: None))
     results = [mine.run()]
+    steps = len(seen)
+    look("after the first run")
     with pytest.raises(StopIteration):  # nobody waits a third time
         _follow(mine.run, results.append, lambda: next(waits)())
     first, second, third = results
 
     assert first.files > 0 and 0 < second.files < len(files) and third.files == 0
     assert whole[1].lines == second.lines
+    assert all(files == seen[steps] != {} for files in seen[steps:]) and not any(seen[:steps])
+    for name in ("volume", "latency", "subscriptions"):
+        [part] = (out / "parts" / name).iterdir()
+        assert 1 == len(list(part.iterdir()))
     for name in whole[1].tables:
         if name != "stories":  # those of the newest batches
             assert rows(spark, whole[0], name) == rows(spark, out, name), name

@@ -1,0 +1,255 @@
+"""
+Many runs: what they keep stays small, adds up, and outlives a kill.
+"""
+
+import gzip
+import itertools
+import json
+import shutil
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructType
+
+from msgnode.mining import graph, latency
+from msgnode.mining.batches import Batches
+from msgnode.mining.checkpoint import Checkpoint, load
+from msgnode.mining.files import Files
+from msgnode.mining.intake import Intake
+from msgnode.mining.output import CHECKPOINT, Output
+from tests.mining.rows import ANN, BOB, event, message, table
+
+QUESTIONS = (latency.QUESTIONS[0], graph.QUESTIONS[0])
+SM = "domain://msg-node.a.example/sm"
+HOURS, MOST = 3, 2
+
+
+class Killed(BaseException):
+    """
+    Nobody catches this.
+    """
+
+
+class Life:
+    """
+    Ends at the change after so many.
+    """
+
+    def __init__(self, changes=10**6):
+        self.changes = changes
+
+    def live(self):
+        if self.changes <= 0:
+            raise Killed
+        self.changes -= 1
+
+
+class MortalFiles(Files):
+    """
+    Deletes and renames until its process is killed.
+    """
+
+    life = Life()
+
+    def delete(self, name):
+        self.life.live()
+        super().delete(name)
+
+    def _rename(self, name, to):
+        self.life.live()
+        super()._rename(name, to)
+
+
+class MortalOutput(Output):
+    """
+    Writes until its process is killed.
+    """
+
+    def __init__(self, spark, where, life):
+        super().__init__(spark, where)
+        self.files = MortalFiles(spark, where)
+        self.files.life = self.life = life
+
+    def write(self, rows, name, number, *by):
+        self.life.live()
+        super().write(rows, name, number, *by)
+
+    def save(self, checkpoint):
+        self.life.live()
+        super().save(checkpoint)
+
+
+class Runs:
+    """
+    A log, and an output that is brought up to date with it again and again.
+    """
+
+    def __init__(self, spark, where):
+        self.spark = spark
+        self.logs, self.out = where / "logs", where / "out"
+        self.logs.mkdir(parents=True)
+
+    def write(self, hour, node="mn1"):
+        """
+        A file of the log: in each hour a request that the next one answers, and a subscription.
+        """
+        begin = hour * 3600
+        lines = [
+            message(begin, BOB, ANN, type="response", id=str(hour - 1), node=node),
+            event(begin + 1, "attached", f"runtime://a.example/{node}", node=node),
+            message(
+                begin + 2, ANN, SM, type="subscribe", outcome="answered", node=node,
+                session=f"runtime://a.example/{node}", resources=[f"comm://a.example/{hour % 3}/changes"],
+            ),
+            message(begin + 3599.5, type="read", id=str(hour), node=node),
+        ]  # fmt: skip
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        name = f"traffic-{node}-{lines[1]['date'].replace('-', '')}T{hour % 24:02}.jsonl"
+        (self.logs / name).write_text(text)
+        return self.logs / name
+
+    def take(self, life=None):
+        """
+        A run, which may be killed; returns the checkpoint.
+        """
+        output = MortalOutput(self.spark, str(self.out), life or Life())
+        batches = Batches(self.spark, output, QUESTIONS, (), StructType([]), list().append)
+        logs = Files(self.spark, str(self.logs)).logs()
+        checkpoint, _ = Intake(output, batches, MOST).take(output.begin({}, False), logs)
+        return checkpoint
+
+    def answers(self):
+        """
+        What the next run would answer.
+        """
+        output = Output(self.spark, str(self.out))
+        batches = Batches(self.spark, output, QUESTIONS, (), StructType([]), list().append)
+        known = output.begin({}, False)
+        return [table(batches.answer(question, known.parts, known.batches[-1])) for question in QUESTIONS]
+
+    def kept(self, name):
+        """
+        How many files each batch or part has.
+        """
+        found = (self.out / name).glob("batch=*")
+        return {
+            int(path.name.removeprefix("batch=")): sum(1 for file in path.rglob("*") if file.is_file())
+            for path in found
+        }
+
+
+@pytest.fixture(scope="module")
+def runs(spark, tmp_path_factory):
+    """
+    A run over two hours, and a third that was written since: the next run has three parts, and merges two.
+    """
+    made = Runs(spark, tmp_path_factory.mktemp("hourly"))
+    for hour in range(HOURS - 1):
+        made.write(hour)
+        if hour:
+            made.take()
+    made.write(HOURS - 1)
+    return made
+
+
+def at_once(spark, where, runs):
+    """
+    What one run over all the same files answers.
+    """
+    other = Runs(spark, where)
+    for path in runs.logs.iterdir():
+        shutil.copy(path, other.logs)
+    other.take()
+    return other.answers()
+
+
+def test_killed(spark, runs, tmp_path):
+    """
+    A run that is killed before one of its steps leaves what was there before, or all that it made.
+    """
+    before, after = runs.answers(), at_once(spark, tmp_path, runs)
+    seen = []
+
+    for steps in itertools.count(0, 3):
+        try:
+            runs.take(Life(steps))
+        except Killed:
+            seen.append(runs.answers())
+        else:
+            break
+
+    assert before == seen[0] != after == seen[-1]
+    assert seen == sorted(seen, key=[before, after].index)
+    assert after == runs.answers()
+
+
+def test_merged(runs):
+    """
+    After many runs there are few parts, each of one file, and nothing is left that no checkpoint names.
+    """
+    runs.take()
+    known = load((runs.out / CHECKPOINT).read_text())
+
+    assert HOURS == len(known.batches)
+    assert [(2, 1), (1, 0)] == [(part.end - part.begin, part.level) for part in known.parts]
+    for question in QUESTIONS:
+        assert {part.number: 1 for part in known.parts} == runs.kept(f"parts/{question.name}")
+    for name in ("lines", "exchanges", "lives"):
+        assert {batch.number for batch in known.batches} == set(runs.kept(name))
+
+
+def test_late(spark, runs, tmp_path):
+    """
+    A file that comes late takes merged sums apart; what was before it needs no file of the log.
+    """
+    runs.write(1, "mn2")
+    expected = at_once(spark, tmp_path, runs)
+    runs.write(0).unlink()
+
+    known = runs.take()
+
+    assert [1, 1, 1] == [part.end - part.begin for part in known.parts]
+    assert expected == runs.answers()
+
+
+def test_first_killed(spark, tmp_path):
+    """
+    So does a first run that could not read a file: the next goes on, it needs no --overwrite.
+    """
+    runs = Runs(spark, tmp_path)
+    path = runs.write(0)
+    whole = path.read_bytes()
+    path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(whole)[:-20])
+    path.unlink()
+    with pytest.raises(Exception, match="traffic-mn1"):
+        runs.take()
+
+    path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(whole))
+
+    assert 4 == runs.take().batches[0].lines
+
+
+def test_tables_interrupted(spark, tmp_path):
+    """
+    Tables are there as they were before or as they are after, whenever a run is killed.
+    """
+    output = MortalOutput(spark, str(tmp_path), Life())
+    output.save(Checkpoint({}))
+    for name in ("tables", "_tables"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "from").write_text(name)
+    seen = []
+
+    for steps in range(5):
+        output.files.life.changes = steps
+        try:
+            output.publish()
+        except Killed:
+            Output(spark, str(tmp_path)).begin({}, False)
+            seen.append((tmp_path / "tables/from").read_text())
+            if seen[-1] == "_tables":
+                break
+
+    assert ["tables", "tables", "tables", "_tables"] == seen
