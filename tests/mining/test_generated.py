@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 from synthetic.plan import generate
+from synthetic.world import REGISTRY
 
 from msgnode.cli.mine import _follow
 from msgnode.mining.run import Mine, Options
@@ -98,6 +99,21 @@ class TestTruth:
         assert counts["refused"] + counts["attacks"] == found["refused"]
         assert counts["no-route"] == found["no-route"]
         assert counts["answered"] == found["answered"]
+
+    def test_connectors(self, spark, whole, logs):
+        """
+        So are the visitors who post without a session, and what the node publishes itself.
+        """
+        found = {"rest": 0, "node": 0}
+        for row in rows(spark, whole[0], "volume"):
+            if row["connector"] in found:
+                found[row["connector"]] += row["messages"]
+        own = [row for row in rows(spark, whole[0], "publications") if row["publisher"] == REGISTRY]
+        counts = logs[1]["counts"]
+
+        assert {"rest": counts["visits"], "node": counts["announcements"]} == found
+        assert counts["announcements"] == sum(row["publications"] for row in own) > 10
+        assert counts["visits"] > 10
 
     def test_exchanges(self, spark, whole, logs):
         """

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import TypeVar
+from uuid import UUID
 
-from synthetic.world import CONNECTORS, SERVICE, Runtime, World
+from synthetic.world import CONNECTORS, NODE, REGISTRY, SERVICE, Runtime, World
 
 SECOND = 1_000_000_000
 Some = TypeVar("Some")
@@ -33,6 +34,8 @@ class Acts:
             (self.bind, 6),
             (self.reconnect, 2),
             (self.live, 1),
+            (self.visit, 3),
+            (self.announce, 1),
             (self.refuse, 1),
             (self.miss, 1),
         ]
@@ -117,6 +120,44 @@ class Acts:
             runtime, time, "subscribe", f"{runtime.url}/sm", SERVICE, 210, "answered", 0, 90, more=more
         )
         return line
+
+    def visit(self, time: int) -> list[Line]:
+        """
+        Somebody without a session asks over HTTP: the registry, which the node answers, or a hyperty.
+        """
+        random, asked = self._random, self._pick(self._world.runtimes)
+        visitor = self._world.visitor(UUID(int=random.getrandbits(128), version=4), asked.node)
+        self.counts["visits"] += 1
+        if random.random() < 0.5:
+            self.counts["answered"] += 1
+            micros = 4000 + self._micros()
+            return [
+                self.message(
+                    visitor, time, "read", visitor.url, REGISTRY + "/", 240, "answered", 0, micros,
+                    more=',"code":200',
+                )
+            ]  # fmt: skip
+        self._id += 1
+        self.counts["exchanges"] += 1
+        answered = time + int(random.lognormvariate(17.5, 1.0))
+        return [
+            self._hop(visitor, asked, asked.node, time, "read", self._id),
+            self._hop(asked, visitor, asked.node, answered, "response", self._id),
+        ]
+
+    def announce(self, time: int) -> list[Line]:
+        """
+        A runtime wants to know who comes and goes at a hyperty, and the node tells it.
+        """
+        watcher, watched = self._pick(self._world.runtimes), self._pick(self._world.runtimes)
+        address = f"{watched.hyperty}/registration"
+        told = time + SECOND + int(self._random.random() * 60 * SECOND)
+        self.counts["announcements"] += 1
+        own = Runtime(REGISTRY, REGISTRY, watcher.node, NODE)
+        return [
+            self.subscribe(watcher, time, address),
+            self.message(own, told, "update", REGISTRY, address, 190, "delivered", 1, 0),
+        ]
 
     def refuse(self, time: int) -> list[Line]:
         """

@@ -4,10 +4,13 @@ Who there is: domains, nodes, runtimes with their hyperties, objects with their 
 
 from dataclasses import dataclass, field
 from random import Random
+from uuid import UUID
 
 DOMAINS = ("example.org", "example.net", "phones.example", "home.example", "city.example")
 CONNECTORS = ("websocket", "websocket", "socketio", "line", "poll")
 SERVICE = "domain://msg-node.example.org/sm"
+REGISTRY = "domain://registry.example.org"
+NODE = '"connector":"node",'  # of what the node publishes itself: no session, no peer
 ATTACKER = "runtime://attacker.example/a"
 LOOPING = "hyperty://home.example/stuck"
 DEAF = "hyperty://example.net/deaf"
@@ -49,6 +52,14 @@ class World:
         peer = f"192.0.2.{number % 250 + 1}:{20000 + number % 40000}"
         place = f'"session":"{url}","connector":"{connector}","peer":"{peer}",'
         return Runtime(url, f"hyperty://{domain}/{guid}", number % len(self.nodes), place)
+
+    def visitor(self, name: UUID, node: int) -> Runtime:
+        """
+        Whoever posts without a session: a runtime of the node's domain for as long as the request.
+        """
+        url = f"runtime://example.org/public/rest/{name}"
+        peer = f"203.0.113.{name.int % 60 + 1}:{30000 + name.int % 20000}"
+        return Runtime(url, url, node, f'"session":"{url}","connector":"rest","peer":"{peer}",')
 
     def _object(self, number: int) -> tuple[Runtime, str, int]:
         reporter = self.runtimes[number % len(self.runtimes)]
