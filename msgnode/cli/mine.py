@@ -71,14 +71,18 @@ def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **ot
 
 def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait: Callable[[], None]) -> None:
     """
-    Run again after each wait, until one is interrupted.  A run that fails is tried again by the next.
+    Run again after each wait, until one is interrupted, and show what was new.
+
+    A run that fails is tried again by the next.
     """
     from msgnode.mining.output import Refused
 
     while True:
         wait()
         try:
-            shown(run())
+            found = run()
+            if found.files:
+                shown(found)
         except Exception as why:
             sentence = _sentence(why)
             if not sentence or isinstance(why, Refused):

@@ -234,9 +234,9 @@ def test_piece_by_piece(spark, logs, whole, tmp_path):
     look("after the first run")
     with pytest.raises(StopIteration):  # nobody waits a third time
         _follow(mine.run, results.append, lambda: next(waits)())
-    first, second, third = results
+    first, second = results  # the third found nothing new
 
-    assert first.files > 0 and 0 < second.files < len(files) and third.files == 0
+    assert first.files > 0 and 0 < second.files < len(files)
     assert whole[1].lines == second.lines
     assert all(files == seen[steps] != {} for files in seen[steps:]) and not any(seen[:steps])
     for name in ("volume", "latency", "subscriptions"):
