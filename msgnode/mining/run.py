@@ -16,7 +16,7 @@ from msgnode.mining import graph, pseudonyms
 from msgnode.mining.batches import Batches, Step, together
 from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint
 from msgnode.mining.columns import HOUR
-from msgnode.mining.files import Files
+from msgnode.mining.files import Files, Unreadable
 from msgnode.mining.intake import Intake
 from msgnode.mining.output import Output
 from msgnode.mining.question import Question
@@ -79,8 +79,7 @@ class Mine:
         self._policy = ""
         added = StructType([])
         if options.policy:
-            from msgnode.mining import replay
-
+            replay = _replay()
             policy = replay.sound(options.policy, options.domain, options.default)
             steps.append(policy.decided)
             questions.append(replay.QUESTION)
@@ -194,6 +193,21 @@ class Mine:
             "files": sum(len(batch.files) for batch in batches),
             "pseudonyms": bool(self._options.key),
         }
+
+
+def _replay() -> Any:
+    """
+    The module that asks policies, which needs more than Spark.
+    """
+    try:
+        from msgnode.mining import replay
+    except ModuleNotFoundError as why:
+        missing = (why.name or "").partition(".")[0]
+        raise Unreadable(
+            f"--policy needs {missing} here and on every executor, installed and not in a zip: "
+            f"pip install {missing}"
+        ) from why
+    return replay
 
 
 def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:

@@ -2,6 +2,9 @@
 A policy decided over the log, on the executors.
 """
 
+import subprocess
+import sys
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -65,6 +68,22 @@ def test_undecidable(spark):
     )
 
     assert [("undecidable", "what came before", 2)] == found
+
+
+def test_without_msgspec():
+    """
+    A cluster without msgspec mines; only --policy needs it, and says so.
+    """
+    script = (
+        "import sys; sys.modules['msgspec'] = None\n"
+        "from msgnode.mining import run\n"
+        "try: run._replay()\n"
+        "except run.Unreadable as why: print(why)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=TOP)
+
+    assert done.stdout.startswith("--policy needs msgspec here and on every executor")
+    assert done.stdout.endswith("pip install msgspec\n")
 
 
 def test_unsound(tmp_path):
