@@ -160,12 +160,13 @@ class Network:
         """
         if not self._listeners:
             self._listeners = self._factories()
-            self._listeners["tls"] = over_tls(
-                Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH), self._listeners["web"], self.clock
-            )
+        if name == "tls" and name not in self._listeners:
+            listen = Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH)
+            self._listeners[name] = over_tls(listen, self._listeners["web"], self.clock)
+        if name == "plain" and name not in self._listeners:
             plain = self._factories()["web"]
             plain.resource.children[b"ws"]._factory.protocol = PlainConnection
-            self._listeners["plain"] = plain
+            self._listeners[name] = plain
         return self._listeners[name]
 
     def _factories(self) -> dict[str, Any]:
