@@ -43,6 +43,7 @@ class HTTPClient(Protocol):
         self.network = network
         self._where = listener, peer
         self._came = bytearray()
+        self._response: Response | None = None  # to what came
         self._method = "GET"
         self._connect()
 
@@ -53,6 +54,7 @@ class HTTPClient(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         self._came += data
+        self._response = None
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.is_connected = False
@@ -70,12 +72,16 @@ class HTTPClient(Protocol):
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self._method = method
         self._came.clear()
+        self._response = None
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
 
     @property
     def response(self) -> Response | None:
-        if not self._came:
-            return None
+        if self._response is None and self._came:
+            self._response = self._read()
+        return self._response
+
+    def _read(self) -> Response | None:
         response = http.client.HTTPResponse(_File(bytes(self._came)), method=self._method)  # type: ignore
         try:
             response.begin()
