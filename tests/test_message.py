@@ -246,7 +246,7 @@ class AnyMessageTests(SynchronousTestCase):
     """
 
     @given(_messages, st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]), st.booleans())
-    @settings(deadline=None, max_examples=200)
+    @settings(deadline=None)
     def test_read(self, pairs: list, separators: tuple, ascii: bool) -> None:
         """
         A message is read as any JSON reader does, and refused when one of its keys stands twice.

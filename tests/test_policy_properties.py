@@ -21,7 +21,7 @@ from msgnode.policy.operators import OPERATORS
 from msgnode.policy.replay import UNDECIDABLE, judge
 from tests.policy_case import GROUPS, only, program
 
-EXAMPLES = 25 * int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
+EXAMPLES = 10 * int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 QUICK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 ADDRESSES = st.sampled_from(

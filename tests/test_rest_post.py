@@ -437,7 +437,7 @@ class WrongTests(RestCase):
         for code in ("503", "504"):
             self.assertIn("provider", refusals[code])
 
-    @settings(max_examples=25 * TIMES, deadline=None)
+    @settings(max_examples=10 * TIMES, deadline=None)
     @given(
         st.lists(st.one_of(st.binary(max_size=60), _requests.map(dumps), _headers.map(dumps)), max_size=5),
         st.sampled_from(["", "?wait=0", "?wait=1", "?wait=x"]),

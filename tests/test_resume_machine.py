@@ -204,9 +204,9 @@ class UrgentMachine(ResumeMachine):
         assert len(self.bob.got) + self.bob.missed == self.published
 
 
-ResumeMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
-NarrowMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
-UrgentMachine.TestCase.settings = settings(max_examples=40 * TIMES, stateful_step_count=40, deadline=None)
+ResumeMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
+NarrowMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
+UrgentMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
 ResumeTests = ResumeMachine.TestCase
 NarrowTests = NarrowMachine.TestCase
 UrgentTests = UrgentMachine.TestCase

@@ -517,7 +517,7 @@ class ModelTests(SynchronousTestCase):
     Against a model that is only dictionaries.
     """
 
-    @settings(max_examples=100 * TIMES, deadline=None)
+    @settings(max_examples=40 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1))
     def test_cut_anywhere(self, events: list[tuple[Any, ...]], cut: float) -> None:
         """

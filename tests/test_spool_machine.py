@@ -239,7 +239,7 @@ class MachineTests(SynchronousTestCase):
     Whatever happens.
     """
 
-    @settings(max_examples=200 * TIMES, deadline=None)
+    @settings(max_examples=80 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1))
     def test_restarts(self, events: list[tuple[Any, ...]], cut: float) -> None:
         """
@@ -253,7 +253,7 @@ class MachineTests(SynchronousTestCase):
             both.restart(cut)
             both.spool.close()
 
-    @settings(max_examples=100 * TIMES, deadline=None)
+    @settings(max_examples=40 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1, exclude_max=True), st.integers(1, 255))
     def test_one_byte(self, events: list[tuple[Any, ...]], where: float, flip: int) -> None:
         """
