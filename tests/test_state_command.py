@@ -5,8 +5,11 @@
 import json
 import os
 import resource
+import shutil
 import sqlite3
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +26,42 @@ from tests.fakes import directory
 SESSIONS = 2000
 
 
+@cache
+def state() -> TemporaryDirectory[str]:
+    """
+    What a node left behind; made once, since each test looks at a copy.
+    """
+    made = TemporaryDirectory()
+    clock = Clock()
+    store = Store(Path(made.name), clock)
+    list(store.open())
+    for sid in range(1, SESSIONS + 1):
+        runtime = f"runtime://example.org/{sid}"
+        store.opened(
+            SimpleNamespace(  # of a session, what is kept
+                sid=sid,
+                runtime=runtime,
+                token_hash=b"x" * 32,
+                anonymous=False,
+                used=True,
+                identity="",
+                proof=None,
+            )
+        )
+        store.bound(sid, f"comm://example.org/{sid}", 1)
+        store.keyed(sid, "key", [f"comm://example.org/{sid}"])
+    store.settled()
+    clock.advance(0)
+    store.shut()
+    spool = Spool(Path(made.name, "spool"))
+    spool.open()
+    for key in range(3):
+        spool.keep(1, key, b"hello" * 100, float("inf"), 5, 0, 0)
+        spool.settle()
+    spool.close()
+    return made
+
+
 class StateTests(SynchronousTestCase):
     """
     The state of a node that is stopped: sessions, an address and a key for each, and what one is owed.
@@ -30,33 +69,9 @@ class StateTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.directory = directory(self)
+        shutil.copytree(state().name, self.directory, dirs_exist_ok=True)
         self.path = self.directory / NAME
         self.clock = Clock()
-        made, _ = self.start()
-        for sid in range(1, SESSIONS + 1):
-            runtime = f"runtime://example.org/{sid}"
-            made.opened(
-                SimpleNamespace(  # of a session, what is kept
-                    sid=sid,
-                    runtime=runtime,
-                    token_hash=b"x" * 32,
-                    anonymous=False,
-                    used=True,
-                    identity="",
-                    proof=None,
-                )
-            )
-            made.bound(sid, f"comm://example.org/{sid}", 1)
-            made.keyed(sid, "key", [f"comm://example.org/{sid}"])
-        made.settled()
-        self.clock.advance(0)
-        made.shut()
-        spool = Spool(self.directory / "spool")
-        spool.open()
-        for key in range(3):
-            spool.keep(1, key, b"hello" * 100, float("inf"), 5, 0, 0)
-            spool.settle()
-        spool.close()
         (self.segment,) = (self.directory / "spool").iterdir()
 
     def start(self) -> tuple[Store, list[list[Any]]]:
