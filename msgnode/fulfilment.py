@@ -35,8 +35,6 @@ class Fulfilment:
         self._limits = RateLimits(clock.seconds)
         self._delays = Delays(clock)
         self._told: dict[str, tuple[float, int]] = {}  # when a rule last had its event, and how often since
-        # What was done for the message that is under way, and must not be done again on its way out.
-        self._done: tuple[object, int, set[int]] = (None, 0, set())
 
     def charge(self, obligations: Iterable[Obligation], context: Context) -> Deferred[None] | None:
         """
@@ -77,7 +75,8 @@ class Fulfilment:
         """
         message = context.message
         due = self._not_done(obligations, context)
-        self._done = (message.origin, message.came, {id(each) for each in obligations} | self._ids(context))
+        if context.direction is not OUT:  # where each recipient has a copy of its own
+            message.done = (*message.done, *due)
         if not due:
             return None
         data = edited(due, message)
@@ -89,17 +88,11 @@ class Fulfilment:
         return None
 
     def _not_done(self, obligations: Iterable[Obligation], context: Context) -> list[Obligation]:
-        done = self._ids(context)
-        return [each for each in obligations if id(each) not in done]
-
-    def _ids(self, context: Context) -> set[int]:
         """
-        What was done for this very message, on its way in.
+        Without what was done for this very message on its way in.
         """
-        origin, came, done = self._done
-        message = context.message
-        later = context.direction in (OUT, SUBSCRIBE)
-        return done if later and came == message.came and origin is message.origin else set()
+        done = context.message.done if context.direction in (OUT, SUBSCRIBE) else ()
+        return [each for each in obligations if not any(each is other for other in done)]
 
     def tell(self, obligations: Iterable[Obligation], context: Context) -> bool:
         """

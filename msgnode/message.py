@@ -28,6 +28,7 @@ _OURS = "\x7f"
 _Number = Annotated[int, Meta(gt=0, lt=0)]
 _Text = Annotated[str, Meta(pattern="$.")]
 _List = Annotated[list[str], Meta(min_length=2, max_length=1)]
+_Several = Annotated[tuple[Any, ...], Meta(min_length=2, max_length=1)]
 
 MIDDLE, URGENT = 5, 7  # what a message's priority is when it does not say: a response leaves earlier
 
@@ -45,7 +46,7 @@ class Message(Struct, gc=False):
     it), `code` (of the node's own answer), `resources` (addresses that a
     request to the node named), `came` (nanoseconds since 1970) and `micros`
     (microseconds until it was handed on).  `origin` is the connection it
-    came by.
+    came by, `done` what policies obliged to on its way in.
     """
 
     id: int | str
@@ -65,6 +66,7 @@ class Message(Struct, gc=False):
     code: _Number = field(name=_OURS + "code", default=0)
     micros: _Number = field(name=_OURS + "micros", default=0)
     resources: _List | None = field(name=_OURS + "resources", default=None)
+    done: _Several = field(name=_OURS + "done", default=())
 
     def fields(self, rough: bool = False) -> dict[str, Any]:
         """

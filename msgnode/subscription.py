@@ -56,8 +56,8 @@ class Subscription:
         """
         All of them, or none: Blocked if one may not be listened to.
         """
+        topic = copy(message)  # one for all: what is limited is messages
         for address in addresses:
-            topic = copy(message)
             topic.to = address
             policy.check(SUBSCRIBE, topic, session, len(addresses))
 

@@ -428,6 +428,78 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual(2, len(self.b.take()))
 
+    def test_each_on_the_way_out(self) -> None:
+        """
+        What a rule for the way out takes from a message it takes from every recipient's, and counts for each.
+        """
+        topic, out = "comm://example.org/1/changes", {"direction": {"equals": "out"}}
+        clients = (self.b, self.node.client(THIRD))
+        for client in clients:
+            client.subscribe(topic)
+        self.use(rule("permit", out, remove=["body.secret"], rateLimit={"rate": 1, "per": 60}))
+
+        for _ in range(2):
+            self.a.post(topic, "update", body={"secret": 1, "value": 2})
+        self.node.clock.advance(60)
+        self.node.publish(
+            compose(1, "update", "domain://registry.example.org", topic, {"secret": 1, "value": 3})
+        )
+
+        got = [[message["body"] for message in client.take()] for client in clients]
+        self.assertEqual([[{"auth": False, "value": 2}, {"value": 3}]] * 2, got)
+
+    def test_each_of_several_on_the_way_out(self) -> None:
+        """
+        What was done on the way in for one recipient of several is still to be done for another.
+        """
+        third = self.node.client(THIRD)
+        condition = [{"direction": {"equals": "out"}}, {"msgTo": {"equals": OTHER}}]
+        self.use(rule("permit", condition, remove=["body.secret"]))
+
+        self.a.post([OTHER, THIRD], body={"secret": 1})
+
+        self.assertEqual(
+            [{"auth": True}, {"auth": False}],
+            [message["body"] for client in (self.b, third) for message in client.take()],
+        )
+
+    def test_redirected_once(self) -> None:
+        """
+        Nor is a redirected message counted again on its way out, by the rule that redirected it.
+        """
+        self.use(
+            rule("permit", {"msgTo": {"equals": THIRD}, "direction": {"equals": "in"}}, "open"),
+            rule(
+                "permit",
+                [{"msgTo": {"equals": OTHER}}, {"direction": {"equals": "out"}}],
+                redirect=THIRD,
+                rateLimit={"key": "srcDomain", "rate": 2, "per": 60},
+            ),
+        )
+        third = self.node.client(THIRD)
+
+        for _ in range(3):
+            self.a.post(OTHER)
+
+        self.assertEqual(2, len(third.take()))
+
+    def test_several_topics(self) -> None:
+        """
+        A subscription is one message to a limit, however many addresses it names.
+        """
+        self.use(rule("permit", {"direction": {"equals": "subscribe"}}, rateLimit={"rate": 1, "per": 60}))
+
+        codes = [
+            self.a.ask(
+                type="subscribe",
+                to="domain://msg-node.example.org/sm",
+                body={"resource": f"comm://example.org/{number}", "childrenResources": ["x", "y"]},
+            )["body"]["code"]
+            for number in range(2)
+        ]
+
+        self.assertEqual([200, 429], codes)
+
     def test_buckets_stay(self) -> None:
         """
         Who has used up a limit is not helped by a reload.

@@ -329,8 +329,8 @@ class MessageTests(SynchronousTestCase):
         """
         A client cannot fill in what the node notes down in a message, whatever keys it invents.
         """
-        for name in ("came", "outcome", "recipients", "waiting", "code", "micros", "resources"):
-            for value in (0, 1, -1, "delivered", "", ["a"], ["a", "b"]):
+        for name in ("came", "outcome", "recipients", "waiting", "code", "micros", "resources", "done"):
+            for value in (0, 1, -1, "delivered", "", [], ["a"], ["a", "b"]):
                 self.assertRaises(Malformed, decode, encoded(**{f"\x7f{name}": value}))
         message = decode(encoded(**{"\x7fdata": "aGk=", "\x7forigin": "me"}), "origin")
         self.assertEqual(
