@@ -145,6 +145,7 @@ class Policies(Service):
             text = f"policy.source: {_in_words(why)}"
             if self.live is None:
                 raise ConfigError(text) from None
+            self._misread = text if isinstance(why, PolicyRefused) else ""
             self._note_failure(text)
             self._go_on_with(self.live)
             return

@@ -184,6 +184,22 @@ class PoliciesTests(SynchronousTestCase):
         self.assertEqual(403, self.code())
         self.assertTrue(any("using version 1" in said for said in self.log))
 
+    def test_bad_start_stays_known(self) -> None:
+        """
+        That the file is wrong is told until it is mended, though it is not read again meanwhile.
+        """
+        self.write(DENY)
+        self.begin()
+        self.write("[")
+        policies = self.begin()
+
+        self.look()
+        self.assertIn("policy.json:1:2", policies.wrong)
+
+        self.write(TWO)
+        self.look()
+        self.assertEqual("", policies.wrong)
+
     def test_damaged(self) -> None:
         """
         A kept version that cannot be read is left out and named, and its number not used again.
