@@ -17,7 +17,7 @@ from msgnode.message import decode
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
 from msgnode.policy import Identity, Program
-from msgnode.policyloading import Content, Files, written
+from msgnode.policyloading import Content, Files, value_of, written
 from msgnode.policyversions import Version
 
 Params = Mapping[str, Any]
@@ -88,7 +88,7 @@ class PolicyDesk:
         live = self._policies.live
         if live is None:
             return {"version": None, "document": []}
-        documents = [json.loads(text) for _, text in live.files]
+        documents = [value_of(text) for _, text in live.files]
         if len(documents) == 1:
             return {"version": live.summary(), "document": documents[0]}
         return {"version": live.summary(), "documents": documents}

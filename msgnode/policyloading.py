@@ -23,8 +23,18 @@ def load(files: Files, strict: bool = False, before: Program | None = None) -> P
 
     Policies that are as they were `before` are not compiled again.
     """
-    data = [(where, text.encode("utf-8", "surrogateescape")) for where, text in files]
+    data = [(where, _bytes(text)) for where, text in files]
     return Program(data, strict=strict, before=before)
+
+
+def _bytes(text: str) -> bytes:
+    """
+    The bytes it was read from; what never was any, such as half a character, stays wrong.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def gently(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -85,13 +95,20 @@ def written(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1)
 
 
+def value_of(text: str) -> Any:
+    """
+    What a document says that was live.
+    """
+    return json.loads(text.removeprefix("\ufeff"))
+
+
 class Content:
     """
     What one document says, to be changed: its `sets`, its `groups`, and what else it has.
     """
 
     def __init__(self, text: str) -> None:
-        value = json.loads(text)
+        value = value_of(text)
         self._top: dict[str, Any] = value if isinstance(value, dict) else {"policySets": value}
         self.sets: list[dict[str, Any]] = self._top.setdefault("policySets", [])
         self.groups: dict[str, list[str]] = self._top.get("groups", {})

@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.policies import Policies, Refused
+from msgnode.policydesk import PolicyDesk
 from msgnode.policyloading import GENTLE, gently
 from msgnode.policywiring import policies_of
 from tests.fakes import MemoryNode, directory
@@ -299,6 +300,28 @@ class PoliciesTests(SynchronousTestCase):
         second = self.successResultOf(self.push(policies, TWO, if_match=first.revision))
 
         self.assertRefused(self.push(policies, PERMIT, if_match=first.revision), 412, second.revision)
+
+    def test_byte_order_mark(self) -> None:
+        """
+        A document that begins with a byte order mark, as some editors write it, is read and edited like any.
+        """
+        policies = self.begin("push")
+        self.successResultOf(
+            self.push(policies, "\ufeff" + json.dumps(document(rule("deny", CARRIED), version=3)))
+        )
+
+        self.assertRefused(self.push(policies, document(rule("permit"), version=2)), 409, "version 2")
+        self.assertEqual(3, policies.content().version)
+        desk = PolicyDesk(policies, self.node.enforcement)
+        self.assertEqual(DENY, desk.policies({}, "a test")["document"]["policySets"])
+
+    def test_half_character(self) -> None:
+        """
+        What no file could hold is refused like any document that is wrong.
+        """
+        policies = self.begin("push")
+        for half in ("\ud800", "\udc80"):
+            self.assertRefused(self.push(policies, f'[{{"id": "{half}"}}]'), 400, "is not UTF-8 here")
 
     def test_roll_back(self) -> None:
         """
