@@ -11,6 +11,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from msgnode import traffic
 from msgnode.cli.main import main
 from msgnode.policy import Context, Program
 from msgnode.policy.algorithms import ALGORITHMS
@@ -18,6 +19,8 @@ from msgnode.policy.attributes import TABLE
 from msgnode.policy.duties import KINDS
 from msgnode.policy.files import VECTORS
 from msgnode.policy.layout import lay_out
+from msgnode.policy.limits import RateLimits
+from msgnode.policy.logged import MOST_RESOURCES
 from msgnode.policy.operators import OPERATORS
 from msgnode.policy.replay import judge
 from msgnode.policy.vectors import fails
@@ -206,6 +209,7 @@ def verdict(condition, effect="deny", obligations=None, **more):
     return found.effect, found.path, found.missing
 
 
+TOPICS = {"type": "subscribe", "to": "domain://msg-node.a.com/sm"}
 REPLAYED = [
     ({"dstSPDomain": {"equals": "b.com"}}, {}, ("deny", "1/1/1", "")),
     ({"dstSPDomain": {"equals": "c.com"}}, {}, ("notApplicable", "", "")),
@@ -222,7 +226,22 @@ REPLAYED = [
     ({"msgTo": {"like": "*"}}, {"to": "hyperty://b.com/1 and 2 more"}, ("undecidable", "1/1/1", "msgTo")),
     ({"direction": {"equals": "out"}}, {}, ("deny", "1/1/1", "")),
     ({"direction": {"equals": "out"}}, {"to": "domain://a.com/"}, ("notApplicable", "", "")),
+    ({"direction": {"equals": "out"}}, {"outcome": "no-route"}, ("notApplicable", "", "")),
+    ({"direction": {"equals": "out"}, "session": {"like": "*/1"}}, {}, ("undecidable", "1/1/1", "session")),
+    ({"direction": {"equals": "in"}, "session": {"like": "*/1"}}, {}, ("deny", "1/1/1", "")),
     ({}, {"outcome": "refused", "code": 400}, ("notApplicable", "", "")),
+    ({}, {"outcome": "refused", "code": [403]}, ("deny", "1/1/1", "")),
+    ({"date": {"like": "*"}}, {"time": 10**30}, ("undecidable", "1/1/1", "date")),
+    ({"date": {"like": "*"}}, {"time": "now"}, ("undecidable", "1/1/1", "date")),
+    ({"msgSize": {"moreThan": 1}}, {"bytes": "83"}, ("undecidable", "1/1/1", "msgSize")),
+    ({}, {"to": "mn:/session", "type": "close"}, ("notApplicable", "", "")),
+    ({"direction": {"equals": "in"}}, {"to": "mn:/session", "type": "open"}, ("notApplicable", "", "")),
+    ({"direction": {"equals": "connect"}}, {"to": "mn:/session", "type": "open"}, ("deny", "1/1/1", "")),
+    ({"session": {"exists": True}}, {"to": "mn:/session", "type": "open"}, ("undecidable", "1/1/1", "session")),
+    ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["comm://a.com/1"]}, ("deny", "1/1/1", "")),
+    ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x://a.com/1"]}, ("notApplicable", "", "")),
+    ({"msgTo": {"like": "comm://*"}}, TOPICS, ("undecidable", "1/1/1", "msgTo")),
+    ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x"] * MOST_RESOURCES}, ("undecidable", "1/1/1", "msgTo")),
 ]  # fmt: skip
 
 
@@ -274,12 +293,41 @@ def test_trust():
 
 def test_judge_nodes_own():
     """
-    No policy is asked about what the node publishes itself.
+    About what the node publishes itself policies are asked on its way out only.
     """
-    always = program(only({}, "deny"))
+    always, out = program(only({}, "deny")), program(only({"direction": {"equals": "out"}}, "deny"))
 
     assert judge(always, line(connector="line")) is not None
     assert judge(always, line(connector="node")) is None
+    assert "deny" == judge(out, line(connector="node")).effect
+
+
+def test_judge_default():
+    """
+    Where what no rule speaks of is denied, one place of several at which none speaks is enough.
+    """
+    made = program(only({"direction": {"equals": "in"}}, "permit"))
+
+    assert "permit" == judge(made, line()).effect
+    assert "notApplicable" == judge(made, line(), default="deny").effect
+
+
+def test_judge_charged_once():
+    """
+    A limit counts a message once, as the node does, though it is asked at two places.
+    """
+    duty = {"rateLimit": {"key": "srcDomain", "rate": 2, "per": 60}}
+    made = program(only({"direction": {"in": ["in", "out"]}}, "permit", obligations=duty))
+    limits = RateLimits(lambda: 0.0)
+
+    assert ["permit", "permit", "deny"] == [judge(made, line(), limits=limits).effect for _ in range(3)]
+
+
+def test_as_much_as_logged():
+    """
+    A list as long as the log has them may have been longer.
+    """
+    assert traffic.MOST_RESOURCES == MOST_RESOURCES
 
 
 def test_judge_nothing():
@@ -313,6 +361,22 @@ def test_replay(tmp_path):
     assert 1 == decided.exit_code
     assert "        2  deny           carried\n" in decided.output
     assert "create hyperty://a.com/1 to hyperty://b.com/2\n" in decided.output
+
+
+def test_replay_damaged(tmp_path):
+    """
+    A compressed log that is damaged is named, and what is wrong with it.
+    """
+    path, log = wrote(tmp_path, only({})), tmp_path / "a.jsonl.gz"
+    whole = gzip.compress(b"\n".join(json.dumps(line(id=n)).encode() for n in range(999)))
+    for data in (b"no gzip", whole[:-100], whole[:100] + b"\xff" * 9 + whole[109:]):
+        log.write_bytes(data)
+
+        result = run("replay", path, log)
+
+        assert (2, 1) == (result.exit_code, result.output.count("a.jsonl.gz: not gzip as a whole: ")), data[
+            :9
+        ]
 
 
 def test_replay_rate(tmp_path):

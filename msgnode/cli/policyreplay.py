@@ -4,6 +4,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 
 from msgnode.cli.policyreading import PATH, as_json_option, policy_file, read_policy, readable
 from msgnode.policy.limits import RateLimits
+from msgnode.policy.logged import moment_of
 from msgnode.policy.replay import judge
 from msgnode.policy.report import Report
 
@@ -44,9 +46,10 @@ def replay(
     with readable(as_json):
         for path in logs:
             for line in _lines(path):
-                moment = (line.get("time") or 0) / 1e9 if isinstance(line.get("time"), int) else moment
+                came = moment_of(line)
+                moment = moment if came is None else came / 1e9
                 if line.get("kind") == "message":
-                    report.add(judge(program, line, domain, limits), line)
+                    report.add(judge(program, line, domain, limits, default), line)
     found = report.to_builtins()
     if as_json:
         click.echo(json.dumps({"revision": program.revision, **found}))
@@ -59,14 +62,17 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """
     The lines of a log that are JSON; half a line is passed over, as docs/traffic-log.md says.
     """
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        for line in file:
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                yield value
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError):
+                    continue
+                if isinstance(value, dict):
+                    yield value
+    except (EOFError, gzip.BadGzipFile, zlib.error) as why:
+        raise OSError(0, f"not gzip as a whole: {why}", str(path)) from None
 
 
 def _show_report(found: dict[str, Any]) -> None:

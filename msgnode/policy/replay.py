@@ -7,39 +7,25 @@ the line is `undecidable`, and says by which rule.  Nothing is guessed.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
-from msgnode.message import Message
 from msgnode.policy.algorithms import DENY, PERMIT, Outcome
-from msgnode.policy.attributes import CLOCK, HEADER, ID, LINK, SIZE, Attribute
 from msgnode.policy.conditions import One, holds
-from msgnode.policy.context import Context
 from msgnode.policy.limits import RateLimits
+from msgnode.policy.logged import Line, NotLogged, places
 from msgnode.policy.nodes import Below, Node
 from msgnode.policy.obligations import RateLimit, too_large
 from msgnode.policy.program import NOT_APPLICABLE, Program
 from msgnode.policy.redirects import follow
 
 UNDECIDABLE = "undecidable"
-LOGGED = HEADER | ID | SIZE | CLOCK | LINK
-_IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that a line has
-# Which attributes are wrong when an address was cut short.
-_FROM = {"msgFrom", "srcScheme", "srcSPDomain", "srcDomain", "msgType", "interDomain"}
-_TO = {"msgTo", "dstScheme", "dstSPDomain", "dstDomain", "msgType", "interDomain"}
-OWN = "node"  # the connector of what the node publishes itself, on which none is asked at `in`
+
 # Answers that were given before any policy is asked.
 _BEFORE = {400, 401}
 # Answers of a policy; what is too long for the node itself is no message in the log.
 _BLOCKED = {403, 413, 429, 500, 503}
-
-
-class NotLogged(Exception):
-    """
-    A test asked for an attribute that the log does not hold.
-    """
 
 
 class Verdict(Struct, frozen=True):
@@ -48,7 +34,7 @@ class Verdict(Struct, frozen=True):
 
     `effect` is permit, deny, notApplicable or undecidable; `path` the rule
     that decides, or that cannot be decided, and `missing` what it asked for.
-    `happened` is `blocked`, `carried`, or `unasked` when it was refused before a policy is asked.
+    `happened` is `blocked`, `carried`, or `unasked` when no policy is asked, or it was refused before one is.
     """
 
     effect: str
@@ -64,60 +50,39 @@ class Verdict(Struct, frozen=True):
         return (effect, self.happened) in ((DENY, "carried"), (PERMIT, "blocked"))
 
 
-class _Line(Context):
-    """
-    A line of the log in the place of a message.
-    """
-
-    __slots__ = ("not_logged", "size")
-
-    not_logged: frozenset[str]
-    size: int
-
-    def get(self, attribute: Attribute) -> Any:
-        name = attribute.name
-        if name in self.not_logged or (attribute.source & ~LOGGED and name not in _IN_LINE):
-            raise NotLogged(name)
-        return self.size if name == "msgSize" else super().get(attribute)
-
-
 def judge(
-    program: Program, line: Mapping[str, Any], domain: str = "", limits: RateLimits | None = None
+    program: Program,
+    line: Mapping[str, Any],
+    domain: str = "",
+    limits: RateLimits | None = None,
+    default: str = PERMIT,
 ) -> Verdict | None:
     """
     What the program says of one line; None if it is not one of a message that a policy could be asked about.
 
     `domain` is the node's own; without it `interDomain` is not known.
     `limits` are for lines in the order of their time, and tell which are one too many.
+    `default` is for what no rule applies to.
     """
-    context = _context(line, domain)
-    if context is None:
-        return None
+    found = places(line, domain, "direction" in program.attributes)
     happened = _happened(line)
-    if happened == "unasked":
-        return Verdict(NOT_APPLICABLE, "", happened)
-    asked = []
-    for direction in _directions(context) if "direction" in program.attributes else ("in",):
-        context.direction = direction
-        context.values.pop("direction", None)
-        asked.append(_judged(program, context, happened, limits))
+    if found is None or (not found and line.get("connector") == "node"):
+        return None
+    if happened == "unasked" or not found:
+        return Verdict(NOT_APPLICABLE, "", "unasked")
+    charged: list[RateLimit] = []
+    asked = [_judged(program, place, happened, limits, charged) for place in found]
     # The node asks at each of these places, and one that says no is enough.
-    return min(asked, key=lambda verdict: _WEIGHT.index(verdict.effect))
+    weight = (DENY, NOT_APPLICABLE, UNDECIDABLE, PERMIT) if default == DENY else _WEIGHT
+    return min(asked, key=lambda verdict: weight.index(verdict.effect))
 
 
 _WEIGHT = (DENY, UNDECIDABLE, PERMIT, NOT_APPLICABLE)
 
 
-def _directions(context: _Line) -> tuple[str, ...]:
-    kind, to = context.message.type.casefold(), context.to
-    if to == "mn:/session":
-        return ("connect", "in")
-    if kind == "subscribe" and to.endswith("/sm"):
-        return ("in", "subscribe")
-    return ("in",) if to.startswith(("mn:", "domain://", "global:")) else ("in", "out")
-
-
-def _judged(program: Program, context: _Line, happened: str, limits: RateLimits | None) -> Verdict:
+def _judged(
+    program: Program, context: Line, happened: str, limits: RateLimits | None, charged: list[RateLimit]
+) -> Verdict:
     possible = _Possible()
     effects = possible.several(program.sets, context)
     if len(effects) > 1:
@@ -126,12 +91,22 @@ def _judged(program: Program, context: _Line, happened: str, limits: RateLimits 
     if effect is None:
         return Verdict(NOT_APPLICABLE, "", happened)
     verdict = Verdict(effect, possible.path(effect), happened)
-    return _obliged(program, context, verdict, limits) if effect == PERMIT and program.obliges else verdict
+    if effect != PERMIT or not program.obliges:
+        return verdict
+    return _obliged(program, context, verdict, limits, charged)
 
 
-def _obliged(program: Program, context: _Line, verdict: Verdict, limits: RateLimits | None) -> Verdict:
+def _obliged(
+    program: Program,
+    context: Line,
+    verdict: Verdict,
+    limits: RateLimits | None,
+    charged: list[RateLimit],
+) -> Verdict:
     """
     What a permit comes to when it obliges to something that may stop the message after all.
+
+    What it was `charged` with at another place it is not charged with again.
     """
     path, happened = verdict.path, verdict.happened
     try:
@@ -142,7 +117,9 @@ def _obliged(program: Program, context: _Line, verdict: Verdict, limits: RateLim
         large = too_large(decision.obligations, context.size)
         if large is not None:
             return Verdict(DENY, large.path, happened)
-        rates = [each for each in decision.obligations if isinstance(each, RateLimit)]
+        due = [each for each in decision.obligations if isinstance(each, RateLimit)]
+        rates = [each for each in due if not any(each is other for other in charged)]
+        charged += rates
         if rates and limits is None:
             return Verdict(UNDECIDABLE, rates[0].path, happened, "what came before")
         exceeded = limits.take_all(rates, moved)[0] if limits is not None else None
@@ -153,45 +130,12 @@ def _obliged(program: Program, context: _Line, verdict: Verdict, limits: RateLim
     return verdict
 
 
-def _context(line: Mapping[str, Any], domain: str) -> _Line | None:
-    type_, from_, to, id = (line.get(key) for key in ("type", "from", "to", "id"))
-    if line.get("kind") != "message" or not isinstance(type_, str) or not isinstance(to, str):
-        return None
-    if not isinstance(from_, str) or id is None or line.get("connector") == OWN:
-        return None
-    message = Message(id, type_, to, from_)
-    moment, size = line.get("time"), line.get("bytes")
-    context = _Line(
-        message,
-        "in",
-        domain=domain,
-        now=lambda: datetime.fromtimestamp((moment or 0) / 1e9),
-        connector=str(line.get("connector") or ""),
-        peer=str(line.get("peer") or ""),
-        session=str(line.get("session") or ""),
-    )
-    context.size = size if isinstance(size, int) else 0
-    lost = set() if domain else {"interDomain"}
-    if moment is None:
-        lost |= {"time", "date", "weekday"}
-    if size is None:
-        lost.add("msgSize")
-    if from_.endswith("…") or to == "mn:/session":
-        lost |= _FROM  # cut short, or without the token it came with
-    if to.endswith(("…", " more")):
-        lost |= _TO
-    if type_.endswith("…"):
-        lost.add("actionType")
-    if isinstance(id, str) and id.endswith("…"):
-        lost.add("msgId")
-    context.not_logged = frozenset(lost)
-    return context
-
-
 def _happened(line: Mapping[str, Any]) -> str:
     if line.get("outcome") != "refused":
         return "carried"
     code = line.get("code")
+    if not isinstance(code, int):
+        return "carried"
     if code in _BEFORE:
         return "unasked"
     return "blocked" if code in _BLOCKED else "carried"
@@ -210,7 +154,7 @@ class _Possible:
     def path(self, effect: str) -> str:
         return self._paths.get(effect) or self._maybe.get(effect, "")
 
-    def several(self, below: Below, context: _Line) -> set[str | None]:
+    def several(self, below: Below, context: Line) -> set[str | None]:
         """
         The effects that sets may have: that of the first one which has any.
         """
@@ -221,7 +165,7 @@ class _Possible:
             found = (found - {None}) | self._one(node, context)
         return found
 
-    def _one(self, node: Node, context: _Line) -> set[str | None]:
+    def _one(self, node: Node, context: Line) -> set[str | None]:
         applies = self._tested(node, context)
         if applies is False:
             return {None}
@@ -238,7 +182,7 @@ class _Possible:
         paths.setdefault(outcome.effect, outcome.path)
         return outcome.effect
 
-    def _combined(self, node: Node, context: _Line) -> set[str | None]:
+    def _combined(self, node: Node, context: Line) -> set[str | None]:
         assert node.algorithm is not None
         found: set[str | None] = {None}
         for child in _found(node.below, context):
@@ -248,7 +192,7 @@ class _Possible:
             found = (found - {None}) | {self._seen(node.otherwise, False)}
         return found
 
-    def _tested(self, node: Node, context: _Line) -> bool | None:
+    def _tested(self, node: Node, context: Line) -> bool | None:
         """
         Does it apply?  None if the log cannot tell.
         """
@@ -274,7 +218,7 @@ def _and(first: bool | None, second: bool | None) -> bool | None:
     return None if first is None or second is None else True
 
 
-def _found(below: Below, context: _Line) -> Sequence[Node]:
+def _found(below: Below, context: Line) -> Sequence[Node]:
     """
     The nodes that the index finds; all, if it needs to know what the log cannot tell.
     """

@@ -1,0 +1,138 @@
+"""
+A line of the traffic log in the place of a message: what it tells, and where the node asked about it.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from datetime import datetime
+from typing import Any
+
+from msgnode.address import LONGEST
+from msgnode.message import Message
+from msgnode.policy.attributes import CLOCK, HEADER, ID, LINK, SIZE, Attribute
+from msgnode.policy.context import Context
+
+LOGGED = HEADER | ID | SIZE | CLOCK | LINK
+_IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that a line has
+# Which attributes are wrong when an address was cut short.
+_FROM = {"msgFrom", "srcScheme", "srcSPDomain", "srcDomain", "msgType", "interDomain"}
+_TO = {"msgTo", "dstScheme", "dstSPDomain", "dstDomain", "msgType", "interDomain"}
+_OWN = "node"  # the connector of what the node publishes itself, on which none is asked at `in`
+_SESSION = "mn:/session"
+_NODE = ("mn:", "domain://", "global:")
+_LATEST = 1 << 63  # nanoseconds
+MOST_RESOURCES = 1000  # addresses in one line of the log; more are not told of
+
+
+class NotLogged(Exception):
+    """
+    A test asked for an attribute that the log does not hold.
+    """
+
+
+class Line(Context):
+    """
+    One line, at one of the places where the node asks.
+    """
+
+    __slots__ = ("not_logged", "size")
+
+    not_logged: frozenset[str]
+    size: int
+
+    def get(self, attribute: Attribute) -> Any:
+        name = attribute.name
+        if name in self.not_logged or (attribute.source & ~LOGGED and name not in _IN_LINE):
+            raise NotLogged(name)
+        return self.size if name == "msgSize" else super().get(attribute)
+
+    def at(self, direction: str, to: str | None = None, lost: frozenset[str] = frozenset()) -> "Line":
+        """
+        The same at another place, where this is not in the log.
+        """
+        other = copy(self)
+        other.direction, other.to = direction, self.to if to is None else to
+        other.values = {}
+        other.unenforced = []
+        other.not_logged = self.not_logged | lost
+        return other
+
+
+def places(line: Mapping[str, Any], domain: str, outward: bool) -> list[Line] | None:
+    """
+    The line at each place where the node asked about it; None if it is not one of a message.
+
+    `outward`: it asks at `out` too.
+    """
+    inward = _inward(line, domain)
+    return None if inward is None else list(_places(inward, line, outward))
+
+
+def _places(inward: Line, line: Mapping[str, Any], outward: bool) -> Iterator[Line]:
+    kind, to = inward.message.type.casefold(), inward.to
+    if to == _SESSION:
+        if kind in ("open", "re-open"):  # before the runtime has a session
+            yield inward.at("connect", lost=frozenset({"session"}))
+        return
+    if line.get("connector") != _OWN:
+        yield inward
+        if kind == "subscribe" and to.startswith("domain://") and to.endswith("/sm"):
+            yield from _topics(inward, line.get("resources"))
+    elif not outward:
+        return
+    if outward and not to.startswith(_NODE) and line.get("outcome") != "no-route":
+        yield inward.at("out", lost=frozenset(_IN_LINE))  # of whoever gets it
+
+
+def _topics(inward: Line, resources: Any) -> Iterator[Line]:
+    """
+    What is subscribed is asked about one by one.
+    """
+    addresses = resources if isinstance(resources, list) else []
+    for address in addresses:
+        known = isinstance(address, str) and len(address) < LONGEST
+        yield inward.at("subscribe", str(address), frozenset() if known else frozenset(_TO))
+    if not addresses or len(addresses) >= MOST_RESOURCES:  # there were more
+        yield inward.at("subscribe", "", frozenset(_TO))
+
+
+def _inward(line: Mapping[str, Any], domain: str) -> Line | None:
+    type_, from_, to, id = (line.get(key) for key in ("type", "from", "to", "id"))
+    if line.get("kind") != "message" or not isinstance(type_, str) or not isinstance(to, str):
+        return None
+    if not isinstance(from_, str) or not isinstance(id, int | str):
+        return None
+    moment, size = moment_of(line), line.get("bytes")
+    context = Line(
+        Message(id, type_, to, from_),
+        "in",
+        domain=domain,
+        now=lambda: datetime.fromtimestamp((moment or 0) / 1e9),
+        connector=str(line.get("connector") or ""),
+        peer=str(line.get("peer") or ""),
+        session=str(line.get("session") or ""),
+    )
+    context.size = size if isinstance(size, int) else 0
+    lost = set() if domain else {"interDomain"}
+    if moment is None:
+        lost |= {"time", "date", "weekday"}
+    if not isinstance(size, int):
+        lost.add("msgSize")
+    if from_.endswith("…") or to == _SESSION:
+        lost |= _FROM  # cut short, or without the token it came with
+    if to.endswith(("…", " more")):
+        lost |= _TO
+    if type_.endswith("…"):
+        lost.add("actionType")
+    if isinstance(id, str) and id.endswith("…"):
+        lost.add("msgId")
+    context.not_logged = frozenset(lost)
+    return context
+
+
+def moment_of(line: Mapping[str, Any]) -> int | None:
+    """
+    When the message came, in nanoseconds since 1970; None if the line does not tell.
+    """
+    moment = line.get("time")
+    return moment if isinstance(moment, int) and 0 <= moment < _LATEST else None
