@@ -72,6 +72,15 @@ def test_examples_together():
 # -- check -------------------------------------------------------------------
 
 
+def test_examples_all_named():
+    """
+    Whoever names every file, vectors and all, has each policy checked once.
+    """
+    result = run("check", *sorted((TOP / "etc/policies").glob("*.json")))
+
+    assert (0, len(EXAMPLES)) == (result.exit_code, result.output.count(".json: ok, ")), result.output
+
+
 def test_check_refused(tmp_path):
     """
     What is wrong is one line each with file, line and column; the exit code is 1.

@@ -11,7 +11,7 @@ import click
 from msgnode.cli.policyreading import PATH, as_json_option, plain, readable, stop
 from msgnode.policy import PolicyRefused, Program
 from msgnode.policy.document import Document
-from msgnode.policy.files import gather, vectors_of
+from msgnode.policy.files import gather, policy_of, vectors_of
 from msgnode.policy.problems import Wrong
 from msgnode.policy.vectors import fails
 
@@ -25,14 +25,15 @@ def check(files: tuple[Path, ...], strict: bool, as_json: bool) -> None:
     Say what is wrong with policies, and what is odd; run the tests that come with them.
 
     A FILE is a policy of its own; the files of a DIR are one policy.  The
-    tests are those in a file, and those beside NAME.json in NAME.vectors.json.
+    tests are those in a file, and those beside NAME.json in NAME.vectors.json,
+    which itself stands for NAME.json.
 
     \b
     Examples:
       msgnode policy check office.json
       msgnode policy check /etc/msgnode/policies --json
     """
-    results = [_checked(file, strict, as_json) for file in files]
+    results = [_checked(file, strict, as_json) for file in dict.fromkeys(map(policy_of, files))]
     if as_json:
         ok = all(result["ok"] for result in results)
         click.echo(json.dumps({"ok": ok, "policies": results}))

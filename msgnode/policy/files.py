@@ -25,3 +25,13 @@ def vectors_of(where: str) -> Path:
     """
     path = Path(where)
     return path.with_name(path.stem + VECTORS)
+
+
+def policy_of(path: Path) -> Path:
+    """
+    The document that these vectors are beside; the path itself, if they are none.
+    """
+    if not path.name.endswith(VECTORS):
+        return path
+    beside = path.with_name(path.name.removesuffix(VECTORS) + ".json")
+    return beside if beside.exists() else path
