@@ -168,6 +168,7 @@ class Content:
         if str(policy.setdefault("id", id)) != id:
             raise Rejected(f"the policy says its id is {policy['id']!r}, not {id!r}"[:200])
         policies: list[dict[str, Any]] = self.set(key)["policies"]
+        self._raise_version(key)
         for position, each in enumerate(policies):
             if str(each.get("id")) == id:
                 policies[position] = policy
@@ -176,15 +177,26 @@ class Content:
 
     def remove_policy(self, key: str, id: str) -> None:
         self.set(key)["policies"].remove(self.policy(key, id))
+        self._raise_version(key)
 
     def patch(self, key: str, id: str | None, fields: dict[str, Any]) -> None:
         """
         Other fields of a set, or of one of its policies; null takes one away.
         """
         found = self.set(key) if id is None else self.policy(key, id)
+        if id is not None or "version" not in fields:
+            self._raise_version(key)
         found.update(fields)
         for name in [name for name, value in fields.items() if value is None]:
             del found[name]
+
+    def _raise_version(self, key: str) -> None:
+        """
+        A set of which a part is changed has a version of its own, if it had one before.
+        """
+        found = self.set(key)
+        if _is_number(found.get("version")):
+            found["version"] += 1
 
     def group(self, name: str) -> list[str]:
         """

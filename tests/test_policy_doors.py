@@ -128,6 +128,25 @@ class HTTPTests(DoorTests):
         self.assertEqual(400, self.ask("PATCH", "policies/s/q", {"id": "r"}).status)
         self.assertEqual(412, self.ask("PATCH", "policies/s/q", {"priority": 1}, If_Match='"old"').status)
 
+    def test_version_of_set(self) -> None:
+        """
+        A set that has a version gets the next one when a part of it is changed, or patched without one.
+        """
+        self.ask("PUT", "policies", [{**DENY[0], "version": 4}])
+        policy = {**DENY[0]["policies"][0], "id": "q"}
+
+        for verb, path, body in (
+            ("PUT", "policies/s/q", policy),
+            ("PATCH", "policies/s/q", {"priority": 3}),
+            ("PATCH", "policies/s", {"description": "ours"}),
+            ("DELETE", "policies/s/q", None),
+            ("PATCH", "policies/s", {"version": 20}),
+        ):
+            self.assertEqual(200, self.ask(verb, path, body).status, (verb, path))
+
+        self.assertEqual(409, self.ask("PATCH", "policies/s", {"version": 20, "priority": 1}).status)
+        self.assertEqual(20, self.ask("GET", "policies/s").json()["version"])
+
     def test_explain_all(self) -> None:
         """
         Whoever asks can say all that a node would know of a sender; what explain does not know is refused.
