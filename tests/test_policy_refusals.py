@@ -3,7 +3,9 @@ What is wrong with a policy is said with its place, in words that help.
 """
 
 # ruff: noqa: E501  the sentences stand whole
+import cProfile
 import json
+import pstats
 
 import pytest
 
@@ -203,6 +205,43 @@ def test_redirect_no_circle():
     assert program([policy_set(by_type)])
     assert program([policy_set([policy([rule("permit", obligations={"redirect": ann})])])])
     assert program([policy_set([redirecting(ann, bob, 1), redirecting("hyperty://a.com/cat", ann, 2)])])
+
+
+def test_redirect_circle_of_many():
+    """
+    A circle is found among any number of redirections, however each says which addresses it is for.
+    """
+    ways = [
+        {"msgTo": {"equals": "hyperty://A.com/ann"}},
+        {"dstDomain": {"in": ["a.com", "c.com"]}},
+        {"dstSPDomain": {"equals": "a.com"}},
+        {"dstScheme": {"equals": "hyperty"}},
+        {"msgTo": {"like": "hyperty://a.com/*"}},
+        {"not": {"msgTo": {"equals": "x"}}},
+    ]
+    others = [redirecting(f"user://d.com/{n}", f"user://e.com/{n}", f"other{n}") for n in range(9)]
+    back = {"redirect": "hyperty://a.com/ann"}
+    for way in ways:
+        there = policy([rule("permit", way, obligations={"redirect": "hyperty://b.com/bob"})], "there")
+        last = policy(
+            [rule("permit", {"msgTo": {"equals": "hyperty://b.com/bob"}}, obligations=back)], "back"
+        )
+
+        assert "redirects in a circle" in refusal([policy_set([*others, there, last])]), way
+
+
+def test_redirects_many():
+    """
+    Twice as many redirections cost about twice as much to look through.
+    """
+
+    def calls(number):
+        many = [redirecting(f"hyperty://a.com/{n}", f"hyperty://b.com/{n}", n) for n in range(number)]
+        with cProfile.Profile() as profile:
+            program([policy_set(many)])
+        return pstats.Stats(profile).total_calls
+
+    assert calls(200) < 3 * calls(100)
 
 
 def test_own_tests():

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # What an address says of itself.
 _OF_ADDRESS: dict[str, Callable[[str], str]] = {
     "msgTo": urls.folded,
-    "dstScheme": lambda to: urls.split(to)[0],
     "dstSPDomain": lambda to: urls.split(to)[1],
     "dstDomain": lambda to: urls.domain(urls.split(to)[1]),
+    "dstScheme": lambda to: urls.split(to)[0],
 }
 
 
@@ -96,12 +96,38 @@ def circle(sets: Below) -> tuple[str, str] | None:
         for each in chain[-1].obligations.get(PERMIT, ())
         if isinstance(each, Redirect)
     ]
-    after = {i: [j for j, other in enumerate(hops) if other.may_follow(hop)] for i, hop in enumerate(hops)}
+    filed = _filed(hops)
+    after = {
+        i: [j for j in _at(filed, hop.redirect.to) if hops[j].may_follow(hop)] for i, hop in enumerate(hops)
+    }
     for start in after:
         way = _way_back(start, after)
         if way:
             return hops[start].redirect.path, " to ".join(hops[i].redirect.to for i in way)
     return None
+
+
+def _filed(hops: list[_Hop]) -> dict[tuple[str, str], list[int]]:
+    """
+    The numbers of hops by what an address must have for them; under ("", "") those that need nothing of it.
+    """
+    filed: dict[tuple[str, str], list[int]] = {}
+    for number, hop in enumerate(hops):
+        needed = ((name, needs[name]) for name in _OF_ADDRESS for needs in hop.needs if name in needs)
+        name, keys = next(needed, ("", frozenset({""})))
+        for key in keys:
+            filed.setdefault((name, key), []).append(number)
+    return filed
+
+
+def _at(filed: dict[tuple[str, str], list[int]], to: str) -> list[int]:
+    """
+    Those that a message to this address may concern.
+    """
+    found = list(filed.get(("", ""), ()))
+    for name, of in _OF_ADDRESS.items():
+        found += filed.get((name, of(to)), ())
+    return sorted(found)
 
 
 def _chains(below: Below, above: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
