@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from msgnode.delays import Delays
 from msgnode.errors import Blocked
 from msgnode.marking import put_data
-from msgnode.points import IN, OUT, SUBSCRIBE
+from msgnode.points import IN, OUT
 from msgnode.policy.context import Context
 from msgnode.policy.limits import RateLimits, key_of
 from msgnode.policy.obligations import Advice, Log, Notify, Obligation, RateLimit, Redirect, edited, too_large
@@ -89,9 +89,9 @@ class Fulfilment:
 
     def _not_done(self, obligations: Iterable[Obligation], context: Context) -> list[Obligation]:
         """
-        Without what was done for this very message on its way in.
+        Without what was done for this very message on its way in, or before it was redirected.
         """
-        done = context.message.done if context.direction in (OUT, SUBSCRIBE) else ()
+        done = context.message.done
         return [each for each in obligations if not any(each is other for other in done)]
 
     def tell(self, obligations: Iterable[Obligation], context: Context) -> bool:

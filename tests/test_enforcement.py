@@ -483,6 +483,24 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual(2, len(third.take()))
 
+    def test_redirected_within_a_limit(self) -> None:
+        """
+        A limit of a set counts once what one of its rules redirects and another lets pass.
+        """
+        made = document(
+            rule("permit", {"msgTo": {"equals": OTHER}}, "x", redirect=THIRD),
+            rule("permit", {"msgTo": {"equals": THIRD}}, "y"),
+        )
+        made[0]["obligations"] = {"permit": {"rateLimit": {"rate": 3, "per": 60}}}
+        self.node.enforcement.use(load(files(made)), 1)
+        third = self.node.client(THIRD)
+
+        for _ in range(4):
+            self.a.post(OTHER, "create")
+
+        self.assertEqual(3, len(third.take()))
+        self.assertEqual([429], [message["body"]["code"] for message in self.a.take()])
+
     def test_several_topics(self) -> None:
         """
         A subscription is one message to a limit, however many addresses it names.
