@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from msgnode.delays import Delays
 from msgnode.errors import Blocked
 from msgnode.marking import put_data
-from msgnode.points import IN, OUT
+from msgnode.points import IN
 from msgnode.policy.context import Context
 from msgnode.policy.limits import RateLimits, key_of
 from msgnode.policy.obligations import Advice, Log, Notify, Obligation, RateLimit, Redirect, edited, too_large
@@ -75,8 +75,7 @@ class Fulfilment:
         """
         message = context.message
         due = self._not_done(obligations, context)
-        if context.direction is not OUT:  # where each recipient has a copy of its own
-            message.done = (*message.done, *due)
+        message.done = (*message.done, *due)
         if not due:
             return None
         data = edited(due, message)

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.message import compose
 from msgnode.policyloading import load
 from msgnode.proof import Proof
-from msgnode.verdicts import MOST_REMEMBERED
+from msgnode.verdicts import LONGEST_REMEMBERED, MOST_REMEMBERED
 from tests.fakes import MemoryNode
 from tests.policies_made import document, files, rule, use
 
@@ -580,6 +580,35 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual(("refused", 403, "node"), (line["outcome"], line["code"], line["connector"]))
         self.assertEqual({403: 1}, self.node.counts.refused)
 
+    def test_whose_connection(self) -> None:
+        """
+        On the way in `peer` is the sender's, on the way out the recipient's.
+        """
+        self.a.peer, self.b.peer = "192.0.2.1:1", "192.0.2.2:2"
+        for point, peer, passes in (
+            ("in", self.a.peer, False),
+            ("in", self.b.peer, True),
+            ("out", self.a.peer, True),
+            ("out", self.b.peer, False),
+        ):
+            self.use(rule("deny", {"direction": {"equals": point}, "peer": {"equals": peer}}))
+
+            self.a.post(OTHER)
+
+            self.assertEqual(passes, bool(self.b.take()), (point, peer))
+
+    def test_counts_forgotten(self) -> None:
+        """
+        A rule that is not live any more is not counted either; one that stays is counted on.
+        """
+        self.use(rule("deny", {"actionType": {"equals": "read"}}, "gone"), rule("permit", id="stays"))
+        self.a.post(OTHER, "read")
+        self.a.post(OTHER, "create")
+        self.use(rule("permit", id="stays"))
+        self.a.post(OTHER, "create")
+
+        self.assertEqual({("in", "permit", "s/p/stays"): 2}, self.tallies())
+
     # -- what is remembered ------------------------------------------------------------
 
     def test_remembered(self) -> None:
@@ -598,6 +627,18 @@ class EnforcementTests(SynchronousTestCase):
         self.a.post(OTHER)
 
         self.assertEqual(5, len(self.b.take()))
+
+    def test_long_addresses(self) -> None:
+        """
+        What is long is decided each time rather than remembered.
+        """
+        self.use(rule("permit"))
+        live: Any = self.node.enforcement._live
+
+        for length in (10, LONGEST_REMEMBERED):
+            self.a.post(f"{OTHER}/{'x' * length}")
+
+        self.assertEqual([f"{OTHER}/{'x' * 10}"], [key[2] for key in live.recent])
 
     def test_bounded(self) -> None:
         """
