@@ -162,6 +162,15 @@ class MetricsTests(Base):
             session_events_total__detached=1,
         )
 
+    def test_known(self) -> None:
+        """
+        Sessions of somebody the node knows are counted, so that one sees how many come without a token.
+        """
+        self.net.node.sessions.get("runtime://example.org/a").identity = "user://example.org/ann"
+        WebSocketRuntime(self.net, "runtime://example.org/d")
+
+        self.assertMetrics(sessions_known=1, sessions__websocket=1)
+
     def test_traffic(self) -> None:
         """
         Messages and bytes are counted, in and out, and what became of them.
