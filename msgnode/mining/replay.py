@@ -46,6 +46,7 @@ _READ = (
     "bytes",
     "outcome",
     "code",
+    "resources",
 )
 _BY = ("rule", "change", "effect", "missing")
 Source = tuple[tuple[str, bytes], ...]
@@ -103,7 +104,7 @@ def verdict(
     """
     What the policy says of one line.
     """
-    found = judge(program(source), line, domain)
+    found = judge(program(source), line, domain, default=default)
     if found is None:
         return None
     return found.effect, found.path, found.happened, found.missing, found.changes(default)

@@ -41,6 +41,25 @@ def test_decisions(spark):
     assert {("deny", "as it was", 1, "1"), ("notApplicable", "as it was", 1, "1")} == set(found[1:])
 
 
+def test_subscribed(spark):
+    """
+    A subscription is decided by what was subscribed, as the node does.
+    """
+    policy = replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
+    desk = "domain://msg-node.a.example/sm"
+    rows = log(
+        spark,
+        *(
+            message(number, to=desk, type="subscribe", outcome="answered", resources=[address])
+            for number, address in enumerate(("comm://partner.example/o", "comm://a.example/o"))
+        ),
+    ).withColumn("why", F.lit(None).cast("string"))
+
+    found = table(replay.decisions(policy.decided(rows)), "effect", "change", "number")
+
+    assert {("deny", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
+
+
 def test_default(spark):
     """
     What no rule applies to goes by the default, which is part of what makes two runs the same.
