@@ -33,7 +33,7 @@ class Bench:
         self._allowed = servers
         self._rounds = rounds
         self._how = {"seconds": seconds, "warmup": warmup, "burst": burst}
-        self._running: dict[tuple[str, str], Server] = {}
+        self._running: dict[tuple[str, str, str], Server] = {}
         self._count = 0
 
     def measure(self, scenario: Scenario, say: Callable[[str], None]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Bench:
         return run
 
     def _started(self, kind: str, config: str = "", document: str = "") -> Server:
-        which = kind, document
+        which = kind, config, document
         if which not in self._running:
             self._running[which] = Server(kind, self._venvs, config, document)
         return self._running[which]

@@ -319,7 +319,7 @@ REGISTRY = Scenario(
     job={"window": 100},
     entrants=(
         Entrant("through the node", "msgnode", "line", registry="registry"),
-        Entrant("treq alone", "msgnode", "line", {"straight": True}, "registry"),
+        Entrant("treq alone", "msgnode", "line", {"straight": True}, registry="registry"),
     ),
     targets=(Target("treq alone", 0.7),),
 )
