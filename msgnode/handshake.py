@@ -163,6 +163,9 @@ class Handshake:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             session = self._sessions.create(name, anonymous=not runtime)
         before = session.identity
+        if not (self._gate.is_open or before or session.proof is not None or session.has_token(token)):
+            # Whoever had what was nobody's keeps no key to what it may become.
+            self._sessions.void_token(session)
         session.identity = self._ownership.identity(session, connection) or self._gate.kept(session)
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
@@ -193,9 +196,9 @@ class Handshake:
             raise NotOffered("this node looks at no tokens")
         if not isinstance(token, str) or not token:
             raise Rejected("'body.token' must be the new token")
-        if session.proof is None and session.connection not in (None, connection):
-            # Anybody may have taken what is nobody's; it must not become theirs under this name.
-            raise Rejected("a newer connection has this session; open it again with the token", 403)
+        if session.proof is None and session.connection is not connection:
+            # Anybody may have taken what is nobody's, and have its token; it must not become theirs under this name.
+            raise Rejected("a newer connection took this session; open it again with the token", 403)
         verdict = self._gate.ask(token, connection)
         if isinstance(verdict, Deferred):
             again = partial(self._gate.receive, message.data, connection)

@@ -115,6 +115,15 @@ class Sessions(Service):
         self._keeping.changed(session)
         return token
 
+    def void_token(self, session: Session) -> None:
+        """
+        Nobody comes back by the token it had.
+        """
+        if session.token_hash:
+            self._by_token.pop(session.token_hash, None)
+            session.token_hash = b""
+            self._keeping.changed(session)
+
     @property
     def full(self) -> bool:
         return len(self._by_runtime) >= self._config.limits.sessions

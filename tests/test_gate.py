@@ -359,12 +359,40 @@ class OptionalTests(GateCase):
 
         reply = self.renew(ann, self.token())
 
-        words = "a newer connection has this session; open it again with the token"
+        words = "a newer connection took this session; open it again with the token"
         self.assertEqual((403, words), (reply["body"]["code"], reply["body"]["description"]))
         self.assertEqual([None], self.said_by(eve))
         ann.tell(self.opening(self.token()))
         self.assertEqual([ANN], self.said_by(ann))
         self.assertEqual([], self.said_by(eve))
+
+    def test_logs_in_when_the_newer_is_gone(self) -> None:
+        """
+        Nor when the newer connection is gone: its client has the session's token, and would come back as its user.
+        """
+        ann, eve = self.attempt(), self.attempt()
+        eve.drop()
+
+        self.assertEqual(403, self.renew(ann, self.token())["body"]["code"])
+        ann.tell(self.opening(self.token()))
+        self.assertEqual([ANN], self.said_by(ann))
+        self.assertRefused(self.attempt(from_=f"{RUNTIME}/{eve.token}", type="re-open"))
+
+    def test_entered_by_its_user(self) -> None:
+        """
+        Where its user comes by a connector that gives no tokens, the token of who had it before is void.
+        """
+        for logs_in in (False, True):
+            self.setUp()
+            eve, ann = self.attempt(), Client(self.node)
+            ann.bearer = "" if logs_in else self.token()
+            self.node.handshake.enter(RUNTIME, ann)
+            if logs_in:
+                self.renew(ann, self.token())
+
+            self.assertEqual(ANN, ann.session.identity)
+            self.assertIsNone(self.node.sessions.by_token(eve.token))
+            self.assertRefused(self.attempt(from_=f"{RUNTIME}/{eve.token}", type="re-open"))
 
     def test_same_user_twice(self) -> None:
         """
