@@ -154,6 +154,10 @@ class Outbox:
         """
         Send everything that is not acknowledged once more, on a new connection.
         """
+        connection = self._session.connection
+        if connection is not None and connection.counted:
+            connection.fetch()  # it reads them itself, when it is asked for them
+            return
         for kept in list(self.sent):
             self._hand_over(self._ledger.data(kept))
 
@@ -217,6 +221,7 @@ class Outbox:
             self._ledger.gone(session.sid, kept, missed=tell)
         if lost:
             self._number()
+            session.note()
 
     def _number(self) -> None:
         for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
@@ -325,4 +330,9 @@ class Outbox:
         """
         What has to survive a restart beside the messages.
         """
-        return {"epoch": self.epoch, "asked": self.asked, "acknowledged": self.acknowledged}
+        return {
+            "epoch": self.epoch,
+            "asked": self.asked,
+            "acknowledged": self.acknowledged,
+            "weeded": self.weeded,
+        }

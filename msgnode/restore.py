@@ -118,6 +118,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         session.outbox = outbox = node.sessions.make_outbox(session, agreed["asked"])
         outbox.epoch = agreed["epoch"]
         outbox.acknowledged = max(agreed["acknowledged"], owing.acknowledged)
+        outbox.weeded = agreed.get("weeded", 0)
         outbox.stands = "gapped" if session.missed else "held"
         outbox.received = outbox.at = owing.received
         outbox.lost = set(owing.pending)
@@ -134,6 +135,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         outbox = session.outbox
         if not outbox.sent:
             outbox.holes = max(0, owing.sent - outbox.acknowledged)
+        outbox.weeded = min(outbox.weeded, outbox.holes)
         outbox.last = outbox.acknowledged + outbox.holes + len(outbox.sent)
     session.adopt(waiting)
 

@@ -321,6 +321,56 @@ class PollTests(DamageCase):
                 self.ask("GET", "?wait=0&after=3")
             self.assertEqual([], self.node.sessions.get(BOB).owed())
 
+    def come_back(self, **body: Any) -> Any:
+        """
+        The body of the one answer to `re-open`.
+        """
+        re_open = {"id": 1, "type": "re-open", "from": f"{BOB}/{self.token}", "to": "mn:/session"}
+        self.token, token = "", self.token
+        (answer,) = self.ask("POST", "", {**re_open, "body": body})["messages"]
+        self.token = token
+        return answer["body"]
+
+    def test_re_open(self) -> None:
+        """
+        Who says `re-open` without `resume` is answered 200, and nothing else, before anything is read back.
+        """
+        self.open()
+        self.send()
+        self.ask("GET", "?wait=0&after=0")
+        self.spoil_one()
+
+        self.assertEqual({"code": 200}, self.come_back())
+        self.assertEqual((3, [1, 3]), self.ids(self.ask("GET", "?wait=0")))
+
+    def test_killed_meanwhile(self) -> None:
+        """
+        One that was given up is told once if the node is killed before the client says `re-open`; also at once.
+        """
+        for received in (0, 3):
+            self.token = ""
+            self.open(resume=True)
+            self.send()
+            self.ask("GET", "?wait=0&after=0")
+            self.spoil_one()
+            self.ask("GET", "?wait=0&after=0")
+            self.node = self.node.killed()
+            self.node.links = []
+            self.net = Network(node=self.node)
+
+            answer = self.come_back(resume={"epoch": self.epoch, "received": received})
+
+            self.assertEqual((1, self.epoch), (answer["resume"]["missed"], answer["resume"]["epoch"]))
+            self.assertEqual([1, 3][: 2 if received == 0 else 0], self.left())
+            self.ann = TCPRuntime(self.net, ANN).open()
+
+    def left(self) -> list[int]:
+        answer = self.ask("GET", "?wait=0")
+        left = self.ids(answer)[1] if answer != 204 else []
+        if left:
+            self.ask("GET", f"?wait=0&after={answer['cursor']}")
+        return left
+
     def test_socket_io(self) -> None:
         """
         A client of Socket.IO whose answer was lost gets what is left when it has opened its session again.

@@ -197,6 +197,7 @@ class PollConnection:
                 owed = self._owed(outbox)
             except OSError:  # this GET has said what the client has; the rest can be counted anew
                 outbox.weed(outbox.asked)
+                self._cork.settle()
                 owed = self._owed(outbox)
             cursor = outbox.acknowledged + outbox.holes + len(owed)
         if self._beside or owed:
