@@ -197,7 +197,7 @@ class Handshake:
         if not isinstance(token, str) or not token:
             raise Rejected("'body.token' must be the new token")
         if session.proof is None and session.connection is not connection:
-            # Anybody may have taken what is nobody's, and have its token; it must not become theirs under this name.
+            # Anybody may have taken what is nobody's, and its token; it must not become theirs by this.
             raise Rejected("a newer connection took this session; open it again with the token", 403)
         verdict = self._gate.ask(token, connection)
         if isinstance(verdict, Deferred):

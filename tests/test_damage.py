@@ -345,7 +345,7 @@ class PollTests(DamageCase):
 
     def test_killed_meanwhile(self) -> None:
         """
-        One that was given up is told once if the node is killed before the client says `re-open`; also at once.
+        One that was given up is told once, though the node is killed before the client says `re-open`.
         """
         for received in (0, 3):
             self.token = ""

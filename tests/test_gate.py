@@ -368,7 +368,7 @@ class OptionalTests(GateCase):
 
     def test_logs_in_when_the_newer_is_gone(self) -> None:
         """
-        Nor when the newer connection is gone: its client has the session's token, and would come back as its user.
+        Nor when the newer connection is gone: its client has the session's token, and would come back by it.
         """
         ann, eve = self.attempt(), self.attempt()
         eve.drop()
