@@ -236,6 +236,9 @@ class OwnerTests(SynchronousTestCase):
         self.assertEqual(403, self.code(self.eve, "delete", {"value": {"url": H1}}))
         body = {"value": {"url": H1, "user": "ann@example.org"}}
         self.assertEqual(403, self.code(self.eve, "delete", body))
+        nobody = self.node.client("runtime://example.org/nobody")
+        self.assertEqual(200, self.code(nobody, "update", {"resource": H1, "value": {"status": "live"}}))
+        nobody.close()
         again = self.node.client(ANN)
         again.session.identity = "user://example.org/ann@example.org"
         self.assertEqual(200, self.code(again, "update", {"resource": H1, "value": {"status": "live"}}))
