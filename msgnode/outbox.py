@@ -86,7 +86,7 @@ class Outbox:
         self.epoch = token_hex(8)
         self.stands = "none"
         self.asked = asked
-        self.behind = False  # its connection came while nothing could be sent again
+        self.behind = False  # its connection was not sent again all it should have been
         self.acknowledged = self.holes = self.last = 0
         self.weeded = 0  # of the holes, those that the session's `missed` counts already
         self.sent: deque[Kept] = deque()
@@ -150,16 +150,25 @@ class Outbox:
         self.sent_bytes += kept.size
         self._hand_over(data)
 
-    def resend(self) -> None:
+    def resend(self) -> bool:
         """
         Send everything that is not acknowledged once more, on a new connection.
+
+        False: something of it is lost.  The connection ends there; the client hears of it when it is back.
         """
         connection = self._session.connection
-        if connection is not None and connection.counted:
+        if connection is None:
+            return True
+        if connection.counted:
             connection.fetch()  # it reads them itself, when it is asked for them
-            return
+            return True
         for kept in list(self.sent):
-            self._hand_over(self._ledger.data(kept))
+            data = self._session.read_back(kept)
+            if data is None:
+                connection.drop()
+                return False
+            self._hand_over(data)
+        return True
 
     def _hand_over(self, data: bytes) -> None:
         connection = self._session.connection

@@ -198,6 +198,8 @@ class Session:
         """
         Use this connection from now on.  `resume` then sends what waits.
         """
+        if self.outbox is not None and connection is not self.connection:
+            self.outbox.behind = False
         self.connection = connection
         self.ready = None
 
@@ -231,9 +233,7 @@ class Session:
         """
         outbox = self.outbox
         if outbox is not None:
-            outbox.behind = outbox.held
-            if not outbox.held:
-                outbox.resend()
+            outbox.behind = outbox.held or not outbox.resend()
         self.resume()
 
     def resume(self) -> None:

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.segment import number_of, segments
 from msgnode.spool import segment_of
 from msgnode.sweep import Sweep
-from tests.durable import Counting, DurableNode
+from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -132,6 +132,33 @@ class ResumeTests(DamageCase):
         self.assertEqual(1, self.bob.missed)
         self.bob.acknowledge()
         self.assertEqual([], self.node.sessions.get(BOB).owed())
+
+    def test_after_a_full_disk(self) -> None:
+        """
+        One that is lost after its client came, while nothing could be written, keeps nobody else waiting.
+        """
+        cleo = Counting(self.node, "runtime://example.org/cleo")
+        cleo.connect()
+        self.ann.send(id=5, type="update", to=cleo.runtime)
+        cleo.lose()
+        disk = self.node.spool._write = Refusing()
+        disk.full = True
+        self.send(6)
+        self.bob.connect()
+        cleo.connect()
+        self.spoil(self.node.sessions.get(BOB).owed()[1].place)
+
+        disk.full = False
+        self.node.clock.advance(2)
+        self.node.settle()
+
+        cleo.arrive()
+        self.assertEqual([5], [message["id"] for message in cleo.got])
+        self.assertEqual(1013, self.bob.wire.lost.code)
+        self.bob.lose(arrives=5)
+        self.bob.connect()
+        self.assertEqual(([0, 1, 2, 4], 1), (self.ids()[:4], self.bob.missed))
+        self.assertSaid()
 
     def test_had_it(self) -> None:
         """
