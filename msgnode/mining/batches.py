@@ -116,6 +116,7 @@ class Batches:
         rows = self._parts(question, parts)
         if question.of in ("exchanges", "lives"):
             going_on = self._rows(question.of, [last]).where("open")
+            going_on = going_on.where(pairing.TOLD) if question.of == "exchanges" else going_on
             rows = rows.unionByName(question.summarise(going_on))
         return question.combine(rows)
 

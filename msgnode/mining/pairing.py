@@ -9,7 +9,8 @@ node.  So an id that is used again begins a new exchange.
 The log is shuffled once, by id and addresses, and nothing is joined: requests
 and answers are rows of one sequence, and each answer looks back along it.  An
 address with half of all traffic is still many keys.  An exchange that may get
-more answers when the batch ends is `open`; the next batch begins with it.
+more answers when the batch ends is `open`; the next batch begins with it.  So
+does what wants no answer and may get one: it is `open` without being told.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -27,6 +28,7 @@ SCHEMA = (
     "first_micros long, micros long, open boolean, date string, hour int, batch int"
 )
 COLUMNS = (*_KEY, "node", "time", "type", "expects", "outcome", "bytes", *_SUMS)
+TOLD = "expects or answers > 0"  # an exchange that questions are asked about
 
 
 def exchanges(lines: DataFrame, carried: DataFrame | None, end: int) -> DataFrame:
@@ -40,11 +42,12 @@ def exchanges(lines: DataFrame, carried: DataFrame | None, end: int) -> DataFram
         rows = rows.unionByName(carried.select(*COLUMNS, F.lit(False).alias("is_answer")))
     found = rows.transform(_looking_back).transform(_gathered)
     began = F.col("time")
-    return found.where("expects or answers > 0").select(
+    may_go_on = began >= end * HOUR - PATIENCE
+    return found.where(F.expr(TOLD) | may_go_on).select(
         *COLUMNS,
         quotient(F.col("first_answer") - began, 1000).alias("first_micros"),
         quotient(F.col("last_answer") - began, 1000).alias("micros"),
-        (began >= end * HOUR - PATIENCE).alias("open"),
+        may_go_on.alias("open"),
         date_of(began).alias("date"),
         hour_of_day(began).alias("hour"),
     )

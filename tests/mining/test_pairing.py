@@ -3,7 +3,7 @@ Requests and their answers, on logs of a few lines.
 """
 
 from msgnode.mining import latency
-from msgnode.mining.pairing import exchanges
+from msgnode.mining.pairing import TOLD, exchanges
 from tests.mining.rows import ANN, BOB, FIRST, SECOND, log, message, table
 
 _COLUMNS = ("id", "node", "answers", "first_micros", "micros", "again", "open")
@@ -128,18 +128,20 @@ class TestPairing:
             ask(3400, "4"), answer(3600.5, "4"),
             ask(3599.9, "5"),
             ask(3599, "6"), answer(3601, "6", node="mn2"),
+            message(3599, id="7"), answer(3601, "7"),
+            message(3599, id="8"), message(3601, id="8"), answer(3602, "8"),
         ]  # fmt: skip
         first = [line for line in lines if line["hour"] == 0]
         second = [line for line in lines if line["hour"] == 1]
 
         before = exchanges(log(spark, *first), None, FIRST + 1)
         after = exchanges(log(spark, *second), before.where("open"), FIRST + 2)
-        settled = before.where("not open").union(after)
+        settled = before.where("not open").union(after).where(TOLD)
 
         columns = ("id", "time", "node", "answers", "micros", "again", "date", "hour")
         whole = exchanges(log(spark, *lines), None, FIRST + 2)
         assert sorted(table(whole, *columns)) == sorted(table(settled, *columns))
-        assert 5 == before.where("open").count()
+        assert 7 == before.where("open").count()
 
 
 def made(spark, *rows):
