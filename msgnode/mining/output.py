@@ -121,11 +121,12 @@ class Output:
 
     def write_table(self, rows: DataFrame, name: str) -> DataFrame:
         """
-        Write an answer that is to be published, and return it as it was written.
+        Write an answer that is to be published, and return it as it was written, in that order.
         """
         path = self.files.inside(f"_tables/{name}")
         rows.write.mode("overwrite").parquet(path)
-        return self._spark.read.schema(rows.schema).parquet(path)
+        written = self._spark.read.schema(rows.schema).parquet(path)
+        return written.orderBy("_metadata.file_name", "_metadata.row_index")  # else the largest file is first
 
     def begin_tables(self) -> None:
         self.files.delete("_tables")

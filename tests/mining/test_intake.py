@@ -253,3 +253,18 @@ def test_tables_interrupted(spark, tmp_path):
                 break
 
     assert ["tables", "tables", "tables", "_tables"] == seen
+
+
+def test_order_of_files(spark, tmp_path):
+    """
+    A table is read in the order it was written in, also when its second file is larger.
+    """
+    rows = spark.range(0, 100, 1, 2).selectExpr(
+        "id", "if(id < 50, '', sha2(cast(id as string), 256)) as text"
+    )
+
+    found = Output(spark, str(tmp_path)).write_table(rows, "numbers")
+
+    assert 2 == len(list((tmp_path / "_tables/numbers").glob("*.parquet")))
+    assert [0, 1, 2] == [row.id for row in found.limit(3).collect()]
+    assert [1, 3, 5] == [row.id for row in found.where("id % 2 = 1").limit(3).collect()]
