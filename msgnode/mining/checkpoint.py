@@ -121,11 +121,11 @@ class Checkpoint:
         known = {_stem(name) for batch in kept for name in batch.files}
         fresh = [file for file in files if file.stem not in known]
         while kept and fresh and fresh[0].hour < kept[-1].end:
-            late = kept.pop()
-            fresh = [file for file in files if file.hour >= late.begin or file in fresh]
+            kept.pop()
         gone = self.batches[len(kept) :]
         self._refuse_holes(gone, found)
-        return gone, _cut(fresh)
+        again = {_stem(name) for batch in gone for name in batch.files}
+        return gone, _cut([file for file in files if file.stem in again or file.stem not in known])
 
     def _unchanged(self, found: dict[str, LogFile]) -> list[Batch]:
         kept: list[Batch] = []

@@ -3,6 +3,8 @@ Which hours are read, and which are read again.
 """
 
 import json
+import time
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -18,6 +20,7 @@ def file(hour, node="mn1", size=100, suffix=""):
 
 
 H = file(0).hour
+HOURS = [datetime(2026, 7, 31) + timedelta(hours=hour) for hour in range(3000)]
 
 
 def checkpoint(*batches):
@@ -77,6 +80,26 @@ def test_late():
     found = planned(known, file(0), file(1), file(2), file(2, "mn2"), file(3))
 
     assert ([2, 3], [(2, 3, 2), (3, 4, 1)]) == found
+
+
+def test_late_by_months():
+    """
+    A file that came late by thousands of hours is planned for at once.
+    """
+    hours = [
+        [LogFile(f"traffic-{node}-{hour:%Y%m%dT%H}.jsonl", "", 1) for node in ("mn1", "mn2")]
+        for hour in HOURS
+    ]
+    known = Checkpoint({})
+    for number, (file, _) in enumerate(hours, 1):
+        known.add(Batch(number, file.hour, file.hour + 1, {file.name: 1}))
+    begun = time.process_time()
+
+    gone, fresh = known.plan([hours[0][0], hours[0][1], *[file for file, _ in hours[1:]]])
+
+    assert known.batches == gone
+    assert [len(hours), 1] == [len(files) for _, _, files in fresh]
+    assert 5 > time.process_time() - begun
 
 
 def test_late_but_gone():
