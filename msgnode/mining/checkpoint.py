@@ -11,12 +11,14 @@ hourly runs is about a hundred parts.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from msgnode.mining.files import LogFile, Unreadable
 
 FORMAT = 2  # of what lies in the output; 1 had no parts
 MOST_PARTS = 48  # that were merged equally often; of more, all but the newest half become one
+Unpacked = Callable[[LogFile], int]  # the length before it was compressed, of 2**32
 
 
 @dataclass
@@ -32,19 +34,30 @@ class Batch:
     bad: int = 0
     lines: int = 0
 
-    def is_of(self, found: dict[str, LogFile], last: bool) -> bool:
+    def is_of(self, found: dict[str, LogFile], unpacked: Unpacked, last: bool) -> bool:
         """
-        Are the files that were read still what they were?  One that is gone or was compressed is.
+        Are the files that were read still what they were?  One that is gone or was only compressed is.
         """
         for name, size in self.files.items():
             file = found.get(_stem(name))
             if file is None:
                 continue
-            if file.name == name and file.size != size:
-                return False
-            if last and file.name != name:  # it may have grown before it was compressed
+            if file.name == name:
+                same = file.size == size
+            elif file.is_compressed:  # it may have grown before
+                same = unpacked(file) == size % 2**32
+            else:
+                same = not last
+            if not same:
                 return False
         return True
+
+    def rename(self, found: dict[str, LogFile]) -> None:
+        """
+        Know the files by the names and sizes that they have now, so that none is looked into twice.
+        """
+        now = [(found.get(_stem(name)), name, size) for name, size in self.files.items()]
+        self.files = dict((file.name, file.size) if file else (name, size) for file, name, size in now)
 
 
 @dataclass(frozen=True)
@@ -112,12 +125,14 @@ class Checkpoint:
         self.next += 1
         return one
 
-    def plan(self, files: list[LogFile]) -> tuple[list[Batch], list[tuple[int, int, list[LogFile]]]]:
+    def plan(
+        self, files: list[LogFile], unpacked: Unpacked
+    ) -> tuple[list[Batch], list[tuple[int, int, list[LogFile]]]]:
         """
         The batches that are taken back, and what is to be read: begin, end and files of each new batch.
         """
         found = {file.stem: file for file in files}
-        kept = self._unchanged(found)
+        kept = self._unchanged(found, unpacked)
         known = {_stem(name) for batch in kept for name in batch.files}
         fresh = [file for file in files if file.stem not in known]
         while kept and fresh and fresh[0].hour < kept[-1].end:
@@ -127,11 +142,12 @@ class Checkpoint:
         again = {_stem(name) for batch in gone for name in batch.files}
         return gone, _cut([file for file in files if file.stem in again or file.stem not in known])
 
-    def _unchanged(self, found: dict[str, LogFile]) -> list[Batch]:
+    def _unchanged(self, found: dict[str, LogFile], unpacked: Unpacked) -> list[Batch]:
         kept: list[Batch] = []
         for batch in self.batches:
-            if not batch.is_of(found, batch is self.batches[-1]):
+            if not batch.is_of(found, unpacked, batch is self.batches[-1]):
                 break
+            batch.rename(found)
             kept.append(batch)
         return kept
 

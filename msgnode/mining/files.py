@@ -38,6 +38,10 @@ class LogFile:
         return self.name.removesuffix(".gz").removesuffix(".jsonl")
 
     @property
+    def is_compressed(self) -> bool:
+        return self.name.endswith(".gz")
+
+    @property
     def hour(self) -> int:
         moment = datetime.strptime(self.stem[-11:], "%Y%m%dT%H").replace(tzinfo=UTC)
         return int(moment.timestamp()) // 3600
@@ -69,9 +73,24 @@ class Files:
                 continue
             file = LogFile(name, status.getPath().toString(), status.getLen())
             # While a file is being compressed both are there, and the plain one is whole.
-            if file.stem not in found or not file.name.endswith(".gz"):
+            if file.stem not in found or not file.is_compressed:
                 found[file.stem] = file
         return sorted(found.values(), key=lambda file: (file.hour, file.stem))
+
+    def unpacked(self, file: LogFile) -> int:
+        """
+        How long a compressed file was before, up to 4 GiB, as gzip wrote it at its end; -1 if it did not.
+        """
+        try:
+            stream = self._system.open(self._path(file.path))
+            try:
+                stream.seek(file.size - 4)
+                written: int = stream.readInt() & 0xFFFFFFFF
+            finally:
+                stream.close()
+        except Exception:  # whoever reads the file will say what is wrong with it
+            return -1
+        return int.from_bytes(written.to_bytes(4, "big"), "little")
 
     def _below(self) -> list[Any]:
         try:

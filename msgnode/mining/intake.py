@@ -6,7 +6,7 @@ checkpoint is saved; only then is what it replaced swept away.
 """
 
 from msgnode.mining.batches import Batches
-from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint, Part
+from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint, Part, Unpacked
 from msgnode.mining.files import LogFile
 from msgnode.mining.output import Output
 
@@ -21,11 +21,11 @@ class Intake:
         self._batches = batches
         self._most = most_parts
 
-    def take(self, checkpoint: Checkpoint, logs: list[LogFile]) -> tuple[Checkpoint, int]:
+    def take(self, checkpoint: Checkpoint, logs: list[LogFile], unpacked: Unpacked) -> tuple[Checkpoint, int]:
         """
         The checkpoint with these files in it, as it was saved, and how many of them were read.
         """
-        gone, fresh = checkpoint.plan(logs)
+        gone, fresh = checkpoint.plan(logs, unpacked)
         if not fresh and not checkpoint.crowd(self._most):
             return checkpoint, 0
         self._output.save(checkpoint)  # whoever is killed in a first run may go on

@@ -104,7 +104,7 @@ class Mine:
         }
         checkpoint = self._output.begin(kept, self._overwrite)
         self._overwrite = False  # what follows goes on
-        checkpoint, read = self._intake.take(checkpoint, logs)
+        checkpoint, read = self._intake.take(checkpoint, logs, self._logs.unpacked)
         result, batches = Result(files=read), checkpoint.batches
         asked = self._options.stories or self._options.conversation
         if batches and (asked or checkpoint.answered != checkpoint.next):

@@ -30,11 +30,18 @@ def checkpoint(*batches):
     return made
 
 
+def unpacked(file):
+    """
+    A file is a fifth as long when it is compressed.
+    """
+    return 5 * file.size
+
+
 def planned(checkpoint, *files):
     """
     The numbers of the batches taken back, and the hours and names of what is read.
     """
-    gone, fresh = checkpoint.plan(sorted(files, key=lambda file: (file.hour, file.stem)))
+    gone, fresh = checkpoint.plan(sorted(files, key=lambda file: (file.hour, file.stem)), unpacked)
     return [batch.number for batch in gone], [(b - H, e - H, len(some)) for b, e, some in fresh]
 
 
@@ -62,13 +69,39 @@ def test_nothing_new():
 
 def test_grown():
     """
-    The newest hour grew or was compressed: it is read again, and what is new with it.
+    The newest hour grew: it is read again, and what is new with it.
     """
     known = checkpoint((0, 3, [file(0), file(1)]), (3, 4, [file(3)]))
 
     assert ([2], [(3, 4, 1)]) == planned(known, file(0), file(1), file(3, size=150))
-    assert ([2], [(3, 4, 1)]) == planned(known, file(0), file(1), file(3, size=20, suffix=".gz"))
     assert ([2], [(3, 5, 2), (5, 6, 1)]) == planned(known, file(3, size=150), file(4), file(5))
+
+
+def test_grown_and_compressed():
+    """
+    What grew before it was compressed is read again, whatever its hour; what was only compressed is not.
+    """
+    known = checkpoint((0, 3, [file(0), file(1)]), (3, 4, [file(3)]))
+
+    assert ([], []) == planned(known, file(0), file(1), file(3, size=20, suffix=".gz"))
+    assert ([2], [(3, 4, 1)]) == planned(known, file(0), file(1), file(3, size=30, suffix=".gz"))
+    assert ([1, 2], [(0, 3, 2), (3, 4, 1)]) == planned(
+        known, file(0), file(1, size=30, suffix=".gz"), file(3)
+    )
+
+
+def test_compressed_is_known():
+    """
+    A compressed file is looked into once.
+    """
+    known = checkpoint((0, 1, [file(0)]), (1, 2, [file(1)]))
+    looked = []
+    files = [file(0, size=20, suffix=".gz"), file(1)]
+
+    for _ in range(2):
+        assert ([], []) == known.plan(files, lambda file: looked.append(file) or 100)
+
+    assert files[:1] == looked
 
 
 def test_late():
@@ -95,7 +128,7 @@ def test_late_by_months():
         known.add(Batch(number, file.hour, file.hour + 1, {file.name: 1}))
     begun = time.process_time()
 
-    gone, fresh = known.plan([hours[0][0], hours[0][1], *[file for file, _ in hours[1:]]])
+    gone, fresh = known.plan([hours[0][0], hours[0][1], *[file for file, _ in hours[1:]]], unpacked)
 
     assert known.batches == gone
     assert [len(hours), 1] == [len(files) for _, _, files in fresh]

@@ -116,8 +116,10 @@ class Runs:
         """
         output = MortalOutput(self.spark, str(self.out), life or Life())
         batches = Batches(self.spark, output, QUESTIONS, (), StructType([]), list().append)
-        logs = Files(self.spark, str(self.logs)).logs()
-        checkpoint, _ = Intake(output, batches, MOST).take(output.begin({}, False), logs)
+        logs = Files(self.spark, str(self.logs))
+        checkpoint, _ = Intake(output, batches, MOST).take(
+            output.begin({}, False), logs.logs(), logs.unpacked
+        )
         return checkpoint
 
     def answers(self):
@@ -229,6 +231,20 @@ def test_first_killed(spark, tmp_path):
     path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(whole))
 
     assert 4 == runs.take().batches[0].lines
+
+
+def test_unpacked(spark, tmp_path):
+    """
+    A compressed file says how long it was; one that is damaged says nothing.
+    """
+    path = tmp_path / "traffic-mn1-20260731T00.jsonl.gz"
+    logs = Files(spark, str(tmp_path))
+
+    path.write_bytes(gzip.compress(bytes(70_000)))
+    assert [70_000] == [logs.unpacked(file) for file in logs.logs()]
+
+    path.write_bytes(b"\x1f\x8b")
+    assert [-1] == [logs.unpacked(file) for file in logs.logs()]
 
 
 def test_tables_interrupted(spark, tmp_path):
