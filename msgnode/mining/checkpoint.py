@@ -185,6 +185,8 @@ def load(text: str) -> Checkpoint:
     ValueError, KeyError or TypeError when it is not one.
     """
     table = json.loads(text)
+    if table["format"] not in (1, FORMAT):  # what else is in it, only its own version knows
+        return Checkpoint(table["options"], table["format"])
     batches = [Batch(**batch) for batch in table["batches"]]
     found = Checkpoint(table["options"], table["format"], table["next"], table["answered"], batches)
     if found.format == 1:

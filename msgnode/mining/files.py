@@ -162,8 +162,11 @@ class Files:
         except Exception as why:
             raise Unreadable(f"cannot write {self.where}/{name}: {_first_line(why)}") from why
         if not self._replaced(part, self._at(name)):
-            self._system.delete(self._at(name), False)
-            self._system.rename(part, self._at(name))
+            self._remove(name)
+            self._rename(f"{name}.part", name)
+
+    def _remove(self, name: str) -> None:
+        self._system.delete(self._at(name), False)
 
     def _replaced(self, part: Any, name: Any) -> bool:
         """

@@ -18,7 +18,10 @@ from msgnode.mining.files import Files, Unreadable
 
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("lines", "exchanges", "lives", "_bad")
-_OURS = (*_BY_BATCH, "parts", "tables", "_tables", "_tables.before", "report.html", CHECKPOINT)
+_WRITTEN = f"{CHECKPOINT}.part"  # is the checkpoint, where a run was killed before it could rename it
+_TABLES = ("tables", "_tables", "_tables.before", "report.html", "report.html.part")
+# The checkpoint first: without it, what is left of the others does not count.
+_OURS = (_WRITTEN, CHECKPOINT, *_BY_BATCH, "parts", *_TABLES)
 _NUMBERED = re.compile(r"batch=(\d+)")
 
 
@@ -46,7 +49,7 @@ class Output:
         if overwrite:
             for name in _OURS:
                 self.files.delete(name)
-        elif names and CHECKPOINT not in names:
+        elif names and not {CHECKPOINT, _WRITTEN} & set(names):
             raise Refused(
                 f"{where} is not empty and not made by this tool; use --overwrite, or another --out"
             )

@@ -18,7 +18,7 @@ from msgnode.mining.batches import Batches
 from msgnode.mining.checkpoint import Checkpoint, load
 from msgnode.mining.files import Files
 from msgnode.mining.intake import Intake
-from msgnode.mining.output import CHECKPOINT, Output
+from msgnode.mining.output import CHECKPOINT, Output, Refused
 from tests.mining.rows import ANN, BOB, event, message, table
 
 QUESTIONS = (latency.QUESTIONS[0], graph.QUESTIONS[0])
@@ -245,6 +245,61 @@ def test_unpacked(spark, tmp_path):
 
     path.write_bytes(b"\x1f\x8b")
     assert [-1] == [logs.unpacked(file) for file in logs.logs()]
+
+
+class StubbornFiles(MortalFiles):
+    """
+    Does not rename a file to what is there already, as HDFS does not.
+    """
+
+    def _replaced(self, part, name):
+        self.life.live()
+        return not self._system.exists(name) and super()._replaced(part, name)
+
+    def _remove(self, name):
+        super()._remove(name)
+        self.life.live()
+
+
+def test_checkpoint_interrupted(spark, tmp_path):
+    """
+    There is a checkpoint, the old or the new, also if a run is killed where it must delete one for the other.
+    """
+    output = Output(spark, str(tmp_path))
+    output.files = StubbornFiles(spark, str(tmp_path))
+    output.files.life = Life(2)
+    output.save(Checkpoint({}))
+    output.files.life = Life(1)
+    with pytest.raises(Killed):
+        output.save(Checkpoint({}, next=7))
+
+    assert not (tmp_path / CHECKPOINT).exists()
+    assert 7 == Output(spark, str(tmp_path)).begin({}, False).next
+
+
+def test_overwrite_interrupted(spark, tmp_path):
+    """
+    A run with --overwrite that is killed leaves nothing that a later one would go on from.
+    """
+    output = MortalOutput(spark, str(tmp_path), Life())
+    (tmp_path / "lines/batch=1").mkdir(parents=True)
+    output.save(Checkpoint({}))
+    output.files.life.changes = 2
+    with pytest.raises(Killed):
+        output.begin({}, True)
+
+    with pytest.raises(Refused, match="--overwrite"):
+        Output(spark, str(tmp_path)).begin({}, False)
+
+
+def test_other_version(spark, tmp_path):
+    """
+    What another version of the tool wrote is no damage.
+    """
+    (tmp_path / CHECKPOINT).write_text('{"format": 9, "options": {}, "pages": []}')
+
+    with pytest.raises(Refused, match="another version of this tool"):
+        Output(spark, str(tmp_path)).begin({}, False)
 
 
 def test_tables_interrupted(spark, tmp_path):
