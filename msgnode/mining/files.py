@@ -183,6 +183,13 @@ class Files:
         """
         return f"{self.where}/{name}"
 
+    def local(self) -> str:
+        """
+        The whole path, if it is one of this machine; else empty.
+        """
+        uri = self._system.makeQualified(self._path(self.where)).toUri()
+        return str(uri.getPath()) if uri.getScheme() == "file" else ""
+
     def _at(self, name: str) -> Any:
         return self._path(self.inside(name) if name else self.where)
 

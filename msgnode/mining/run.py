@@ -16,8 +16,9 @@ from msgnode.mining import graph, pseudonyms
 from msgnode.mining.batches import Batches, Step, together
 from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint
 from msgnode.mining.columns import HOUR
-from msgnode.mining.files import Files, Unreadable
+from msgnode.mining.files import Files, LogFile, Unreadable
 from msgnode.mining.intake import Intake
+from msgnode.mining.lock import alone
 from msgnode.mining.output import Output
 from msgnode.mining.question import Question
 from msgnode.mining.questions import QUESTIONS
@@ -97,6 +98,12 @@ class Mine:
         """
         begun = time.monotonic()
         logs = self._logs.logs()
+        with alone(self._output.files.local(), make=bool(logs)):
+            result = self._taken(logs)
+        result.seconds = time.monotonic() - begun
+        return result
+
+    def _taken(self, logs: list[LogFile]) -> Result:
         kept = {
             "logs": self._logs.where,
             "pseudonyms": pseudonyms.fingerprint(self._options.key) if self._options.key else "",
@@ -114,7 +121,6 @@ class Mine:
             result.tables = self._output.files_in("tables")
         result.lines = sum(batch.lines for batch in batches)
         result.bad = sum(batch.bad for batch in batches)
-        result.seconds = time.monotonic() - begun
         return result
 
     def _write(self, checkpoint: Checkpoint) -> None:

@@ -145,6 +145,27 @@ def test_damaged(spark, tmp_path):
     assert "Encountered error while reading file" in err and name in err
 
 
+def test_two_at_once(spark, tmp_path):
+    """
+    While one run is at work in a directory another is refused; when that has ended, however it did, no more.
+    """
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/traffic-mn1-20260731T00.jsonl.gz").write_bytes(b"short")
+    hold = (
+        f"import os, fcntl; fcntl.flock(os.open({str(tmp_path / 'out')!r}, 0), 2); print(flush=True); input()"
+    )
+    (tmp_path / "out").mkdir()
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=-1, stdout=-1) as other:
+        other.stdout.readline()
+        code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
+        other.kill()
+
+    assert 2 == code
+    assert f"another run is at work in {tmp_path}/out; wait until it is done, or use another --out" in err
+    assert not list((tmp_path / "out").iterdir())
+    assert "another run" not in run(tmp_path / "logs", "--out", tmp_path / "out")[2]
+
+
 def test_follow_goes_on(spark, capsys):
     """
     A look that fails is told and does not end the following; a mistake of ours does.  Nothing new is no news.
