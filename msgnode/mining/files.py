@@ -72,6 +72,12 @@ class Files:
             if not _NAME.fullmatch(name) or not _is_date(name):
                 continue
             file = LogFile(name, status.getPath().toString(), status.getLen())
+            other = found.get(file.stem)
+            if other is not None and other.name == name:
+                raise Unreadable(
+                    f"{other.path} and {file.path} have one name; if they are of two nodes give each a name "
+                    "of its own, else put one elsewhere"
+                )
             # While a file is being compressed both are there, and the plain one is whole.
             if file.stem not in found or not file.is_compressed:
                 found[file.stem] = file

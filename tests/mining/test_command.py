@@ -166,6 +166,21 @@ def test_two_at_once(spark, tmp_path):
     assert "another run" not in run(tmp_path / "logs", "--out", tmp_path / "out")[2]
 
 
+def test_one_name(spark, tmp_path):
+    """
+    Two files of one name are refused, for one of them would be passed over.
+    """
+    for node in ("east", "west"):
+        (tmp_path / "logs" / node).mkdir(parents=True)
+        (tmp_path / "logs" / node / "traffic-mn1-20260731T00.jsonl").write_text("")
+
+    code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
+
+    assert 2 == code
+    assert "east/traffic-mn1-20260731T00.jsonl" in err and "west/traffic-mn1-20260731T00.jsonl" in err
+    assert "have one name" in err
+
+
 def test_follow_goes_on(spark, capsys):
     """
     A look that fails is told and does not end the following; a mistake of ours does.  Nothing new is no news.
