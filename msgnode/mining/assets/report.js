@@ -87,7 +87,7 @@ const draw = {
   heat: ({ from, to, cells }) => {
     const most = Math.max(1, ...cells.map((cell) => cell[2]));
     return {
-      grid: { ...grid, top: 10, bottom: 60 },
+      grid: { ...grid, top: 10, bottom: 60, right: 48 },
       tooltip: { confine: true, formatter: ({ value }) => `${echarts.format.encodeHTML(from[value[1]])} → ${echarts.format.encodeHTML(to[value[0]])}<br>${plain.format(value[3])} messages` },
       xAxis: axis({ type: "category", data: to, name: "to", axisLabel: { rotate: 40, width: 110, overflow: "truncate" } }),
       yAxis: axis({ type: "category", data: from, inverse: true, axisLabel: { width: narrow.matches ? 90 : 160, overflow: "truncate" } }),
