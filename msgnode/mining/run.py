@@ -91,6 +91,7 @@ class Mine:
         self._batches = Batches(spark, self._output, questions, steps, added, say)
         self._intake = Intake(self._output, self._batches, most_parts)
         self._overwrite = options.overwrite
+        self._asked = bool(options.stories or options.conversation)
 
     def run(self) -> Result:
         """
@@ -113,9 +114,9 @@ class Mine:
         self._overwrite = False  # what follows goes on
         checkpoint, read = self._intake.take(checkpoint, logs, self._logs.unpacked)
         result, batches = Result(files=read), checkpoint.batches
-        asked = self._options.stories or self._options.conversation
-        if batches and (asked or checkpoint.answered != checkpoint.next):
+        if batches and (self._asked or checkpoint.answered != checkpoint.next):
             self._write(checkpoint)
+            self._asked = False  # until there is something new
         if batches:
             result.report = self._output.files.inside("report.html")
             result.tables = self._output.files_in("tables")

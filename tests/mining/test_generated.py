@@ -245,3 +245,20 @@ def test_piece_by_piece(spark, logs, whole, tmp_path):
     for name in whole[1].tables:
         if name != "stories":  # those of the newest batches
             assert rows(spark, whole[0], name) == rows(spark, out, name), name
+
+
+def test_story_once(spark, logs, whole):
+    """
+    A story that is asked for is told, and while a log is followed only told again when something is new.
+    """
+    said: list = []
+    mine = Mine(
+        spark, Options(str(logs[0]), str(whole[0]), stories=(logs[1]["loop"]["address"],)), said.append
+    )
+
+    mine.run()
+    steps = list(said)
+    mine.run()
+
+    assert "telling stories" in steps and steps == said
+    assert {logs[1]["loop"]["address"]} == {row["about"] for row in rows(spark, whole[0], "stories")}
