@@ -174,11 +174,8 @@ class NodeCollector(Collector):
         for place, number in places.items():
             sessions.add_metric([place], number)
         yield sessions
-        yield GaugeMetricFamily(
-            "msgnode_sessions_known",
-            "Sessions of somebody whom a token or a certificate proved.",
-            sum(bool(session.identity) for session in node.sessions),
-        )
+        known = sum(bool(session.identity) for session in node.sessions)
+        yield GaugeMetricFamily("msgnode_sessions_known", "Sessions with a proved identity.", known)
         held = [session for session in node.sessions if session.waiting]
         yield GaugeMetricFamily("msgnode_addresses", "Addresses bound.", len(node.routes))
         yield GaugeMetricFamily(
