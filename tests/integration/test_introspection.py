@@ -11,18 +11,16 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 from unittest import TestCase
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import flask
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 from oidc_provider_mock import User, app
 from oidc_provider_mock._storage import Client, ClientAllowAny
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 from werkzeug.serving import make_server
 
+from tests.integration.logins import CHALLENGE, log_in, open_with
 from tests.integration.process import NodeProcess
-from tests.integration.test_openid import VERIFIER, post
 from tests.test_identity_ways import encoded
 
 NODE, SECRET = "node: one", "a+b/c:%d&é"
@@ -45,7 +43,6 @@ client_id = "{node}"
 client_secret_file = "{secret}"
 url = "http://localhost:{port}/oauth2/introspect"
 """
-CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 
 class Introspection(IntrospectionEndpoint):
@@ -133,34 +130,10 @@ class OpaqueTests(TestCase):
             "code_challenge": CHALLENGE,
             "code_challenge_method": "S256",
         }
-        back = post(f"{base}/authorize?{urlencode(asked)}", sub="ann").headers["Location"]
-        code = parse_qs(urlsplit(back).query)["code"][0]
-        answer = post(
-            f"{base}/token",
-            grant_type="authorization_code",
-            code=code,
-            redirect_uri=done,
-            client_id="app",
-            client_secret="any",
-            code_verifier=VERIFIER,
-        )
-        return str(json.load(answer)["access_token"])
+        return str(log_in(f"{base}/authorize?{urlencode(asked)}", self.port)["access_token"])
 
     def open(self, token: str) -> tuple[int, str]:
-        """
-        Open a session with the token: a code, and the user or the reason.
-        """
-        runtime, idm = "runtime://localhost/ann", "domain://msg-node.localhost/idm"
-        url = f"ws://127.0.0.1:{self.node.ports['web']}/ws"
-        with connect(url, subprotocols=["msgnode", encoded(token)]) as client:
-            client.send(json.dumps({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"}))
-            who = {"id": 2, "type": "read", "from": runtime, "to": idm, "body": {"resource": "/identity"}}
-            client.send(json.dumps(who))
-            try:
-                opened, profile = (json.loads(client.recv(10)) for _ in range(2))
-            except ConnectionClosed as why:
-                return why.rcvd.code, why.rcvd.reason
-            return opened["body"]["code"], profile["body"]["value"]["userURL"]
+        return open_with(token, self.node.ports["web"])
 
     def test_login(self) -> None:
         """

@@ -8,16 +8,12 @@ import socket
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from unittest import TestCase
-from urllib.parse import parse_qs, urlencode, urlsplit
-from urllib.request import HTTPErrorProcessor, Request, build_opener
 
 from oidc_provider_mock import User, run_server_in_thread
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 
 from msgnode.devices import line, make_token
+from tests.integration.logins import CHALLENGE, log_in, open_with
 from tests.integration.process import Lines, NodeProcess
 from tests.test_identity_ways import encoded
 
@@ -34,21 +30,7 @@ audiences = ["app"]
 redirect_uri = "http://localhost/done"
 """
 ANN = "user://localhost/ann@example.org"
-PKCE = {"code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM", "state": "s"}
-VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
-
-
-class _Stay(HTTPErrorProcessor):
-    """
-    Follows no redirect, and takes an error for an answer.
-    """
-
-    def http_response(self, request: Any, response: Any) -> Any:
-        return response
-
-
-def post(url: str, **form: str) -> Any:
-    return build_opener(_Stay).open(Request(url, urlencode(form).encode()), timeout=10)
+PKCE = {"code_challenge": CHALLENGE, "state": "s"}
 
 
 class LoginTests(TestCase):
@@ -95,36 +77,10 @@ class LoginTests(TestCase):
         )
         asking.close()
         page = reply["body"]["value"]
-        back = post(page, sub="ann").headers["Location"]
-        code = parse_qs(urlsplit(back).query)["code"][0]
-        answer = post(
-            f"http://localhost:{self.port}/oauth2/token",
-            grant_type="authorization_code",
-            code=code,
-            redirect_uri="http://localhost/done",
-            client_id="app",
-            client_secret="any",
-            code_verifier=VERIFIER,
-        )
-        return str(json.load(answer)["id_token"])
+        return str(log_in(page, self.port)["id_token"])
 
     def open(self, token: str) -> tuple[int, str]:
-        """
-        Open a session as a browser does, and ask who it is: a code, and the user or the reason.
-        """
-        url = f"ws://127.0.0.1:{self.node.ports['web']}/ws"
-        runtime = "runtime://localhost/ann"
-        with connect(url, subprotocols=["msgnode", encoded(token)]) as client:
-            self.assertEqual("msgnode", client.subprotocol)
-            client.send(json.dumps({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"}))
-            idm = "domain://msg-node.localhost/idm"
-            who = {"id": 2, "type": "read", "from": runtime, "to": idm, "body": {"resource": "/identity"}}
-            client.send(json.dumps(who))
-            try:
-                opened, profile = (json.loads(client.recv(10)) for _ in range(2))
-            except ConnectionClosed as why:
-                return why.rcvd.code, why.rcvd.reason
-            return opened["body"]["code"], profile["body"]["value"]["userURL"]
+        return open_with(token, self.node.ports["web"])
 
     def test_login(self) -> None:
         """
