@@ -330,11 +330,11 @@ class Policies(Service):
         for lint in program.lints:
             log.warn("policies: {lint}", lint=str(lint))
         log.info(
-            "policies: version {number} is live, {revision} from {origin}; {kept} policies are as before",
+            "policies: version {number} is live, {revision} from {origin}{kept}",
             number=live.number,
             revision=live.revision,
             origin=live.origin,
-            kept=program.reused,
+            kept=f"; {program.reused} of its policies are as before" if program.reused else "",
         )
 
 
