@@ -170,7 +170,8 @@ def _print(result: "Result", logs: str, as_json: bool, say: "Progress") -> None:
         click.echo(f"{logs}: no traffic log here; its files are named traffic-NODE-YYYYMMDDTHH.jsonl")
     else:
         aside = f", {result.bad:,} set aside in _bad" if result.bad else ""
-        new = f"{result.files:,} files read" if result.files else "nothing new"
+        files = "1 file" if result.files == 1 else f"{result.files:,} files"
+        new = f"{files} read" if result.files else "nothing new"
         click.echo(f"{new} in {result.seconds:.1f} s; {result.lines:,} lines in all{aside}")
         click.echo(f"report: {result.report}")
 
