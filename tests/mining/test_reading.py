@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from msgnode.mining import pseudonyms
 from msgnode.mining.reading import parsed
 from msgnode.mining.schema import TRAFFIC
-from tests.examples import blocks
+from tests.examples import TOP, blocks
 from tests.mining.rows import ANN, HOUR, START, event, log, message, table
 
 PATH = "file:/logs/traffic-mn1-20260731T00.jsonl"
@@ -156,3 +156,15 @@ class TestPseudonyms:
         assert first["session"] == second["session"] == first["resources"][0] == first["from"]
         assert first["to"] == first["from"] + "/changes"
         assert first["peer"].rpartition(":")[0] == second["peer"].rpartition(":")[0]
+
+
+def test_a_traffic_log_of_0_1_0_is_read(spark):
+    """
+    Every line that version 0.1.0 wrote is a message or an event, and none is set aside.
+    """
+    file = next((TOP / "tests/fixtures/0.1.0").glob("traffic-*.jsonl"))
+    lines = file.read_text().splitlines()
+
+    found = read(spark, *lines, path=f"file:{file}")
+
+    assert [None] * len(lines) == [row.why for row in found.collect()]
