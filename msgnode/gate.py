@@ -11,13 +11,13 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.closing import TAKEN, TOKEN_LATER, Closing
 from msgnode.config import IdentityOptions
 from msgnode.errors import Rejected
+from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.proof import Claim, Proof, Validator
 from msgnode.session import Connection, Session
@@ -26,28 +26,15 @@ log = Logger()
 
 PATIENCE = 2.5  # seconds; the stubs of today give up after three
 LAPSED = "the identity of this session has ended; open it again with a new token"
-MOST_HELD = 64 * 1024  # bytes behind an `open` that waits
 
 Verdict = Proof | Rejected
-
-
-class _Held:
-    """
-    A connection whose `open` waits, and what came behind it.
-    """
-
-    def __init__(self) -> None:
-        self.frames: list[bytes] = []
-        self.size = 0
-        self.late: IDelayedCall | None = None
-        self.over: Deferred[None] = Deferred()
 
 
 class Gate:
     """
     `find` is the session at or above a runtimeURL; `part` closes a connection; `is_there`: is it still open?
 
-    `receive` is set by the node: what waited is received as if it came now.
+    `receive` is set by the node: an `open` that waited is received as if it came now.
     """
 
     receive: Callable[[bytes, Connection], None]
@@ -60,16 +47,15 @@ class Gate:
         find: Callable[[str], Session | None],
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
-        clock: IReactorTime,
+        holding: Holding,
     ) -> None:
-        self.held: dict[Connection, _Held] = {}
         self._options = options
         self._validator = validator
         self._identities = identities
         self._find = find
         self._part = part
         self._is_there = is_there
-        self._clock = clock
+        self._holding = holding
         # Who a connection showed itself to be, for as long as it is there.
         self._shown: WeakKeyDictionary[Connection, Proof] = WeakKeyDictionary()
         # What became of a token that had to wait, for the message that is taken again.
@@ -130,8 +116,8 @@ class Gate:
             return TAKEN
         verdict = self.ask(token, connection)
         if isinstance(verdict, Deferred):
-            self._hold(connection)
-            self.later(verdict, token, connection, partial(self._release, connection, again))
+            work = self._holding.hold(connection, partial(self._give_up, connection), PATIENCE)
+            self.later(verdict, token, connection, partial(self._holding.release, work, again))
             return False
         if isinstance(verdict, Proof):
             self._shown[connection] = verdict
@@ -218,55 +204,10 @@ class Gate:
         self._shown[connection] = proof
         self._identities.prove(session, proof)
 
-    # -- waiting -----------------------------------------------------------------
-
-    def keep(self, data: bytes, connection: Connection) -> None:
-        """
-        The connection waits, and this came behind its `open`.
-        """
-        held = self.held[connection]
-        held.frames.append(data)
-        held.size += len(data)
-        if held.size > MOST_HELD:
-            self._give_up(connection)
-
-    def settled(self, connection: Connection) -> Deferred[None] | None:
-        """
-        Fires when the connection waits no longer; None: it does not wait.
-        """
-        held = self.held.get(connection)
-        return held.over if held is not None else None
-
-    def _hold(self, connection: Connection) -> None:
-        held = self.held[connection] = _Held()
-        held.late = self._clock.callLater(PATIENCE, self._give_up, connection)
-
-    def _release(self, connection: Connection, again: Callable[[], object]) -> None:
-        """
-        The answer is there: open again, then take what came behind it.
-        """
-        held = self._free(connection)
-        if held is None:
-            return
-        again()
-        for data in held.frames:
-            if self._is_there(connection):
-                self.receive(data, connection)
-        held.over.callback(None)
-
     def _give_up(self, connection: Connection) -> None:
-        held = self._free(connection)
-        if held is not None:
-            log.info("{peer}: its token could not be looked at in time", peer=connection.peer)
-            if self._is_there(connection):
-                self._part(connection, TOKEN_LATER)
-            held.over.callback(None)
-
-    def _free(self, connection: Connection) -> _Held | None:
-        held = self.held.pop(connection, None)
-        if held is not None and held.late is not None and held.late.active():
-            held.late.cancel()
-        return held
+        log.info("{peer}: its token could not be looked at in time", peer=connection.peer)
+        if self._is_there(connection):
+            self._part(connection, TOKEN_LATER)
 
 
 def _is_of(session: Session | None, proof: Proof) -> bool:

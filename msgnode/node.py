@@ -24,6 +24,7 @@ from msgnode.enforcement import Enforcement
 from msgnode.errors import TooFast
 from msgnode.gate import Gate
 from msgnode.handshake import Handshake
+from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
 from msgnode.message import Message
@@ -92,6 +93,7 @@ class Node:
         )
         self._domain = domain = Domain(config.domain)
         self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
+        self.holding = Holding(self.sessions.part, self.sessions.connections.__contains__, clock)
         self.identities, self.gate = self._watch(validator, clock, wall)
         self.handshake = Handshake(self.sessions, domain, ownership, self.gate)
         binder = Binder(domain, self.routes, config.limits)
@@ -109,9 +111,15 @@ class Node:
         self.back_ends: list[BackEnd] = []
         self.awaited = router.awaited
         self._reception = reception = Reception(
-            self.handshake, router.route, self.sessions.tell, journal, self.counts, router.receipts, self.gate
+            self.handshake,
+            router.route,
+            self.sessions.tell,
+            journal,
+            self.counts,
+            router.receipts,
+            self.holding,
         )
-        self.gate.receive = reception.receive
+        self.gate.receive = self.holding.receive = reception.receive
         self.receive = reception.receive
         self.garbled = reception.garbled
         self.settle = self.sessions.ledger.settle
@@ -128,7 +136,8 @@ class Node:
         believed = validator.still_holds if validator is not None else lambda proof: True
         identities = Identities(options, clock, wall, sessions.park, self.keeping, believed)
         find, is_there = self.routes.runtime, sessions.connections.__contains__
-        return identities, Gate(options, validator, identities, find, sessions.part, is_there, clock)
+        gate = Gate(options, validator, identities, find, sessions.part, is_there, self.holding)
+        return identities, gate
 
     def apply(self) -> None:
         """

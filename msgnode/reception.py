@@ -7,6 +7,7 @@ is closed.
 """
 
 from collections.abc import Callable
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -17,8 +18,8 @@ from twisted.python.failure import Failure
 from msgnode.address import SESSION, split_token, without_tokens
 from msgnode.counts import Counts
 from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
-from msgnode.gate import Gate
 from msgnode.handshake import Handshake
+from msgnode.holding import Holding
 from msgnode.message import Message, compose, decode
 from msgnode.outbox import Outbox
 from msgnode.receipts import Receipts, wants_answer
@@ -45,10 +46,10 @@ class Reception:
         journal: Journal,
         counts: Counts,
         receipts: Receipts,
-        gate: Gate,
+        holding: Holding,
     ) -> None:
-        self._gate = gate
-        self._held = gate.held
+        self._holding = holding
+        self._held = holding.held
         # What the operator has each message looked at for: rates, tokens.
         self.check: Callable[[bytes, Session, Connection], None] | None = None
         # What the operator has each answer of the node looked at for; None: it must not leave.
@@ -67,7 +68,7 @@ class Reception:
         One message, a JSON object in UTF-8, from a client.
         """
         if self._held and connection in self._held:
-            self._gate.keep(data, connection)  # behind an `open` that waits
+            self._holding.keep(data, connection)  # behind a message that takes its time
             return
         came = time_ns()
         counts = self._counts
@@ -130,6 +131,9 @@ class Reception:
         """
         What came is not even text, or too long; `data` is what there is of it.
         """
+        if self._held and connection in self._held:
+            self._holding.keep(data, connection, partial(self.garbled, data, why, connection, code))
+            return
         self._counts.received += 1
         self._counts.received_bytes += len(data)
         session = connection.session

@@ -71,6 +71,16 @@ class Connection(Protocol):
         End it at once, with all that was given to it and has not left.
         """
 
+    def pause_reading(self) -> None:
+        """
+        Take nothing more from the client, if its transport can: the node is still at work on what it sent.
+        """
+
+    def resume_reading(self) -> None:
+        """
+        Read again.
+        """
+
     def unreadable(self, text: str, code: int) -> None:
         """
         What came is no message and names nobody to answer; say so where the transport has a way.

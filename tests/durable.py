@@ -15,7 +15,7 @@ from msgnode.restore import restore
 from msgnode.session import Session
 from msgnode.spool import Spool, write_all
 from msgnode.store import Store
-from tests.fakes import Client, MemoryJournal
+from tests.fakes import Client, MemoryJournal, Turns
 
 SM = "domain://msg-node.example.org/sm"
 
@@ -28,7 +28,7 @@ class DurableNode(Node):
     def __init__(
         self, directory: Path, clock: Clock | None = None, world: Any = None, **sections: Any
     ) -> None:
-        self.clock = clock or Clock()
+        self.clock = clock or Turns()
         self.journal = MemoryJournal()
         self.directory = directory
         self.sections = sections
@@ -101,6 +101,7 @@ class Wire:
         self.node = node
         self.session: Session | None = None
         self.full = False
+        self.reading = True
         self.on_its_way: list[bytes] = []
         self.lost: Closing | None = None
         node.sessions.arrived(self)
@@ -118,6 +119,12 @@ class Wire:
 
     def drop(self) -> None:
         self.lose(FULL)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
 
     def unreadable(self, text: str, code: int) -> None:
         pass

@@ -27,6 +27,21 @@ def directory(test: TestCase) -> Path:
     return Path(made.name)
 
 
+class Turns(Clock):
+    """
+    A Clock that can also go through one turn of the reactor.
+    """
+
+    def turn(self) -> None:
+        """
+        Make the calls that are due, and none that they ask for.
+        """
+        for call in [call for call in self.calls if call.getTime() <= self.seconds()]:
+            self.calls.remove(call)
+            call.called = 1
+            call.func(*call.args, **call.kw)
+
+
 class MemoryJournal:
     """
     The third implementation of Journal: it remembers.
@@ -78,6 +93,7 @@ class Client:
         self.runtime = ""
         self.token = ""
         self.full = False
+        self.reading = True
         self.raw: list[bytes] = []
         self.lost: Closing | None = None
         self.errors: list[tuple[str, int]] = []
@@ -93,6 +109,12 @@ class Client:
 
     def lose(self, why: Closing) -> None:
         self.lost = why
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
 
     def unreadable(self, text: str, code: int) -> None:
         self.errors.append((text, code))
@@ -170,7 +192,7 @@ class MemoryNode(Node):
     def __init__(
         self, domain: str = "example.org", journal: Any = None, world: Any = None, **sections: Any
     ) -> None:
-        self.clock = Clock()
+        self.clock = Turns()
         self.journal = journal or MemoryJournal()
         config: Config = check({"domain": domain, "node": "test", "state": "none", **sections}, "test")
         self.world = world(config, self.clock, self.wall) if world else None

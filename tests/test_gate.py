@@ -9,7 +9,8 @@ from typing import Any
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.gate import MOST_HELD, PATIENCE
+from msgnode.gate import PATIENCE
+from msgnode.holding import MOST_KEPT
 from msgnode.policy import read
 from tests.fakes import Client, MemoryNode, directory
 from tests.openid import OTHER_RSA, provider
@@ -685,8 +686,8 @@ class WaitingTests(GateCase):
             sent += len(json.dumps(message))
 
         self.assertEqual(4401, client.lost.code)
-        self.assertEqual({}, self.node.gate.held)
-        self.assertLess(sent - MOST_HELD, 2000)
+        self.assertEqual({}, self.node.holding.held)
+        self.assertLess(sent - MOST_KEPT, 2000)
 
     def test_gone(self) -> None:
         """
@@ -698,7 +699,7 @@ class WaitingTests(GateCase):
         self.node.clock.advance(PATIENCE)
 
         self.assertEqual(0, len(self.node.sessions))
-        self.assertEqual({}, self.node.gate.held)
+        self.assertEqual({}, self.node.holding.held)
 
     def test_refused_late(self) -> None:
         """

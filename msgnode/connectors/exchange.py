@@ -152,6 +152,16 @@ class Exchange:
     def drop(self) -> None:
         self.lose(FULL)
 
+    def pause_reading(self) -> None:
+        """
+        It has sent the one message it sends.
+        """
+
+    def resume_reading(self) -> None:
+        """
+        It has sent the one message it sends.
+        """
+
     def unreadable(self, text: str, code: int) -> None:
         """
         Never called: a POST is looked through before it is taken.

@@ -158,6 +158,16 @@ class PollConnection:
     def drop(self) -> None:
         self.lose(FULL)
 
+    def pause_reading(self) -> None:
+        """
+        Its requests wait for their answer instead.
+        """
+
+    def resume_reading(self) -> None:
+        """
+        Its requests wait for their answer instead.
+        """
+
     def unreadable(self, text: str, code: int) -> None:
         """
         Never called: a POST is looked through before it is taken.

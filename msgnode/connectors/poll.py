@@ -139,7 +139,7 @@ class Poll(Resource):
         self._node.sessions.arrived(client)
         if client.refusal is None:
             self._node.receive(message.data, client)
-        over = self._node.gate.settled(client)
+        over = self._node.holding.settled(client)
         if over is None:
             return self._opened(request, client)
         request.notifyFinish().addErrback(lambda gone: self._node.sessions.lost(client))

@@ -40,6 +40,8 @@ class Way(Protocol):
     """
 
     def sendText(self, payload: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
     def part(self, why: Closing) -> None: ...
     def cut(self) -> None: ...
 
@@ -239,6 +241,17 @@ class SocketClient:
             self.way.cut()
         else:
             self.lose(FULL)
+
+    def pause_reading(self) -> None:
+        """
+        A client that polls is not answered meanwhile.
+        """
+        if self.way is not None:
+            self.way.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.way is not None:
+            self.way.resume_reading()
 
     def unreadable(self, text: str, code: int) -> None:
         """

@@ -125,6 +125,12 @@ class SocketLane(LaneProtocol):
 
     # -- the client's way ----------------------------------------------------
 
+    def pause_reading(self) -> None:
+        self.transport.pauseProducing()
+
+    def resume_reading(self) -> None:
+        self.transport.resumeProducing()
+
     def part(self, why: Closing) -> None:
         if self.state == self.STATE_OPEN:
             self.sendCloseFrame(why.code, why.reason.encode(), isReply=False)

@@ -160,6 +160,12 @@ class LineConnection(Protocol):
         self._outlet.forget()
         self.transport.abortConnection()
 
+    def pause_reading(self) -> None:
+        self.transport.pauseProducing()
+
+    def resume_reading(self) -> None:
+        self.transport.resumeProducing()
+
     def unreadable(self, text: str, code: int) -> None:
         runtime = self.session.runtime if self.session is not None else None
         body = {"code": code, "desc": text, "description": text}

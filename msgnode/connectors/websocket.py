@@ -160,6 +160,12 @@ class WebSocketConnection(LaneProtocol):
         self.outlet.forget()
         self.transport.abortConnection()
 
+    def pause_reading(self) -> None:
+        self.transport.pauseProducing()
+
+    def resume_reading(self) -> None:
+        self.transport.resumeProducing()
+
     def unreadable(self, text: str, code: int) -> None:
         """
         A stub would hand such an answer to its application; it is counted instead.

@@ -1,0 +1,214 @@
+"""
+Holding: while one message of a connection is worked on, its later frames wait.
+
+The order of a connection is kept that way, though the work takes more than one
+turn of the reactor.  Meanwhile nothing is read from the client, and what one
+read had brought already is bounded.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from msgnode.closing import FULL, Closing
+from msgnode.session import Connection
+
+log = Logger()
+
+MOST_KEPT = 64 * 1024  # bytes behind work that may be given up
+MOST_UNREAD = 1024 * 1024  # bytes behind work that goes on, when the client cannot be kept from sending
+FRAME = 200  # bytes of memory for a frame beside its own
+AT_ONCE = 64 * 1024  # bytes of frames taken in one turn, once they need not wait
+
+Take = Callable[[], object]
+
+
+class Work:
+    """
+    One piece of work on one connection, begun by Holding.hold and ended by Holding.release.
+    """
+
+    __slots__ = ("connection", "give_up", "late", "most")
+
+    def __init__(self, connection: Connection, most: int, give_up: Callable[[], object] | None) -> None:
+        self.connection = connection
+        self.most = most
+        self.give_up = give_up
+        self.late: IDelayedCall | None = None
+
+    def stop(self) -> None:
+        if self.late is not None and self.late.active():
+            self.late.cancel()
+
+
+class _Held:
+    """
+    A connection that is worked for, and what came behind.
+    """
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+        self.frames: deque[tuple[int, Take]] = deque()
+        self.size = 0
+        self.paused = False
+        self.waiting: list[Deferred[None]] = []
+
+
+class Holding:
+    """
+    `held` has the connections whose frames wait; a frame that comes for one of them is kept.
+
+    `part` closes a connection; `is_there`: is it still open?  `receive` is set
+    by the node: what waited is received as if it came now.
+    """
+
+    receive: Callable[[bytes, Connection], object]
+
+    def __init__(
+        self,
+        part: Callable[[Connection, Closing], None],
+        is_there: Callable[[Connection], bool],
+        clock: IReactorTime,
+    ) -> None:
+        self.held: dict[Connection, _Held] = {}
+        self._part = part
+        self._is_there = is_there
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    @property
+    def kept_bytes(self) -> int:
+        """
+        What waits behind all of them, in memory.
+        """
+        return sum(held.size for held in self.held.values())
+
+    # -- work --------------------------------------------------------------------
+
+    def hold(
+        self,
+        connection: Connection,
+        give_up: Callable[[], object] | None = None,
+        patience: float | None = None,
+        most: int = MOST_KEPT,
+    ) -> Work:
+        """
+        Let the connection's frames wait until the work is released; several may hold it at once.
+
+        With `give_up` the work ends in vain after `patience` seconds or with
+        more than `most` bytes behind it: what waited is thrown away, then that
+        is called.  Without, it takes as long as it takes, and the client is
+        not read from.
+        """
+        held = self.held.get(connection)
+        if held is None:
+            held = self.held[connection] = _Held()
+        work = Work(connection, most, give_up)
+        held.works.append(work)
+        if give_up is None:
+            self._pause(held, connection)
+        if patience is not None:
+            work.late = self._clock.callLater(patience, self._give_up, work)
+        return work
+
+    def release(self, work: Work, again: Take | None = None) -> bool:
+        """
+        The work is done; what waited is taken, after `again`.  False: it had been given up.
+        """
+        held = self.held.get(work.connection)
+        if held is None or work not in held.works:
+            return False
+        work.stop()
+        held.works.remove(work)
+        if again is not None:
+            held.frames.appendleft((0, again))
+        if not held.works:
+            self._take(held, work.connection)
+        return True
+
+    def settled(self, connection: Connection) -> Deferred[None] | None:
+        """
+        Fires when nothing of the connection waits any longer; None: nothing does.
+        """
+        held = self.held.get(connection)
+        if held is None:
+            return None
+        over: Deferred[None] = Deferred()
+        held.waiting.append(over)
+        return over
+
+    def _give_up(self, work: Work) -> None:
+        held = self.held.pop(work.connection)
+        for each in held.works:
+            each.stop()
+        if work.give_up is not None:
+            work.give_up()
+        self._over(held, work.connection)
+
+    # -- what comes meanwhile --------------------------------------------------------
+
+    def keep(self, data: bytes, connection: Connection, take: Take | None = None) -> None:
+        """
+        This came behind it; `take` is called for it, `receive` if there is none.
+        """
+        held = self.held[connection]
+        size = len(data) + FRAME
+        if held.paused and held.size > MOST_UNREAD:
+            log.warn("{peer} goes on sending while it must wait", peer=connection.peer)
+            self._cut(held, connection)
+            return
+        held.frames.append((size, take or partial(self.receive, data, connection)))
+        held.size += size
+        for work in held.works:
+            if work.give_up is not None and held.size > work.most:
+                self._give_up(work)
+                return
+
+    def _cut(self, held: _Held, connection: Connection) -> None:
+        del self.held[connection]
+        for each in held.works:
+            each.stop()
+        self._part(connection, FULL)
+        self._over(held, connection)
+
+    def _take(self, held: _Held, connection: Connection) -> None:
+        """
+        Take what waited, some of it in a turn, until one of the frames takes its time as well.
+        """
+        del self.held[connection]
+        taken = 0
+        while held.frames and self._is_there(connection):
+            if taken > AT_ONCE:
+                self._clock.callLater(0, self.release, self.hold(connection))
+            newer = self.held.get(connection)
+            if newer is not None:
+                newer.frames.extend(held.frames)
+                newer.size += held.size
+                newer.waiting += held.waiting
+                newer.paused = newer.paused or held.paused
+                return
+            size, take = held.frames.popleft()
+            held.size -= size
+            taken += size
+            try:
+                take()
+            except Exception:
+                log.failure("going on after a message took its time")
+        self._over(held, connection)
+
+    def _pause(self, held: _Held, connection: Connection) -> None:
+        if not held.paused and self._is_there(connection):
+            held.paused = True
+            connection.pause_reading()
+
+    def _over(self, held: _Held, connection: Connection) -> None:
+        if held.paused and self._is_there(connection):
+            connection.resume_reading()
+        for over in held.waiting:
+            over.callback(None)

@@ -1,0 +1,205 @@
+"""
+Holding: the frames of a connection that wait while one of them is worked on.
+"""
+
+import json
+from typing import Any
+
+from twisted.internet.testing import StringTransport
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.connectors.cork import Cork
+from msgnode.connectors.tcp import LineFactory
+from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD
+from tests.fakes import Client, MemoryNode
+
+
+class HoldingTests(SynchronousTestCase):
+    """
+    A client and somebody who listens to it.
+    """
+
+    def setUp(self) -> None:
+        self.node = MemoryNode()
+        self.holding = self.node.holding
+        self.client, self.listener = Client(self.node), Client(self.node)
+        self.client.open("runtime://example.org/a")
+        self.listener.open("runtime://example.org/b")
+        self.listener.subscribe("a:b")
+        self.listener.take()
+
+    def say(self, number: int, **body: Any) -> None:
+        self.client.tell(
+            {"id": number, "type": "update", "from": "runtime://example.org/a", "to": "a:b", "body": body}
+        )
+
+    def heard(self) -> list[int]:
+        return [message["id"] for message in self.listener.take()]
+
+    def test_order(self) -> None:
+        """
+        What comes behind a message that is worked on is carried after it, in the order it came.
+        """
+        work = self.holding.hold(self.client)
+        self.say(1)
+        self.say(2)
+        self.assertEqual([], self.heard())
+
+        self.assertTrue(self.holding.release(work, lambda: self.say(0)))
+
+        self.assertEqual([0, 1, 2], self.heard())
+        self.assertFalse(self.holding.held)
+
+    def test_others(self) -> None:
+        """
+        Other connections do not wait, not even one of the same session.
+        """
+        self.holding.hold(self.client)
+        newer = Client(self.node)
+        newer.reopen(f"runtime://example.org/a/{self.client.token}")
+
+        newer.tell({"id": 5, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
+
+        self.assertEqual([5], self.heard())
+
+    def test_at_once(self) -> None:
+        """
+        Where two messages of a connection are worked on at once, what is behind waits for both.
+        """
+        one, other = self.holding.hold(self.client), self.holding.hold(self.client)
+        self.say(1)
+
+        self.holding.release(one)
+        self.assertEqual([], self.heard())
+        self.holding.release(other)
+
+        self.assertEqual([1], self.heard())
+
+    def test_in_sequence(self) -> None:
+        """
+        A frame that waited may take its time as well; what is behind it goes on waiting, in order.
+        """
+        first, works = self.holding.hold(self.client), []
+        self.say(1)
+        data = json.dumps({"id": 2, "type": "ping", "from": "", "to": "x:y"}).encode()
+        self.holding.keep(data, self.client, lambda: works.append(self.holding.hold(self.client)))
+        self.say(3)
+        over = self.holding.settled(self.client)
+
+        self.holding.release(first)
+        self.assertEqual([1], self.heard())
+        self.assertNoResult(over)
+        self.assertFalse(self.client.reading)
+        self.holding.release(works[0])
+
+        self.assertEqual([3], self.heard())
+        self.successResultOf(over)
+        self.assertTrue(self.client.reading)
+
+    def test_unreadable_frames_wait_too(self) -> None:
+        """
+        A frame that is not even text is counted in its place among the others.
+        """
+        work = self.holding.hold(self.client)
+        self.say(1)
+        self.node.garbled(b"\xff", "not UTF-8 at byte 0", self.client)
+        self.assertEqual([], self.client.errors)
+
+        self.holding.release(work)
+
+        self.assertEqual([1], self.heard())
+        self.assertEqual([("not UTF-8 at byte 0", 400)], self.client.errors)
+
+    def test_patience(self) -> None:
+        """
+        Work with a patience is given up after it, and what waited behind it is not carried.
+        """
+        given_up: list[int] = []
+        work = self.holding.hold(self.client, lambda: given_up.append(1), 2.5)
+        self.say(1)
+
+        self.node.clock.advance(2.5)
+
+        self.assertEqual([1], given_up)
+        self.assertFalse(self.holding.release(work))
+        self.assertEqual([], self.heard())
+        self.say(2)
+        self.assertEqual([2], self.heard())
+
+    def test_too_much(self) -> None:
+        """
+        Behind work that can be given up no more than 64 KiB wait.
+        """
+        given_up: list[int] = []
+        self.holding.hold(self.client, lambda: given_up.append(1))
+
+        while not given_up:
+            self.assertLessEqual(self.holding.kept_bytes, MOST_KEPT)
+            self.say(1, value="x" * 1000)
+
+        self.assertEqual(0, self.holding.kept_bytes)
+
+    def test_goes_on_sending(self) -> None:
+        """
+        A client that cannot be kept from sending is closed in the end, and may come back.
+        """
+        self.holding.hold(self.client)
+
+        while self.client.lost is None:
+            self.assertLess(self.holding.kept_bytes, MOST_UNREAD + 70_000)
+            self.say(1, value="x" * 60_000)
+
+        self.assertEqual(1013, self.client.lost.code)
+        self.assertIsNotNone(self.client.lost.retry_after)
+        self.assertEqual(0, self.holding.kept_bytes)
+
+    def test_slices(self) -> None:
+        """
+        Thousands of small frames that waited are taken some in a turn, before what comes meanwhile.
+        """
+        work = self.holding.hold(self.client)
+        for number in range(1000):
+            self.say(number)
+        self.holding.release(work)
+        most = AT_ONCE // FRAME
+        heard = self.heard()
+        self.assertLess(len(heard), most)
+        self.say(1000)
+
+        while self.holding.held:
+            self.node.clock.turn()
+            some = self.heard()
+            self.assertLess(len(some), most)
+            heard += some
+
+        self.assertEqual(list(range(1001)), heard)
+
+    def test_gone(self) -> None:
+        """
+        Nothing more is taken from a client that is gone, and nothing is left of it.
+        """
+        work = self.holding.hold(self.client)
+        self.say(1)
+        over = self.holding.settled(self.client)
+        self.client.drop()
+
+        self.holding.release(work)
+
+        self.assertEqual([], self.heard())
+        self.successResultOf(over)
+        self.assertFalse(self.holding.held)
+
+    def test_not_read(self) -> None:
+        """
+        Meanwhile nothing is read from a client's socket.
+        """
+        transport = StringTransport()
+        transport.setTcpNoDelay = transport.setTcpKeepAlive = lambda on: None  # type: ignore[attr-defined]
+        line = LineFactory(self.node, Cork(self.node.settle), self.node.clock).buildProtocol(None)
+        line.makeConnection(transport)
+
+        work = self.holding.hold(line)
+        self.assertEqual("paused", transport.producerState)
+        self.holding.release(work)
+
+        self.assertEqual("producing", transport.producerState)
