@@ -38,6 +38,7 @@ from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal, Sessions
+from msgnode.slices import Slices
 from msgnode.subscription import Subscription
 
 
@@ -64,7 +65,7 @@ class BackEnd(Protocol):
 
 class Node:
     """
-    What a connector needs: `receive(data, connection)`, `settle`, `sessions` and `handshake`.
+    What a connector needs: `receive(data, connection)`, `settle`, `sessions`, `handshake` and `slices`.
 
     `keeping` and `paper` are where sessions and messages survive a restart;
     `validator` looks at the tokens that sessions are opened with.
@@ -85,6 +86,7 @@ class Node:
         self.counts = Counts()
         self.arrivals = Arrivals(config)
         self.rates = Rates(config, clock.seconds)
+        self.slices = Slices(clock)
         self.keeping = keeping = keeping or Nothing()
         self.paper = paper = paper or Air()
         self.routes = RoutingTable(keeping)

@@ -219,6 +219,7 @@ class NodeCollector(Collector):
             ("overflow", "Messages dropped because too much waited.", counts.overflowed),
             ("shed", "Messages dropped because the node was short of memory.", counts.shed),
             ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
+            ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)

@@ -1,0 +1,117 @@
+"""
+Long work is done in slices.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.slices import Slices
+
+
+class Turns(Clock):
+    """
+    A clock that tells one turn of the event loop from the next; Clock itself runs on until nothing is due.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: list[Callable[[], Any]] = []
+
+    def callLater(self, delay: float, call: Any, *args: Any, **more: Any) -> Any:
+        self._due.append(lambda: call(*args, **more))
+        return super().callLater(delay, lambda: None)
+
+    def turn(self) -> None:
+        due, self._due = self._due, []
+        for call in due:
+            call()
+
+
+class SlicesTests(SynchronousTestCase):
+    """
+    What is worked off step by step.
+    """
+
+    def setUp(self) -> None:
+        self.clock = Turns()
+        self.slices = Slices(self.clock)
+        self.log: list[str] = []
+
+    def steps(self, name: str, number: int) -> Iterator[None]:
+        for step in range(number):
+            self.log.append(f"{name}{step}")
+            yield
+
+    def turn(self) -> list[str]:
+        """
+        One turn of the event loop; what was done in it.
+        """
+        self.log.clear()
+        self.clock.turn()
+        return list(self.log)
+
+    def test_one_a_turn(self) -> None:
+        """
+        A turn of the event loop has one step, however many works there are, and each has its turn.
+        """
+        self.slices.work(self.steps("a", 3))
+        self.slices.work(self.steps("b", 2))
+
+        turns = [self.turn() for _ in range(7)]
+
+        self.assertEqual([["a0"], ["b0"], ["a1"], ["b1"], ["a2"]], [turn for turn in turns if turn])
+        self.assertEqual((5, 0), (self.slices.done, self.slices.at_work))
+
+    def test_nothing_at_once(self) -> None:
+        """
+        The first step is not taken in the turn that asks for it; the end is told.
+        """
+        over = self.slices.work(self.steps("a", 1))
+
+        self.assertEqual(([], 1), (self.log, self.slices.at_work))
+        self.turn()
+        self.turn()
+
+        self.assertIsNone(self.successResultOf(over))
+
+    def test_failure(self) -> None:
+        """
+        What a step raises ends this work and no other.
+        """
+
+        def failing() -> Iterator[None]:
+            yield
+            raise KeyError("a")
+
+        failed, other = self.slices.work(failing()), self.slices.work(self.steps("b", 3))
+
+        for _ in range(9):
+            self.turn()
+
+        self.failureResultOf(failed, KeyError)
+        self.assertIsNone(self.successResultOf(other))
+
+    def test_waiting(self) -> None:
+        """
+        A step that gives a Deferred is waited for, while others go on.
+        """
+        gate: Deferred[None] = Deferred()
+
+        def waiting() -> Iterator[Deferred[None] | None]:
+            yield gate
+            self.log.append("through")
+
+        over = self.slices.work(waiting())
+        self.slices.work(self.steps("b", 2))
+
+        before = [self.turn() for _ in range(4)]
+        gate.callback(None)
+        after = [self.turn() for _ in range(2)]
+
+        self.assertNotIn(["through"], before)
+        self.assertIn(["through"], after)
+        self.assertIsNone(self.successResultOf(over))
