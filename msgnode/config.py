@@ -71,6 +71,14 @@ class Limits(Section):
     peer_rate_bytes: OrOff = 0
 
 
+class StorageOptions(Section):
+    """
+    What may be written to disk, and how much of it is left alone.
+    """
+
+    reserve_bytes: OrOff = 256 * 1024 * 1024
+
+
 class AllocationLimits(Section):
     """
     Addresses in one request.
@@ -241,6 +249,7 @@ class Config(Section):
     trusted_proxies: list[str] = []
     session: SessionTimes = field(default_factory=SessionTimes)
     limits: Limits = field(default_factory=Limits)
+    storage: StorageOptions = field(default_factory=StorageOptions)
     allocation: AllocationLimits = field(default_factory=AllocationLimits)
     pools: dict[str, PoolAddresses] = {}
     routing: Routing = field(default_factory=Routing)

@@ -221,6 +221,10 @@ class Handshake:
             return None
         if runtime and not self._domain.can_open(runtime):
             return REFUSED
+        watermark = self._sessions.watermark
+        if watermark is not None and watermark.low:
+            watermark.refused += 1
+            return FULL
         return FULL if self._sessions.full else None
 
     def _blocked(

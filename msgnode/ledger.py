@@ -146,6 +146,15 @@ class Ledger:
         self.paper.gone(sid, kept.key, missed)
         self.release(kept)
 
+    def missed(self, sid: int, key: int) -> None:
+        """
+        One was never kept, and its session counts it as missed.
+        """
+        if self.sent:
+            self._write_sent()
+        self._dirty = True
+        self.paper.gone(sid, key, True)
+
     def release(self, kept: Kept) -> None:
         if self.sent:
             self._write_sent()

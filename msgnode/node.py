@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
@@ -40,6 +41,7 @@ from msgnode.session import Connection, Session
 from msgnode.sessions import Journal, Sessions
 from msgnode.slices import Slices
 from msgnode.subscription import Subscription
+from msgnode.watermark import Watermark
 
 
 class Offer(Responder, Protocol):
@@ -88,6 +90,8 @@ class Node:
         self.rates = Rates(config, clock.seconds)
         self.slices = Slices(clock)
         self.keeping = keeping = keeping or Nothing()
+        state = Path(config.state) if config.state != "none" else None
+        self.watermark = Watermark(state, lambda: config.storage.reserve_bytes)
         self.paper = paper = paper or Air()
         self.routes = RoutingTable(keeping)
         self.sessions = Sessions(
@@ -106,6 +110,7 @@ class Node:
         self._router = router = Router(
             config, domain, self.routes, self.responders, journal, self.counts, keeping, ownership
         )
+        self.sessions.watermark = router.watermark = self.watermark
         self.sessions.receipt = router.receipts.give_late
         self.registered = Registered(keeping, self.sessions.get, config.limits.bindings_per_session)
         self.sessions.farewell = self.registered.forget
@@ -200,3 +205,9 @@ class Node:
         """
         failing = self.paper.failing
         return self.keeping.failing or (str(failing) if failing is not None else "")
+
+    def strain(self) -> str:
+        """
+        Why nothing new is written to disk; empty while all is well.
+        """
+        return self.trouble() or self.watermark.why

@@ -29,6 +29,7 @@ TEXTS = {
     413: "too large",
     429: "too many messages; it was not taken",
     503: "dropped, because too much waited",
+    507: "not kept: there is no room for what waits",
 }
 
 

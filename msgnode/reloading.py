@@ -28,6 +28,7 @@ RELOADABLE = {
     "public_url",
     "routing",
     "session",
+    "storage",
     "stubs",
     "trusted_proxies",
     "websocket",

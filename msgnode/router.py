@@ -26,10 +26,12 @@ from msgnode.routes import LEARNT, RoutingTable
 from msgnode.session import Session
 from msgnode.sessions import Journal
 from msgnode.several import Several
+from msgnode.watermark import Watermark
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
+_KEPT = frozenset({"create", "subscribe"})  # requests to the node after which it has more to keep
 
 
 class Own:
@@ -78,6 +80,7 @@ class Router:
         # Who waits for a response, by the address and id of what it sent: whose it is, though it does
         # not go through that session, and who takes it.
         self.awaited: dict[tuple[str, int | str], tuple[Session, Callable[[Message], None]]] = {}
+        self.watermark: Watermark | None = None
         self._config = config
         self._keeping = keeping
         self._ownership = ownership
@@ -242,8 +245,7 @@ class Router:
                 ready.send(data)
                 delivered += 1
             else:
-                recipient.keep(message)
-                waiting += 1
+                waiting += recipient.keep(message)
         counts = self._counts
         counts.sent += delivered
         counts.sent_bytes += delivered * len(data)
@@ -271,6 +273,8 @@ class Router:
             message.outcome, message.recipients = "delivered", 1
             if recipient.outbox is None:
                 self.receipts.give(message, 202, session)
+        elif message.code == 507:
+            message.outcome = "dropped"
         else:
             message.outcome, message.waiting = "waiting", 1
 
@@ -282,6 +286,10 @@ class Router:
         keeping = self._keeping
         if keeping.failing:
             raise Rejected(f"the node cannot write this down now: {keeping.failing}", 503)
+        watermark = self.watermark
+        if watermark is not None and watermark.low and message.type.lower() in _KEPT:
+            watermark.refused += 1
+            raise Rejected(f"the node takes nothing new now: {watermark.why}", 503)
         before = keeping.changes
         reply = responder.respond(message, session)
         message.outcome = "answered"

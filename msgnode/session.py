@@ -107,6 +107,7 @@ class Home(Protocol):
     def make_queue(self) -> Waiting: ...
     def make_outbox(self, session: "Session", asked: bool) -> Outbox: ...
     def overflowed(self, session: "Session") -> None: ...
+    def has_no_room(self, message: Message, session: "Session") -> bool: ...
     def expire_at(self, until: float, session: "Session") -> None: ...
     def receipt(self, data: bytes, code: int, asker: int) -> None: ...
     def say(self, connection: Connection, data: bytes) -> None: ...
@@ -304,11 +305,14 @@ class Session:
             ready.send(message.data)
         return True
 
-    def keep(self, message: Message, asker: int = 0) -> None:
+    def keep(self, message: Message, asker: int = 0) -> bool:
         """
-        Let the message wait.
+        Let the message wait.  False: there is no room for it, and who asked is told.
         """
         home, waiting = self._home, self._waiting
+        if home.has_no_room(message, self):
+            self._turn_away(message, asker)
+            return False
         if waiting is None:
             waiting = self._waiting = home.make_queue()
         self.last_key += 1
@@ -325,6 +329,21 @@ class Session:
             for other in gone:
                 self._drop(other, 503)
             home.overflowed(self)
+        return True
+
+    def _turn_away(self, message: Message, asker: int) -> None:
+        """
+        It is not kept; a client that counts hears that one is missing.
+        """
+        self._home.counts.turned_away += 1
+        if self.outbox is not None and self.outbox.asked:
+            self.missed += 1
+            self.outbox.step("dropped")
+            self.last_key += 1
+            self.ledger.missed(self.sid, self.last_key)
+        if asker:
+            message.code = 507
+            self._home.receipt(message.data, 507, asker)
 
     def _until(self, message: Message) -> float:
         """

@@ -28,6 +28,7 @@ from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session, hashed
 from msgnode.shortage import Shortage
 from msgnode.waiting import Waiting
+from msgnode.watermark import Watermark
 
 log = Logger()
 
@@ -65,6 +66,7 @@ class Sessions(Service):
         self.counts = counts
         self.connections: set[Connection] = set()
         self.draining = False
+        self.watermark: Watermark | None = None
         short = Shortage(self)
         self.ledger = Ledger(
             paper, config.session.memory, short.make_room, short.hold, short.go_on, clock, wall
@@ -151,6 +153,15 @@ class Sessions(Service):
             self._cutting.add(connection)
             # Not now: the message that was one too many may be on its way to others.
             self._clock.callLater(0, self._cut, connection, SLOW)
+
+    def has_no_room(self, message: Message, session: Session) -> bool:
+        """
+        Must this message not wait for that session?  What the node itself has to say always may.
+        """
+        watermark = self.watermark
+        if watermark is None or not watermark.low or session.connection is not None:
+            return False
+        return message.origin is not None
 
     def _cut(self, connection: Connection, why: Closing) -> None:
         self._cutting.discard(connection)

@@ -69,10 +69,17 @@ class Sweep(Service):
         if spool.anew:
             self._begin(lambda place: True)
         elif spool.oldest() is not None and (
-            spool.size > 2 * spool.live + self._slack or spool.files > MOST_FILES + spool.size // SEGMENT
+            spool.size > 2 * spool.live + self._allowed() or spool.files > MOST_FILES + spool.size // SEGMENT
         ):
             oldest = spool.oldest()
             self._begin(lambda place: bool(place) and segment_of(place) == oldest)
+
+    def _allowed(self) -> int:
+        """
+        How many bytes may be dead; none, where the disk has no room for them.
+        """
+        watermark = self._sessions.watermark
+        return 0 if watermark is not None and watermark.low else self._slack
 
     def _begin(self, is_old: Callable[[int], bool]) -> None:
         self._sweeping = True

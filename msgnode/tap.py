@@ -45,6 +45,7 @@ from msgnode.store import Store
 from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
+from msgnode.watermark import Watching
 from msgnode.whole import Whole, or_stop
 
 
@@ -113,6 +114,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         services.append(traffic)
     if store is not None and spool is not None:
         services += [store, Restart(node, store, spool), Sweep(spool, node.sessions, reactor)]
+        services.append(Watching([node.watermark], reactor))
     services += [lag, admins, *decision_logs(node, reactor, in_thread), policies, *back_ends]
     # Operators may look on while clients are told that the node stops.
     services += [listener for listener in listening if listener.kind == "admin"]

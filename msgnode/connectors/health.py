@@ -82,7 +82,7 @@ class Live(Resource):
         """
         if self._node.draining:
             return "draining"
-        return "degraded" if self._node.trouble() else "up"
+        return "degraded" if self._node.strain() else "up"
 
 
 class LiveInFull(Live):
@@ -109,9 +109,9 @@ class LiveInFull(Live):
 
     def _store(self) -> str:
         """
-        `ok`, `none` where nothing is kept on disk, or why nothing can be.
+        `ok`, `none` where nothing is kept on disk, or why nothing, or nothing new, can be.
         """
-        return "none" if self._node.config.state == "none" else self._node.trouble() or "ok"
+        return "none" if self._node.config.state == "none" else self._node.strain() or "ok"
 
 
 def sessions_by_state(node: Node) -> tuple[int, int]:
@@ -192,6 +192,12 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_store_failing", "1 while nothing can be written to disk.", float(bool(node.trouble()))
         )
+        yield GaugeMetricFamily(
+            "msgnode_disk_low", "1 while the disk has too little room for anything new.", node.watermark.low
+        )
+        yield GaugeMetricFamily(
+            "msgnode_disk_free_bytes", "Free on the disk of the state.", node.watermark.free
+        )
         down = GaugeMetricFamily(
             "msgnode_back_end_down", "1 while a back end is given up.", labels=["back_end"]
         )
@@ -218,8 +224,10 @@ class NodeCollector(Collector):
             ("stale", "Messages dropped because they waited too long.", counts.stale),
             ("overflow", "Messages dropped because too much waited.", counts.overflowed),
             ("shed", "Messages dropped because the node was short of memory.", counts.shed),
+            ("unkept", "Messages not kept, because the disk has no room for what waits.", counts.turned_away),
             ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
             ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),
+            ("disk_refused", "What was not taken on because the disk is low.", self._node.watermark.refused),
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)

@@ -31,6 +31,8 @@ queue_messages = {queue}
 takeover = "open"
 [limits]
 message = 1000000
+[storage]
+reserve_bytes = 0  # the disk is to be filled to its last byte
 """
 
 
