@@ -19,14 +19,23 @@ from typing import Any
 from autobahn.twisted.websocket import WebSocketServerFactory, WebSocketServerProtocol
 from autobahn.websocket import USES_NVX
 from autobahn.websocket.xormasker import create_xor_masker
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from msgnode.connectors.backlog import Backlog
 from msgnode.connectors.cork import Cork, Outlet
+from msgnode.slices import MESSAGES, Slices
 
 OPEN = WebSocketServerProtocol.STATE_OPEN
+CLOSING, CLOSED = WebSocketServerProtocol.STATE_CLOSING, WebSocketServerProtocol.STATE_CLOSED
 FINAL_TEXT = 0x81
 MASKED = 0x80
+
+# Of one turn of the event loop; Autobahn takes a step for a frame's header and one for its payload.
+FRAMES, STEPS = range(MESSAGES), range(2 * MESSAGES)
+
+PARTS = 64  # of an unfinished message, each with its own memory
 
 # Bytes of an unfinished frame that may wait here; each read copies them once more.
 KEPT = 16 * 1024
@@ -75,6 +84,17 @@ def is_text(payload: bytes, whole: bool) -> bool:
     return not b"\xed\xa0" <= payload[used:] <= b"\xed\xbf"
 
 
+def gather(parts: list[Any] | None) -> None:
+    """
+    Make one of many parts of a frame or a message: a part of one byte takes forty.
+    """
+    if parts is not None and len(parts) > PARTS:
+        whole = parts[0] if isinstance(parts[0], bytearray) else bytearray(parts[0])
+        for part in parts[1:]:
+            whole += part
+        parts[:] = [whole]
+
+
 class LaneProtocol(WebSocketServerProtocol):
     """
     One WebSocket connection; subclasses say what a message means.
@@ -87,6 +107,8 @@ class LaneProtocol(WebSocketServerProtocol):
     outlet: Outlet
 
     _kept = b""  # the beginning of a frame whose end has not come yet
+    _backlog: Backlog | None = None  # of a read that held many frames
+    _more = False  # there are more frames than one turn may have
     _longest = -1  # bytes of payload that the lane takes; -1: the lane is off
 
     def textReceived(self, payload: bytes) -> None:
@@ -121,6 +143,9 @@ class LaneProtocol(WebSocketServerProtocol):
         super().connectionMade()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._backlog is not None:
+            self._backlog.lost = reason  # what had come counts first
+            return
         super().connectionLost(reason)
         self.outlet.drop()
 
@@ -142,6 +167,18 @@ class LaneProtocol(WebSocketServerProtocol):
             self.textReceived(payload)
 
     def dataReceived(self, data: bytes) -> None:
+        if self._backlog is not None:
+            self._backlog.add(data)
+            return
+        left = self.carry(data)
+        if left is not None:
+            self._backlog = Backlog(left, self, self.factory.slices, self._worked_off)
+
+    def carry(self, data: bytes) -> bytes | None:
+        """
+        Carry the frames in `data`, as many as one turn may have; what is left, beside what Autobahn has.
+        """
+        self._more = False
         with self.factory.cork:
             if self._kept:
                 # Whatever the state: Autobahn must find the frames' borders.
@@ -156,8 +193,51 @@ class LaneProtocol(WebSocketServerProtocol):
                     data = data[missing:]
                 if self.state == OPEN and not (self.data or self.current_frame or self.inside_message):
                     data = self._walk(data)
-            if data:
+                    if self._more:
+                        return data
+            if data or self.data:
                 self._pass_on(data)
+        return b"" if self._more else None
+
+    def settled(self) -> Deferred[None] | None:
+        """
+        What must come to its end before more is carried.
+        """
+        return None
+
+    def _worked_off(self, lost: Failure | None) -> None:
+        self._backlog = None
+        if lost is not None:
+            self.connectionLost(lost)
+        else:
+            self.transport.resumeProducing()
+
+    def pause_reading(self) -> None:
+        self.transport.pauseProducing()
+
+    def resume_reading(self) -> None:
+        if self._backlog is None:
+            self.transport.resumeProducing()
+
+    def onMessageFrameData(self, payload: bytes) -> None:
+        super().onMessageFrameData(payload)
+        gather(self.frame_data)
+
+    def onMessageFrame(self, payload: list[bytes]) -> None:
+        super().onMessageFrame(payload)
+        gather(self.message_data)
+
+    def consumeData(self) -> None:
+        """
+        Autobahn's own, but for a frame there are two steps, and for a turn so many frames.
+        """
+        if self.state not in (OPEN, CLOSING):
+            super().consumeData()
+            return
+        for _ in STEPS:
+            if not self.processData() or self.state == CLOSED:
+                return
+        self._more = True
 
     def _pass_on(self, data: bytes) -> None:
         """
@@ -171,7 +251,9 @@ class LaneProtocol(WebSocketServerProtocol):
         Deliver the frames that the lane may take; return what is Autobahn's.
         """
         at, end = 0, len(data)
-        while at < end:
+        for _ in FRAMES:
+            if at == end:
+                return b""
             body, stop = self._span(data, at)
             if not stop:
                 return data[at:]
@@ -186,7 +268,8 @@ class LaneProtocol(WebSocketServerProtocol):
             self.textReceived(payload)
             if self.state != OPEN:
                 return data[at:]
-        return b""
+        self._more = at < end
+        return data[at:]
 
     def _span(self, data: bytes, at: int) -> tuple[int, int]:
         """
@@ -243,12 +326,13 @@ class LaneFactory(WebSocketServerFactory):
     protocol: Any = LaneProtocol
     deflateAbove = 1024  # bytes; a shorter text goes out as it is
 
-    def __init__(self, cork: Cork, reactor: Any) -> None:
+    def __init__(self, cork: Cork, reactor: Any, slices: Slices | None = None) -> None:
         super().__init__(reactor=reactor)
         # Autobahn's own timers truncate to whole seconds, so that one second
         # may mean none, and take the reactor from a global.
         self._batched_timer = SimpleNamespace(call_later=reactor.callLater)
         self.cork = cork
+        self.slices = slices or Slices(reactor)
         self._options: list[Any] = []
         self._payload = b""
         self._frame = text_frame(b"")

@@ -5,6 +5,7 @@ The WebSockets of Socket.IO's clients, and who the clients are.
 from typing import Any
 
 from autobahn.websocket.types import ConnectionDeny
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from zope.interface import implementer
 
@@ -125,11 +126,8 @@ class SocketLane(LaneProtocol):
 
     # -- the client's way ----------------------------------------------------
 
-    def pause_reading(self) -> None:
-        self.transport.pauseProducing()
-
-    def resume_reading(self) -> None:
-        self.transport.resumeProducing()
+    def settled(self) -> Deferred[None] | None:
+        return self.factory.node.holding.settled(self.client) if self.client is not None else None
 
     def part(self, why: Closing) -> None:
         if self.state == self.STATE_OPEN:
@@ -162,7 +160,7 @@ class SocketFactory(LaneFactory):
     protocol = SocketLane
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        super().__init__(cork, reactor=clock)
+        super().__init__(cork, clock, node.slices)
         self.node = node
         self._clock = clock
         self._events = Events()

@@ -9,18 +9,21 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IHandshakeListener, IPushProducer, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from msgnode.closing import Closing
+from msgnode.connectors.backlog import Backlog
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.wire import Unheard, take_turns, verified_name
 from msgnode.message import compose
 from msgnode.node import Node
 from msgnode.peer import peer_name
 from msgnode.session import Session
+from msgnode.slices import MESSAGES
 
 VALIDATOR = "mn:/validator"
 LAST_WORD = 5  # seconds for a client to read why it is closed
@@ -44,6 +47,7 @@ class LineConnection(Protocol):
     _skipping = False  # in a line that is too long
     _losing = False
     _abort: IDelayedCall | None = None
+    _backlog: Backlog | None = None  # of a read that held many lines
 
     def connectionMade(self) -> None:
         transport = self.transport
@@ -62,18 +66,41 @@ class LineConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         if self._losing:
             return
+        if self._backlog is not None:
+            self._backlog.add(data)
+            return
         if self.session is None:
             # In the PROXY protocol the client's address comes with its first bytes.
             self.peer = peer_name(self.transport.getPeer())
-        lines = data.split(b"\n")
+        left = self.carry(data)
+        if left is not None:
+            self._backlog = Backlog(left, self, self.factory.node.slices, self._worked_off)
+
+    def carry(self, data: bytes) -> bytes | None:
+        """
+        Carry the lines in `data`, as many as one turn may have; what is left for the next.
+        """
+        lines = data.split(b"\n", MESSAGES)
         rest = lines.pop()
+        many = len(lines) == MESSAGES and b"\n" in rest
         with self.factory.cork:
             if lines:
                 self._first(lines[0])
                 for line in lines[1:]:
                     self._line(line)
-            if rest:
+            if rest and not many:
                 self._begin(rest)
+        return rest if many and not self._losing else None
+
+    def settled(self) -> Deferred[None] | None:
+        return self.factory.node.holding.settled(self)
+
+    def _worked_off(self, lost: Failure | None) -> None:
+        self._backlog = None
+        if lost is not None:
+            self.connectionLost(lost)
+        else:
+            self.transport.resumeProducing()
 
     def _first(self, end: bytes) -> None:
         """
@@ -122,6 +149,9 @@ class LineConnection(Protocol):
         self.factory.node.garbled(line, text, self, 413)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._backlog is not None:
+            self._backlog.lost = reason  # what had come counts first
+            return
         self._losing = True
         if self._abort is not None and self._abort.active():
             self._abort.cancel()
@@ -164,7 +194,8 @@ class LineConnection(Protocol):
         self.transport.pauseProducing()
 
     def resume_reading(self) -> None:
-        self.transport.resumeProducing()
+        if self._backlog is None:
+            self.transport.resumeProducing()
 
     def unreadable(self, text: str, code: int) -> None:
         runtime = self.session.runtime if self.session is not None else None

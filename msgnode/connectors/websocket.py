@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 from autobahn.websocket.types import ConnectionDeny
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from zope.interface import implementer
 
@@ -160,11 +161,8 @@ class WebSocketConnection(LaneProtocol):
         self.outlet.forget()
         self.transport.abortConnection()
 
-    def pause_reading(self) -> None:
-        self.transport.pauseProducing()
-
-    def resume_reading(self) -> None:
-        self.transport.resumeProducing()
+    def settled(self) -> Deferred[None] | None:
+        return self.factory.node.holding.settled(self)
 
     def unreadable(self, text: str, code: int) -> None:
         """
@@ -191,7 +189,7 @@ class WebSocketFactory(LaneFactory):
     protocol = WebSocketConnection
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        super().__init__(cork, reactor=clock)
+        super().__init__(cork, clock, node.slices)
         self.node = node
         self.apply()
 
