@@ -76,6 +76,13 @@ class HTTPClient(Protocol):
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
 
     @property
+    def came(self) -> bytes:
+        """
+        All that came since the last request was sent.
+        """
+        return bytes(self._came)
+
+    @property
     def response(self) -> Response | None:
         if self._response is None and self._came:
             self._response = self._read()

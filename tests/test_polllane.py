@@ -3,13 +3,35 @@ The fast lane for polls: nobody can tell the difference but by the clock.
 """
 
 import json
+import re
 from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from msgnode.connectors import engineio
 from msgnode.connectors.polllane import is_usual
 from tests.http_client import HTTPClient
 from tests.socket_runtime import emitted
 from tests.test_socketio import OPEN, URL, SocketCase
+
+NAMES = (b"Host", b"Content-Length", b"Transfer-Encoding", b"Connection", b"Accept", b"X", b"")
+MARKS = (b":", b": ", b":\t", b" :", b"\t:", b"", b":  ")
+VALUES = (
+    b"x", b"3", b"0", b"03", b"+3", b"3, 3", b"4", b"chunked", b"identity", b"close", b"keep-alive",
+    b"", b"a\x00b", b"a\rb", b"a\nb", b"\xff", b"a\r\n b", b"\x7f", b"\x0b",
+)  # fmt: skip
+
+
+@st.composite
+def requests(draw: Any) -> tuple[bytes, list[bytes]]:
+    """
+    GET or POST, and fields that stand behind the usual ones.
+    """
+    field = st.builds(
+        lambda *parts: b"".join(parts), *(st.sampled_from(some) for some in (NAMES, MARKS, VALUES))
+    )
+    return draw(st.sampled_from((b"GET", b"POST"))), draw(st.lists(field, max_size=3))
 
 
 class LaneTests(SocketCase):
@@ -168,6 +190,74 @@ class LaneTests(SocketCase):
         answer = self.post(emitted(json.dumps(OPEN).encode()))
 
         self.assertEqual(([True], b"ok"), (self.taken, answer.body))
+
+    # -- beside the web server ---------------------------------------------------
+
+    def outcome(self, lane: Any, *parts: bytes) -> tuple[list[bytes], bool]:
+        """
+        The status of each answer, and whether the connection is left open.
+        """
+        self.net.listener("web").lane = self if lane else None
+        primer = HTTPClient(self.net)  # so that a poll has something to be answered
+        primer.request("POST", f"/socket.io/{self.query}", b"1:2")
+        primer.hang_up()
+        client = HTTPClient(self.net)
+        for part in parts:
+            if client.is_connected:
+                client.transport.write(part)
+                self.net.pump()
+        came, connected = client.came, client.is_connected
+        client.hang_up()
+        return re.findall(rb"HTTP/1\.1 (\d+)", came), connected
+
+    def assertSame(self, *parts: bytes) -> None:
+        with_lane, without = self.outcome(True, *parts), self.outcome(False, *parts)
+        self.assertEqual(without, with_lane, parts)
+
+    def test_a_request_that_the_web_server_refuses_is_refused_in_the_lane(self) -> None:
+        """
+        What RFC 9112 does not allow is never taken, so that nobody sends a second request in a body.
+        """
+        body = self.posted(b"1:2")
+        smuggled = f"{len(body)}\r\n".encode()
+        for field in (
+            b"Transfer-Encoding : chunked\r\n",
+            b"Transfer-Encoding\t: chunked\r\n",
+            b"Transfer-Encoding\x00: chunked\r\n",
+            b"Content-Length : " + smuggled,
+            b"Content-Length\t: " + smuggled,
+            b"Content-Length: 0\r\nContent-Length : " + smuggled,
+            b"Content-Length: " + smuggled + b"Content-Length: 0\r\n",
+            b"X: a\rContent-Length: " + smuggled,
+            b"X: a\nContent-Length: " + smuggled,
+            b"X: \x00\r\n",
+            b"X\r\n",
+            b": x\r\n",
+            b" folded: x\r\n",
+            b"X: a\r\n\tContent-Length: " + smuggled,
+            b"Host: y\r\n",
+            b"Te: trailers\r\n",
+        ):
+            head = self.get().replace(b"Host: x\r\n", b"Host: x\r\n" + field)
+            with self.subTest(field=field):
+                self.taken.clear()
+                self.assertSame(head, body)
+                self.assertNotIn(True, self.taken[1:2])  # the first is the priming POST
+
+    @settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(requests(), st.booleans())
+    def test_any_head_is_answered_as_the_web_server_answers_it(self, parts: Any, behind: bool) -> None:
+        """
+        Whatever stands in a head, the lane and the web server agree on the answers and on what follows.
+        """
+        template, fields = parts
+        request = self.posted(b"1:2") if template == b"POST" else self.get()
+        head, _, body = request.partition(b"\r\n\r\n")
+        line, *own = head.split(b"\r\n")
+        lines = [line, *own, *fields]
+        whole = b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+        self.assertSame(whole, *([self.posted(b"1:2")] if behind else []))
 
 
 def test_lengths():

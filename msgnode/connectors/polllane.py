@@ -3,10 +3,13 @@ A fast lane for the polls of Socket.IO, past Twisted's web server.
 
 A message by polling costs two requests, and most of a request's time goes into
 objects nobody looks at.  A poll or POST of a client that is known, come whole
-in one read, with nothing unusual in its header, is taken here; whatever else
-comes is the web server's, and so is every refusal.
+in one read, in RFC 9112's strict grammar and with nothing unusual in its
+header, is taken here; whatever else comes is the web server's, and so is every
+refusal.  A proxy in front and this lane must never differ about where a
+request ends.
 """
 
+import re
 from typing import Any
 
 from twisted.web.http import datetimeToString
@@ -18,11 +21,21 @@ from msgnode.connectors.socketio import HTML, TEXT, take
 from msgnode.connectors.socketlane import SocketFactory, Unfit
 
 GET, POST = b"GET /socket.io/?", b"POST /socket.io/?"
-END, LENGTH = b"\r\n\r\n", b"\r\ncontent-length:"
-KEEP_ALIVE = b"\r\nconnection: keep-alive\r\n"
-# What means something here, or might to a proxy in between.
-UNUSUAL = (b"\r\norigin:", b"\r\nexpect:", b"\r\ntransfer-encoding:", b"\r\nupgrade:", b"\r\n ", b"\r\n\t")
+END = b"\r\n\r\n"
 LONGEST_HEAD = 8192
+MOST_FIELDS = 64
+
+# RFC 9112, section 3 and 5, and nothing that it lets a server forgive: a request line of visible characters,
+# then `name: value` lines; no space before the colon, no folded line, no control character, no bare CR or LF.
+# Each character can be matched in one way only, so that no head takes longer than it is long.
+_HEAD = re.compile(
+    rb"(?:GET|POST) [!-~]+ HTTP/1\.1"
+    rb"(?:\r\n[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*)+\r\n\r\n"
+)
+# What means something here, or might to a proxy in between.
+_UNUSUAL = frozenset((b"origin", b"expect", b"transfer-encoding", b"upgrade", b"te", b"trailer"))
+# What a request has once at most.
+_ONCE = frozenset((b"host", b"content-length", b"connection"))
 
 
 class LanePoll:
@@ -101,19 +114,36 @@ class PollLane:
 
 def is_usual(data: bytes, end: int, posted: bool) -> bool:
     """
-    Is this one whole request, whose header says nothing but what all say?
+    Is this one whole request, well-formed to the letter, whose header says nothing but what all say?
     """
-    head = data[data.find(b"\r\n") : end + 2].lower()
-    if any(word in head for word in UNUSUAL) or head.count(b"\n") != head.count(b"\r\n"):
+    if _HEAD.fullmatch(data, 0, end + 4) is None:
         return False
-    if b"\r\nhost:" not in head or (b"\r\nconnection:" in head and KEEP_ALIVE not in head):
+    fields = _fields(data[:end])
+    if fields is None or not fields.get(b"host"):
         return False
-    came = len(data) - end - 4
+    if fields.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+        return False
+    came, length = len(data) - end - 4, fields.get(b"content-length")
     if not posted:
-        return came == 0 and LENGTH not in head
-    _, found, rest = head.partition(LENGTH)
-    length = rest[: rest.find(b"\r\n")].strip(b" ")
-    return bool(found) and LENGTH not in rest and length.isdigit() and length == b"%d" % came
+        return came == 0 and length is None
+    return length == b"%d" % came
+
+
+def _fields(head: bytes) -> dict[bytes, bytes] | None:
+    """
+    The fields by their names in lower case; None if one is unusual, or stands twice where it may not.
+    """
+    lines = head.split(b"\r\n")[1:]
+    if len(lines) > MOST_FIELDS:
+        return None
+    fields: dict[bytes, bytes] = {}
+    for line in lines:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in _UNUSUAL or (name in _ONCE and name in fields):
+            return None
+        fields[name] = value.strip(b" \t")
+    return fields
 
 
 def answered(kind: bytes, body: bytes) -> bytes:

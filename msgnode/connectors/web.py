@@ -22,6 +22,7 @@ from msgnode.arrivals import Arrivals
 from msgnode.config import Config
 from msgnode.connectors.wire import Unheard, take_turns
 
+LONGEST_LENGTH = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body
 
 
@@ -163,6 +164,19 @@ class DeadlineChannel(HTTPChannel):
         # What still comes is read and thrown away until the client has seen why.
         self.deaf = True
 
+    def lineReceived(self, line: bytes) -> None:
+        # After a refusal Twisted would go on with the lines behind it, without a request to put them in.
+        if not self.deaf:
+            super().lineReceived(line)
+
+    def headerReceived(self, line: bytes) -> bool:
+        name, _, value = line.partition(b":")
+        if len(value) > LONGEST_LENGTH and name.strip().lower() == b"content-length":
+            # Python makes no number of so many digits, and Twisted would let it say so in the log.
+            self.refuse(400, b"Bad Request", f"Content-Length has at most {LONGEST_LENGTH} characters")
+            return False
+        return bool(super().headerReceived(line))
+
     def lineLengthExceeded(self, line: bytes) -> None:
         most = f"a line of a request has at most {self.MAX_LENGTH} bytes"
         self.refuse(431, b"Request Header Fields Too Large", most)
@@ -176,6 +190,7 @@ class DeadlineChannel(HTTPChannel):
 
     def loseConnection(self) -> None:
         super().loseConnection()
+        self.deaf = True
         # Who does not read would keep the connection, and what it did not read, for ever.
         if self._abortingCall is None:
             self._abortingCall = self.callLater(IDLE, self._abort)
