@@ -93,7 +93,7 @@ class Node:
         state = Path(config.state) if config.state != "none" else None
         self.watermark = Watermark(state, lambda: config.storage.reserve_bytes)
         self.paper = paper = paper or Air()
-        self.routes = RoutingTable(keeping)
+        self.routes = RoutingTable(keeping, self.slices)
         self.sessions = Sessions(
             config, self.routes, journal, self.counts, clock, keeping, paper, self.arrivals, wall, chance
         )

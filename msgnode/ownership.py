@@ -72,7 +72,7 @@ class Ownership:
             return
         if from_ == session.runtime or from_.startswith(session.runtime + "/"):
             return
-        if from_.startswith("hyperty://") and not self._routes.resolve(from_):
+        if from_.startswith("hyperty://") and from_ not in self._routes:
             return
         if self._options.from_check == "refuse":
             raise Claimed(f"{from_!r} is not yours to send from"[:200])

@@ -340,7 +340,7 @@ class Router:
         """
         if not from_.startswith("hyperty://"):
             return
-        if session.learnt >= self._config.limits.learnt_per_session or self._routes.resolve(from_):
+        if session.learnt >= self._config.limits.learnt_per_session or from_ in self._routes:
             return
         if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
             self._routes.bind(from_, session, LEARNT)

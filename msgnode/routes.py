@@ -5,15 +5,27 @@ Each binding is kept twice: by address, so that a lookup is one dict access
 however many there are, and by session, so that a session's end costs only its
 own.  The tuples by address are what `resolve` returns, shared and never built
 for a message.
+
+To bind or unbind costs the same however many listen, and what would touch
+many addresses at once, a session's end or its beginning, goes on in slices;
+what `resolve` says is right from the first of them.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
+
+from twisted.logger import Logger
 
 from msgnode.address import LONGEST
 from msgnode.keeping import Keeping
+from msgnode.listeners import Listeners, Ordered
+from msgnode.slices import ADDRESSES, Slices
 
 if TYPE_CHECKING:
     from msgnode.session import Session
+
+log = Logger()
 
 NOBODY: tuple["Session", ...] = ()
 
@@ -28,26 +40,54 @@ class RoutingTable:
     Addresses are exact strings; nothing is normalised.
     """
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: Keeping, slices: Slices) -> None:
         self._keeping = keeping
-        self._sessions: dict[str, tuple[Session, ...]] = {}
+        self._slices = slices
+        self._listeners = Listeners()
+        self._tuples = self._listeners.tuples
         self._runtimes: dict[str, Session] = {}
-        # Bindings that look like part of a runtime, held by somebody else, by
-        # the beginning they would share with its runtimeURL.
-        self._strays: dict[str, set[str]] = {}
+        # Bindings that look like part of a runtime, held by somebody else.  A runtime that opens above
+        # comes before them at once; in order they are found when they are taken back.
+        self._strays = Listeners()
+        self._ordered = Ordered()
+        self._leaving: set[Session] = set()  # ended, and not yet forgotten at every address
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._listeners) + len(self._strays)
+
+    def __contains__(self, address: str) -> bool:
+        """
+        Would a message to `address` find anybody?  Without looking at how many.
+        """
+        return (not self._leaving and address in self._listeners) or bool(self.resolve(address))
 
     def resolve(self, address: str) -> tuple["Session", ...]:
         """
         The sessions bound to `address`, else the one whose runtimeURL it lies below.
         """
-        found = self._sessions.get(address)
+        found = self._tuples.get(address)
+        if found is None and self._listeners.unmade:
+            found = self._listeners.make(address)
+        if found is not None and self._leaving:
+            found = self._still_there(found)
         if found is not None:
             return found
         runtime = self.runtime(address)
-        return NOBODY if runtime is None else runtime.alone
+        if runtime is not None:
+            return runtime.alone
+        return self._find_strays(address) if self._strays else NOBODY
+
+    def _find_strays(self, address: str) -> tuple["Session", ...]:
+        found = self._strays.get(address)
+        if found is not None and self._leaving:
+            found = self._still_there(found)
+        return found or NOBODY
+
+    def _still_there(self, found: tuple["Session", ...]) -> tuple["Session", ...] | None:
+        """
+        Without those that have ended; None if that is nobody.
+        """
+        return tuple([session for session in found if session not in self._leaving]) or None
 
     def runtime(self, address: str) -> "Session | None":
         """
@@ -69,7 +109,17 @@ class RoutingTable:
         """
         Does a session hold this address as its own?  Others may listen there.
         """
-        return any(session.bindings[address] & ALLOCATED for session in self._sessions.get(address, NOBODY))
+        found = self._listeners.get(address) or NOBODY
+        return any(session.bindings.get(address, 0) & ALLOCATED for session in found)
+
+    def _in_slices(self, steps: Iterator[None], session: "Session") -> None:
+        rest = self._slices.begin(steps)
+        if rest is not None:
+            rest.addErrback(
+                partial(log.failure, "freeing the addresses of {runtime}", runtime=session.runtime)
+            )
+
+    # -- a session begins ----------------------------------------------------
 
     def join(self, session: "Session") -> None:
         """
@@ -79,29 +129,46 @@ class RoutingTable:
         RUNTIMES only: to look through everything for a name that somebody made
         up would cost all the others too much.
         """
-        self._runtimes[session.runtime] = session
-        below = session.runtime + "/"
-        strays = self._strays.get(_beginning(session.runtime), ())
-        for address in [a for a in strays if a.startswith(below)] + [session.runtime]:
-            for other in self._sessions.get(address, NOBODY):
-                if other is not session:
-                    self.unbind(address, other)
+        runtime = session.runtime
+        self._runtimes[runtime] = session
+        if runtime in self._listeners:
+            self._listeners.move(runtime, self._strays)
+            self._ordered.add(runtime)
+        if self._strays:
+            self._in_slices(self._take_back(session), session)
+
+    def _take_back(self, session: "Session") -> Iterator[None]:
+        """
+        In slices of ADDRESSES bindings, as many as there are below it, and none besides.
+        """
+        runtime, done = session.runtime, 0
+        while self._runtimes.get(runtime) is session:
+            stray = runtime if runtime in self._strays else self._ordered.first(runtime + "/")
+            if stray is None:
+                return
+            for other in self._strays.get(stray) or NOBODY:
+                self.unbind(stray, other)
+                done += 1
+                if done % ADDRESSES == 0:
+                    yield
+                    if self._runtimes.get(runtime) is not session:
+                        return
+
+    # -- bindings --------------------------------------------------------------
 
     def bind(self, address: str, session: "Session", kind: int) -> None:
         """
         Let `session` hear `address`.  Who learnt it hears it no more, once somebody asks for it.
         """
+        if session.ended:
+            return
         bindings = session.bindings
         held = bindings.get(address, 0)
         if not held:
-            present = self._sessions.get(address)
-            if present and kind != LEARNT:
-                for other in present:
-                    if other.bindings[address] == LEARNT:
-                        self.unbind(address, other)
-                present = self._sessions.get(address)
-            self._sessions[address] = (*present, session) if present else session.alone
-            self._note_stray(address, session)
+            other = self._listeners.alone(address)  # nothing is learnt where somebody listens
+            if other is not None and other.bindings.get(address) == LEARNT:
+                self.unbind(address, other)
+            self._add(address, session)
             session.learnt += kind == LEARNT
         elif held == LEARNT:
             held = 0
@@ -115,13 +182,15 @@ class RoutingTable:
         """
         session.bindings[address] = kinds
         session.learnt += kinds == LEARNT
-        present = self._sessions.get(address)
-        self._sessions[address] = (*present, session) if present else session.alone
-        self._note_stray(address, session)
+        self._add(address, session)
 
-    def _note_stray(self, address: str, session: "Session") -> None:
+    def _add(self, address: str, session: "Session") -> None:
         if address.startswith(RUNTIMES) and self.runtime(address) is not session:
-            self._strays.setdefault(_beginning(address), set()).add(address)
+            if address not in self._strays:
+                self._ordered.add(address)
+            self._strays.add(address, session)
+        else:
+            self._listeners.add(address, session)
 
     def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
         """
@@ -134,35 +203,43 @@ class RoutingTable:
             session.bindings[address] = held & ~kinds
             self._keeping.bound(session.sid, address, held & ~kinds)
             return
+        del session.bindings[address]
+        session.learnt -= held == LEARNT
         self._remove(address, session)
         self._keeping.bound(session.sid, address, 0)
 
     def _remove(self, address: str, session: "Session") -> None:
-        held = session.bindings.pop(address)
-        session.learnt -= held == LEARNT
-        rest = tuple(other for other in self._sessions[address] if other is not session)
-        if rest:
-            self._sessions[address] = rest if len(rest) > 1 else rest[0].alone
+        if self._strays and self._strays.hears(address, session):
+            self._strays.remove(address, session)
+            if address not in self._strays:
+                self._ordered.remove(address)
         else:
-            del self._sessions[address]
-            strays = self._strays.get(_beginning(address))
-            if strays is not None:
-                strays.discard(address)
-                if not strays:
-                    del self._strays[_beginning(address)]
+            self._listeners.remove(address, session)
+
+    # -- a session ends ----------------------------------------------------------
 
     def forget(self, session: "Session") -> None:
         """
-        The session ended: everything bound to it goes.
+        The session ended: nothing reaches it any more, and everything bound to it goes.
         """
-        for address in list(session.bindings):
-            self._remove(address, session)
         if self._runtimes.get(session.runtime) is session:
             del self._runtimes[session.runtime]
+        self._in_slices(self._forget(session), session)
 
+    def _forget(self, session: "Session") -> Iterator[None]:
+        """
+        In slices of ADDRESSES bindings.
+        """
+        bindings = session.bindings
+        while len(bindings) > ADDRESSES:
+            self._leaving.add(session)
+            self._forget_some(session)
+            yield
+        self._forget_some(session)
+        self._leaving.discard(session)
 
-def _beginning(address: str) -> str:
-    """
-    `runtime://domain/first` of a longer address: no runtimeURL is shorter.
-    """
-    return "/".join(address.split("/", 4)[:4])
+    def _forget_some(self, session: "Session") -> None:
+        bindings = session.bindings
+        for _ in range(min(ADDRESSES, len(bindings))):
+            address, _kinds = bindings.popitem()
+            self._remove(address, session)

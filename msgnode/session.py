@@ -131,6 +131,7 @@ class Session:
         "anonymous",
         "bindings",
         "connection",
+        "ended",
         "expiry",
         "identity",
         "keys",
@@ -160,6 +161,7 @@ class Session:
         self.learnt = 0  # bindings made because of a `from`, counted by the routing table
         self.alone = (self,)
         self.anonymous = False
+        self.ended = False  # nothing can be bound to it or kept for it any more
         self.used = False  # did it ever bind anything
         self.expiry: IDelayedCall | None = None
         self.since = 0.0  # when its connection came or went, by the node's clock
@@ -223,6 +225,7 @@ class Session:
         """
         Nobody will come for what is kept; who asked for a receipt hears that.
         """
+        self.ended = True
         owed = self.owed()
         self.connection = self.ready = self._waiting = self.outbox = None
         for kept in owed:
@@ -307,9 +310,13 @@ class Session:
 
     def keep(self, message: Message, asker: int = 0) -> bool:
         """
-        Let the message wait.  False: there is no room for it, and who asked is told.
+        Let the message wait.  False: there is no room for it, or nobody will come, and who asked is told.
         """
         home, waiting = self._home, self._waiting
+        if self.ended:
+            if asker:
+                home.receipt(message.data, 410, asker)
+            return False
         if home.has_no_room(message, self):
             self._turn_away(message, asker)
             return False

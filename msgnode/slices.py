@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Cooperator
 
 MESSAGES = 128  # of one client that are carried in one slice
+ADDRESSES = 500  # bound, freed or asked about in one slice: some milliseconds
 SIZE = 16 * 1024  # and bytes, about: as many as one read of a socket brings
 
 
@@ -33,6 +34,14 @@ class Slices:
         self.at_work += 1
         over: Deferred[Any] = self._cooperator.cooperate(self._counted(steps)).whenDone()
         return over.addBoth(self._finished)
+
+    def begin(self, steps: Iterator[None]) -> Deferred[None] | None:
+        """
+        Take the first step now.  None if that was all; else the rest as `work` does.
+        """
+        for _ in steps:
+            return self.work(steps)
+        return None
 
     def _counted(self, steps: Iterator[Deferred[Any] | None]) -> Iterator[Deferred[Any] | None]:
         for step in steps:

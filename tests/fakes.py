@@ -42,6 +42,17 @@ class Turns(Clock):
             call.func(*call.args, **call.kw)
 
 
+def turn(clock: Clock) -> None:
+    """
+    One turn of the reactor: what is due by now, and not what that asks for in its turn.
+    """
+    for call in [call for call in clock.getDelayedCalls() if call.getTime() <= clock.seconds()]:
+        if call.active():
+            clock.calls.remove(call)
+            call.called = 1
+            call.func(*call.args, **call.kw)
+
+
 class MemoryJournal:
     """
     The third implementation of Journal: it remembers.

@@ -2,14 +2,46 @@
 Who hears an address.
 """
 
+import tracemalloc
+from collections.abc import Callable
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.address import LONGEST
 from msgnode.routes import ALLOCATED, DEEPEST, LEARNT, SUBSCRIBED
 from msgnode.session import Session
-from tests.fakes import MemoryNode
+from msgnode.slices import ADDRESSES
+from tests.fakes import MemoryNode, turn
 
 RUNTIME = "runtime://example.org/1"
+
+
+class Compared(str):
+    """
+    An address that counts how often it, or another, is compared.
+    """
+
+    times = 0
+
+    def __lt__(self, other: str) -> bool:
+        Compared.times += 1
+        return str.__lt__(self, other)
+
+    def startswith(self, *args: object) -> bool:
+        Compared.times += 1
+        return str.startswith(self, *args)
+
+
+def peak(act: Callable[[], object]) -> int:
+    """
+    How many bytes were held at most while it acted, beyond what there was.
+    """
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class RoutesTests(SynchronousTestCase):
@@ -246,3 +278,163 @@ class JoinTests(RoutesTests):
 
         self.assertEqual([RUNTIME], self.hear(f"{RUNTIME}/x"))
         self.assertEqual([f"{RUNTIME}/x"], list(session.bindings))
+
+
+class ManyTests(RoutesTests):
+    """
+    What costs no more with many listeners and many addresses, and goes on in slices.
+    """
+
+    def many(self, count: int, address: str = "a") -> list[Session]:
+        sessions = [self.join(f"many-{n}") for n in range(count)]
+        for session in sessions:
+            self.routes.bind(address, session, SUBSCRIBED)
+        return sessions
+
+    def bind_all(self, session: Session, count: int, where: str = "comm://d") -> None:
+        for n in range(count):
+            self.routes.bind(f"{where}/{n}", session, SUBSCRIBED)
+
+    def test_unbind_builds_nothing(self) -> None:
+        """
+        One of many listeners leaves, and no list of the others is built for that.
+        """
+        first, *_others = self.many(3000)
+
+        self.assertLess(peak(lambda: self.routes.unbind("a", first)), 2000)
+
+    def test_bind_builds_nothing(self) -> None:
+        """
+        Of many who come one after the other none has a list built of those before.
+        """
+        sessions = [self.join(f"many-{n}") for n in range(3000)]
+        held: list[tuple[Session, ...]] = []
+
+        for session in sessions:
+            self.routes.bind("a", session, SUBSCRIBED)
+        for _ in range(3):
+            held.append(self.routes.resolve("a"))
+
+        self.assertEqual(tuple(sessions), held[0])
+        self.assertTrue(all(each is held[0] for each in held))
+
+    def test_order(self) -> None:
+        """
+        Who leaves and comes again is last; the others keep their places, down to one and up again.
+        """
+        one, two, three = self.many(3)
+
+        self.routes.unbind("a", one)
+        self.routes.bind("a", one, SUBSCRIBED)
+        self.assertEqual((two, three, one), self.routes.resolve("a"))
+        self.routes.unbind("a", two)
+        self.routes.unbind("a", three)
+        self.assertIs(one.alone, self.routes.resolve("a"))
+        self.routes.bind("a", two, SUBSCRIBED)
+
+        self.assertEqual((one, two), self.routes.resolve("a"))
+        self.assertEqual(1, len(self.routes))
+        self.assertIn("a", self.routes)
+
+    def test_open_among_strays(self) -> None:
+        """
+        A runtime that opens is not compared with the thousands of addresses that look like another's.
+        """
+        for n in range(3000):
+            self.routes.bind(Compared(f"{RUNTIME}/x{n}"), self.one, SUBSCRIBED)
+        Compared.times = 0
+
+        self.join(f"{RUNTIME}/y")
+
+        self.assertLess(Compared.times, 100)
+        self.assertEqual(3000, len(self.one.bindings))
+
+    def test_strays_in_slices(self) -> None:
+        """
+        A runtime hears everything below its name from the start, though it is taken back in slices.
+        """
+        self.bind_all(self.one, 3 * ADDRESSES, RUNTIME)
+
+        self.join(RUNTIME)
+
+        self.assertEqual(2 * ADDRESSES, len(self.one.bindings))
+        for n in range(3 * ADDRESSES):
+            self.assertEqual([RUNTIME], self.hear(f"{RUNTIME}/{n}"))
+        turn(self.node.clock)
+        self.assertEqual(ADDRESSES, len(self.one.bindings))
+        self.node.clock.advance(0)
+        self.assertEqual({}, self.one.bindings)
+
+    def test_strays_of_many(self) -> None:
+        """
+        One address of a runtime that many others had bound is taken back in slices, too.
+        """
+        address = f"{RUNTIME}/x"
+        others = self.many(2 * ADDRESSES + 1, address)
+
+        self.join(RUNTIME)
+
+        self.assertEqual([RUNTIME], self.hear(address))
+        self.assertEqual(ADDRESSES + 1, sum(address in other.bindings for other in others))
+        self.node.clock.advance(0)
+        self.assertEqual(0, sum(address in other.bindings for other in others))
+
+    def test_gone_while_taken_back(self) -> None:
+        """
+        A runtime that goes before all was taken back from others leaves them the rest.
+        """
+        self.bind_all(self.one, 3 * ADDRESSES, RUNTIME)
+        session = self.join(RUNTIME)
+
+        self.node.sessions.end(session, "closed")
+        self.node.clock.advance(0)
+
+        self.assertEqual(2 * ADDRESSES, len(self.one.bindings))
+        for address in self.one.bindings:
+            self.assertEqual(["one"], self.hear(address))
+
+    def test_end_in_slices(self) -> None:
+        """
+        A session that ends is found nowhere any more, though its addresses are freed in slices.
+        """
+        self.bind_all(self.one, 3 * ADDRESSES)
+        self.routes.bind("comm://d/1", self.two, SUBSCRIBED)
+
+        self.node.sessions.end(self.one, "closed")
+
+        self.assertEqual(2 * ADDRESSES, len(self.one.bindings))
+        self.assertEqual([["two"]], [self.hear("comm://d/1")])
+        self.assertFalse(any(self.hear(f"comm://d/{n}") for n in range(2, 3 * ADDRESSES)))
+        self.assertNotIn("comm://d/2", self.routes)
+        turn(self.node.clock)
+        self.assertEqual(ADDRESSES, len(self.one.bindings))
+        self.node.clock.advance(0)
+        self.assertEqual(({}, 1), (self.one.bindings, len(self.routes)))
+
+    def test_open_while_forgotten(self) -> None:
+        """
+        A runtime that opens again while its last session is being forgotten has its addresses at once.
+        """
+        before = self.join(RUNTIME)
+        self.bind_all(before, 3 * ADDRESSES, RUNTIME)
+        self.node.sessions.end(before, "closed")
+
+        session = self.join(RUNTIME)
+        self.routes.bind(f"{RUNTIME}/1", session, SUBSCRIBED)
+
+        for n in range(3 * ADDRESSES):
+            self.assertEqual((session,), self.routes.resolve(f"{RUNTIME}/{n}"))
+        self.node.clock.advance(0)
+        for n in range(3 * ADDRESSES):
+            self.assertEqual((session,), self.routes.resolve(f"{RUNTIME}/{n}"))
+        self.assertEqual(1, len(self.routes))
+
+    def test_bind_after_the_end(self) -> None:
+        """
+        Nothing is bound to a session that has ended, nor kept for it.
+        """
+        self.node.sessions.end(self.one, "closed")
+
+        self.routes.bind("a", self.one, SUBSCRIBED)
+
+        self.assertEqual(([], {}), (self.hear("a"), self.one.bindings))

@@ -189,7 +189,7 @@ class Messages(Resource):
         return _with_sender(message, from_)
 
     def _has_nobody(self, message: Message) -> bool:
-        return not any(self._domain.owns(to) or self._node.routes.resolve(to) for to in _recipients(message))
+        return not any(self._domain.owns(to) or to in self._node.routes for to in _recipients(message))
 
 
 class Document(Resource):

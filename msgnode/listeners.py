@@ -1,0 +1,161 @@
+"""
+Who hears each address, and which addresses begin alike.
+
+To bind and to unbind costs the same whether one session listens or all of
+them; what a lookup returns is shared, and made at most once after a change.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from msgnode.session import Session
+
+BLOCK = 512  # strings that lie together: to add or to take out one moves no more than twice as many
+
+_last = itemgetter(-1)
+
+
+class Listeners:
+    """
+    The sessions by address, in the order they came: a tuple for a lookup, a dict where it is of several.
+
+    `tuples` may be read by others; `unmade` says how many are missing there, each until it is looked up.
+    """
+
+    __slots__ = ("_several", "tuples", "unmade")
+
+    def __init__(self) -> None:
+        self.tuples: dict[str, tuple[Session, ...]] = {}
+        self.unmade = 0
+        self._several: dict[str, dict[Session, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self.tuples) + self.unmade
+
+    def __contains__(self, address: str) -> bool:
+        return address in self.tuples or address in self._several
+
+    def get(self, address: str) -> "tuple[Session, ...] | None":
+        found = self.tuples.get(address)
+        if found is None and self.unmade:
+            found = self.make(address)
+        return found
+
+    def make(self, address: str) -> "tuple[Session, ...] | None":
+        """
+        The tuple that is missing: once for all lookups until the next change.
+        """
+        several = self._several.get(address)
+        if several is None:
+            return None
+        made = self.tuples[address] = tuple(several)
+        self.unmade -= 1
+        return made
+
+    def alone(self, address: str) -> "Session | None":
+        """
+        The only one who hears it, if there is one and no other.
+        """
+        if address in self._several:
+            return None
+        found = self.tuples.get(address)
+        return found[0] if found is not None else None
+
+    def hears(self, address: str, session: "Session") -> bool:
+        several = self._several.get(address)
+        if several is not None:
+            return session in several
+        found = self.tuples.get(address)
+        return found is not None and found[0] is session
+
+    def add(self, address: str, session: "Session") -> None:
+        several = self._several.get(address)
+        if several is None:
+            found = self.tuples.get(address)
+            if found is None:
+                self.tuples[address] = session.alone
+                return
+            several = self._several[address] = {found[0]: None}
+        several[session] = None
+        self._changed(address)
+
+    def remove(self, address: str, session: "Session") -> None:
+        """
+        It listens there no more.
+        """
+        several = self._several.get(address)
+        if several is None:
+            del self.tuples[address]
+            return
+        del several[session]
+        if len(several) > 1:
+            self._changed(address)
+            return
+        self.unmade -= address not in self.tuples
+        del self._several[address]
+        (last,) = several
+        self.tuples[address] = last.alone
+
+    def _changed(self, address: str) -> None:
+        self.unmade += self.tuples.pop(address, None) is not None
+
+    def move(self, address: str, other: "Listeners") -> None:
+        """
+        All who hear it are kept by `other` from now on, which has nobody there.
+        """
+        several = self._several.pop(address, None)
+        if several is not None:
+            other._several[address] = several
+            if self.tuples.pop(address, None) is None:
+                self.unmade -= 1
+            other.unmade += 1
+        elif address in self.tuples:
+            other.tuples[address] = self.tuples.pop(address)
+
+
+class Ordered:
+    """
+    Different strings in order, so that those with one beginning are found without looking at the others.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[list[str]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
+
+    def add(self, text: str) -> None:
+        blocks = self._blocks
+        if not blocks:
+            blocks.append([text])
+            return
+        at = min(bisect_left(blocks, text, key=_last), len(blocks) - 1)
+        block = blocks[at]
+        insort(block, text)
+        if len(block) > 2 * BLOCK:
+            blocks[at : at + 1] = [block[:BLOCK], block[BLOCK:]]
+
+    def remove(self, text: str) -> None:
+        at = bisect_left(self._blocks, text, key=_last)
+        block = self._blocks[at]
+        del block[bisect_left(block, text)]
+        if not block:
+            del self._blocks[at]
+
+    def first(self, beginning: str) -> str | None:
+        """
+        The first that begins so.
+        """
+        at = bisect_left(self._blocks, beginning, key=_last)
+        if at == len(self._blocks):
+            return None
+        block = self._blocks[at]
+        text = block[bisect_left(block, beginning)]
+        return text if text.startswith(beginning) else None
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self._blocks:
+            yield from block
