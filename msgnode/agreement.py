@@ -55,7 +55,20 @@ def agree(
     if missed is None or not stands or not known:
         session.missed = 0
     session.note()
-    return {"epoch": outbox.epoch, "received": outbox.finished, "recovered": missed == 0, "missed": missed}
+    if missed:
+        session.ledger.tells(session.sid)  # once only, so it has to be known after a kill
+    return {"epoch": outbox.epoch, "received": outbox.on_disk, "recovered": missed == 0, "missed": missed}
+
+
+def must_wait(session: Session, wish: Wish) -> bool:
+    """
+    Would its client be told now how many messages are gone, which cannot be written down?
+    """
+    outbox = session.outbox
+    if not wish or outbox is None or not outbox.held:
+        return False
+    session.drop_stale()
+    return bool(session.missed or outbox.holes)
 
 
 def _is_known(wish: Wish, outbox: Outbox) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.address import SESSION, Domain, split_token
-from msgnode.agreement import agree, wish_of
-from msgnode.closing import CLOSED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
+from msgnode.agreement import Wish, agree, must_wait, wish_of
+from msgnode.closing import CLOSED, DISK, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
 from msgnode.message import Message, compose
@@ -90,7 +90,8 @@ class Handshake:
             from_, token = split_token(from_)
         before = connection.session
         stands = before is not None and before.connection is connection
-        session = self._enter(from_, connection, token, message)
+        wish = wish_of(message)
+        session = self._enter(from_, connection, token, message, wish)
         if isinstance(session, Closing):
             message.outcome, message.code = "refused", _REFUSALS[session.code]
             return None
@@ -100,7 +101,7 @@ class Handshake:
         if not known:
             body["runtimeToken"] = self._sessions.issue_token(session)
         stands = stands and session is before
-        resume = agree(session, wish_of(message), connection.counted, not known, stands)
+        resume = agree(session, wish, connection.counted, not known, stands)
         if resume is not None:
             body["resume"] = resume
         reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
@@ -144,7 +145,9 @@ class Handshake:
         self._belongs(session, before)
         agree(session, False, connection.counted, fresh=False)
 
-    def _enter(self, runtime: str, connection: Connection, token: str, message: Message) -> Session | Closing:
+    def _enter(
+        self, runtime: str, connection: Connection, token: str, message: Message, wish: Wish = False
+    ) -> Session | Closing:
         """
         Without a name: to the session it has, else to a new anonymous one.
         """
@@ -154,6 +157,8 @@ class Handshake:
             obstacle = self._ownership.refuses(runtime, session, connection, token)
         if obstacle is None and self._gate.refuses(runtime, session, connection, token):
             obstacle = TAKEN
+        if obstacle is None and session is not None and must_wait(session, wish):
+            obstacle = DISK
         if obstacle is None:
             obstacle = self._blocked(message, runtime, session, connection)
         if obstacle is not None:

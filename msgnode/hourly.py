@@ -7,8 +7,7 @@ stands still must not hold up the messages.
 
 import os
 import time
-from collections.abc import Callable
-from errno import EACCES, EFBIG
+from errno import EACCES
 from pathlib import Path
 
 
@@ -24,11 +23,10 @@ class Unwritten(Exception):
 
 class HourlyFiles:
     """
-    `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC; `most` bytes in each, 0: no limit.
+    `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC.
     """
 
-    def __init__(self, directory: Path, prefix: str, most: Callable[[], int] = int) -> None:
-        self._most = most
+    def __init__(self, directory: Path, prefix: str) -> None:
         self._directory = directory
         self._prefix = prefix
         self._file: int | None = None
@@ -54,7 +52,6 @@ class HourlyFiles:
             left = len(data)
             try:
                 file = self._open(hour)
-                self._check(file, left)
                 while left:
                     left -= os.write(file, memoryview(data)[-left:])
             except OSError as why:
@@ -62,11 +59,6 @@ class HourlyFiles:
                 self.close()  # half a line is ended when it is opened again
                 raise Unwritten(why, saved + whole.count(b"\n")) from why
             saved += data.count(b"\n")
-
-    def _check(self, file: int, more: int) -> None:
-        most = self._most()
-        if most and os.fstat(file).st_size + more > most:
-            raise OSError(EFBIG, f"more than {most} bytes in one hour")
 
     def _open(self, hour: int) -> int:
         name = time.strftime("%Y%m%dT%H", time.gmtime(hour * 3600))

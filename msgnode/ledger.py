@@ -51,9 +51,10 @@ class Ledger:
         self._clock = clock
         self._wall = wall
         self.heard_from: set[Outbox] = set()  # whose clients sent something since the last settle
+        self._unwritten: set[Outbox] = set()  # the same, from when the disk took nothing
         self._untold: set[Outbox] = set()
         self._telling = False
-        self._dirty = False
+        self._dirty = True  # a node may start on a disk that takes nothing
         self._to_disk: list[Kept] = []  # may leave memory once they are on disk
 
     # -- what is owed ----------------------------------------------------------
@@ -135,6 +136,13 @@ class Ledger:
         self._dirty = True
         self._leaving.append(sid)
         self.paper.left(sid, kept.key, number)
+
+    def tells(self, sid: int) -> None:
+        """
+        A session is told in this batch what must be on disk by then.
+        """
+        self._dirty = True
+        self._leaving.append(sid)
 
     def gone(self, sid: int, kept: Kept, missed: bool) -> None:
         """
@@ -220,14 +228,20 @@ class Ledger:
             outbox.write_down()
         self._dirty = False
         leaving, self._leaving = self._leaving, []
+        failed = self._holding or self.paper.failing is not None  # the latter since the node's start
         if not self._write(now):
             self._dirty = True  # it is tried again, and nobody is told meanwhile
-            self._untold |= heard
+            self._unwritten |= heard
             if not self._holding:
                 self._holding = True
                 self._hold(set(leaving))
         else:
-            if self._holding:
+            if self._unwritten:
+                heard |= self._unwritten
+                self._unwritten = set()
+            for outbox in heard:
+                outbox.on_disk = outbox.finished
+            if failed:
                 self._holding = False
                 self._go_on()
                 self.settle()  # what that sends must not leave before it is written either
@@ -242,9 +256,7 @@ class Ledger:
             self._to_disk = []
             if self.held > self.most:
                 self._make_room()
-        if self._untold and not self._telling:
-            self._telling = True
-            self._clock.callLater(TELL_EVERY, self._tell)
+        self._tell_soon()
 
     def _write(self, now: bool) -> bool:
         """
@@ -264,6 +276,9 @@ class Ledger:
             for outbox in untold:
                 if outbox.untold:
                     outbox.tell()
-        if self._untold and not self._telling:
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if (self._untold or self._unwritten) and not self._telling:
             self._telling = True
             self._clock.callLater(TELL_EVERY, self._tell)

@@ -56,7 +56,8 @@ class Outbox:
     gone for good come those of `sent`, oldest first, up to number `last`.  From the client:
     `received` is the highest number so far, `at` the one it sent last, which is
     lower while it sends again.  The node is still at work on `pending`; its
-    work on `lost` was cut off by a restart, and those are taken again.
+    work on `lost` was cut off by a restart, and those are taken again.  Only what
+    is `on_disk` may the client forget: the ledger says how far that is.
     `asked`: the client asked for all this, rather than that its connector counts.
     """
 
@@ -73,6 +74,7 @@ class Outbox:
         "holes",
         "last",
         "lost",
+        "on_disk",
         "pending",
         "received",
         "sent",
@@ -91,7 +93,7 @@ class Outbox:
         self.weeded = 0  # of the holes, those that the session's `missed` counts already
         self.sent: deque[Kept] = deque()
         self.sent_bytes = 0
-        self.received = self.at = self.told = 0
+        self.received = self.at = self.told = self.on_disk = 0
         self.pending: set[int] = set()
         self.lost: set[int] = set()
         self._session = session
@@ -245,7 +247,7 @@ class Outbox:
         """
         missed = max(0, self.acknowledged - received)
         self.acknowledge(max(received, self.acknowledged))
-        if not stands:
+        if not stands and not self.held:
             self.weed()
         missed += self.holes
         self._session.missed -= self.weeded
@@ -292,7 +294,7 @@ class Outbox:
     @property
     def finished(self) -> int:
         """
-        Everything up to this number needs the client no more.
+        Everything up to this number needs the client no more, once that is written down.
         """
         if not self.pending and not self.lost:
             return self.received
@@ -307,9 +309,9 @@ class Outbox:
 
     def expect_again(self) -> None:
         """
-        The client will send everything after `finished` once more.
+        The client will send everything that is not on disk once more.
         """
-        self.at = self.told = self.finished
+        self.at = self.told = self.on_disk
 
     def write_down(self) -> None:
         session = self._session
@@ -321,7 +323,7 @@ class Outbox:
         """
         How many the client does not know yet to be here.
         """
-        return self.finished - self.told
+        return self.on_disk - self.told
 
     def tell(self) -> None:
         """
@@ -331,7 +333,7 @@ class Outbox:
         connection = session.connection
         if session.outbox is not self or connection is None or connection.counted:
             return
-        self.told = self.finished
+        self.told = self.on_disk
         ack = compose(0, "ack", SESSION, session.runtime, {"received": self.told})
         session.say(connection, ack.data)
 

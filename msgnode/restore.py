@@ -122,6 +122,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         outbox.stands = "gapped" if session.missed else "held"
         outbox.received = outbox.at = owing.received
         outbox.lost = set(owing.pending)
+        outbox.on_disk = outbox.finished
         outbox.expect_again()
     for note in owing.kept:
         until = ledger.by_clock(note.until)

@@ -337,6 +337,8 @@ class Sessions(Service):
 
         Session.resume, called after the client was answered, sends what waits.
         """
+        if self.ledger.paper.failing is not None:
+            self.ledger.settle()  # if it takes something now, others go on, but nobody before its answer
         self._stop_waiting(connection)
         if connection.session is not session:
             self._leave(connection)

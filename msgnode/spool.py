@@ -32,6 +32,7 @@ from msgnode.waiting import FOREVER, Kept
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
 MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
 UNFINISHED = ".anew"  # ends the name of a file that does not count yet
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ANEW = OSError("everything that waits is being written anew")
 
 
@@ -88,6 +89,8 @@ class Spool:
     def open(self) -> dict[int, Recovered]:
         """
         What is owed since before, by session; appending goes on in a new file.  Raises Damaged, OSError.
+
+        On a disk that is full that file is begun once there is room, and `failing` says so until then.
         """
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for unfinished in self._directory.glob("*" + UNFINISHED):
@@ -100,7 +103,13 @@ class Spool:
             self._number = number
         self.size = sum(self._sizes.values())
         self.live = sum(note.size for owed in found.values() for note in owed.kept)
-        self._begin_segment()
+        try:
+            self._begin_segment()
+        except OSError as why:
+            if why.errno not in NO_ROOM:
+                raise
+            self.wrong = why
+            self._aim(self._number + 1)
         return found
 
     def close(self) -> None:
@@ -113,6 +122,17 @@ class Spool:
 
     def _begin_segment(self, suffix: str = "") -> None:
         number = self._number + 1
+        self._create(number, suffix)
+        self._aim(number)
+
+    def _aim(self, number: int) -> None:
+        """
+        What comes is for the file of that number.
+        """
+        self._number, self._end = number, len(MAGIC)
+        self._first = number << 40 | self._end + BATCH.size
+
+    def _create(self, number: int, suffix: str = "") -> int:
         path = self._path(number)
         path = path.with_name(path.name + suffix)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -124,11 +144,10 @@ class Spool:
             os.close(file)
             path.unlink()
             raise
-        self._number, self._end = number, len(MAGIC)
-        self._first = number << 40 | self._end + BATCH.size
         self._files[number] = file
-        self._sizes[number] = self._end
-        self.size += self._end
+        self._sizes[number] = len(MAGIC)
+        self.size += len(MAGIC)
+        return file
 
     def _sync_names(self) -> None:
         """
@@ -231,9 +250,15 @@ class Spool:
         """
         Write all that happened since, as one batch; False if the disk does not take it.
         """
-        if not self._parts:
+        begun = self._number in self._files
+        if not self._parts and (begun or self.overrun):
             return self.failing is None
         try:
+            if not begun:
+                self._create(self._number)
+            if not self._parts:
+                self.wrong = None
+                return True
             batch = b"".join(self._parts)
             file = self._files[self._number]
             if self.wrong is not None:
@@ -264,9 +289,10 @@ class Spool:
         """
         Take away what was written of a batch in half.
         """
-        file = self._files[self._number]
-        os.ftruncate(file, self._end)
-        os.lseek(file, self._end, os.SEEK_SET)
+        file = self._files.get(self._number)
+        if file is not None:
+            os.ftruncate(file, self._end)
+            os.lseek(file, self._end, os.SEEK_SET)
 
     def _clear(self) -> None:
         self._parts = []
@@ -326,7 +352,7 @@ class Spool:
         """
         The number of the oldest file, unless it is the only one.
         """
-        first = next(iter(self._files))
+        first = next(iter(self._files), None)
         return None if first == self._number else first
 
     def drop_oldest(self) -> None:
@@ -352,7 +378,7 @@ class Spool:
         try:
             if self.anew:
                 self._give_up()
-            elif self._number in self._files:
+            else:
                 self._cut()
             self._begin_segment(UNFINISHED)
         except OSError as why:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 NAME = "state.sqlite"
 SMALLEST = 512  # bytes of a page; SQLite takes a file with less in it for a new one
+# What SQLite says of a full disk; the second where it cannot make the file that processes would share.
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 
 # The file's version is the number of steps it has been through.
 STEPS = (
@@ -77,11 +79,31 @@ def lock(directory: Path) -> int:
 def connect(path: Path, full: bool = False) -> sqlite3.Connection:
     """
     The database, made or brought up to date.  sqlite3.DatabaseError if it is none, or a newer one.
+
+    On a disk that is full it is kept for this process alone, which takes no room.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _see_whole(path)
+    try:
+        return _connect(path, full)
+    except sqlite3.OperationalError as why:
+        if not is_full(why):
+            raise
+    return _connect(path, full, alone=True)
+
+
+def is_full(why: Exception) -> bool:
+    """
+    Does SQLite only say that the disk is full?
+    """
+    return getattr(why, "sqlite_errorcode", None) in FULL
+
+
+def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
+        if alone:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
         database.execute("PRAGMA journal_mode = WAL")
         database.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         (version,) = database.execute("PRAGMA user_version").fetchone()

@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.session import Session
-from msgnode.statefile import NAME, Change, Loaded, connect, load, lock, write
+from msgnode.statefile import NAME, Change, Loaded, connect, is_full, load, lock, write
 
 log = Logger()
 
@@ -79,6 +79,8 @@ class Store(Service):
     def open(self) -> Loaded:
         """
         The file, made or brought up to date, and what is in it.  ConfigError says why not.
+
+        A disk too full to begin one is no reason: it is made with the first commit.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -91,6 +93,9 @@ class Store(Service):
         try:
             self._database = connect(self.path, self._full)
         except (sqlite3.DatabaseError, OSError) as why:
+            if is_full(why) and not self.path.stat().st_size:
+                self.failing = str(why)
+                return Loaded((), (), ())
             self.shut()
             raise self._damaged(why) from why
         return Loaded(*map(self._readable, load(self._database)))
@@ -103,6 +108,8 @@ class Store(Service):
 
     def _damaged(self, why: Exception) -> ConfigError:
         what = why.strerror if isinstance(why, OSError) else why
+        if is_full(why):
+            return ConfigError(f"{self.path}: {what}; make room on its disk")
         repair = f"'msgnode state repair {self._directory}' moves it aside and keeps what can be read"
         return ConfigError(f"{self.path}: {what}; {repair}")
 
@@ -111,7 +118,7 @@ class Store(Service):
         Commit what is noted.
         """
         super().stopService()
-        done = self.settled() if self._database is not None else succeed(None)
+        done = self.settled() if self._lock is not None else succeed(None)
         done.addErrback(lambda why: log.error("state was lost: {why}", why=why.getErrorMessage()))
         return done.addBoth(lambda _: self.shut())
 
@@ -190,12 +197,16 @@ class Store(Service):
 
     def _commit(self) -> None:
         self._scheduled = False
-        if self._committing is not None or self._database is None:
+        if self._committing is not None or self._lock is None:
             return
         noted, self._noted = self._noted, []
         waiting, self._waiting = self._waiting, []
         dropped, self._dropped = self._dropped, 0
-        self._committing = done = self._run(write, self._database, noted)
+        if self._database is None:
+            done = self._run(self._begin, noted)
+        else:
+            done = self._run(write, self._database, noted)
+        self._committing = done
         done.addCallbacks(
             self._committed,
             self._refused,
@@ -203,6 +214,13 @@ class Store(Service):
             errbackArgs=(dropped, noted, waiting),
         )
         done.addErrback(lambda why: log.failure("committing", why))
+
+    def _begin(self, noted: list[Change]) -> None:
+        """
+        The first commit, where there was no room for a file before; in a thread.
+        """
+        self._database = connect(self.path, self._full)
+        write(self._database, noted)
 
     def _committed(self, done: None, dropped: int, waiting: list[Deferred[None]]) -> None:
         self._committing = None

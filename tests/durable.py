@@ -26,14 +26,19 @@ class DurableNode(Node):
     """
 
     def __init__(
-        self, directory: Path, clock: Clock | None = None, world: Any = None, **sections: Any
+        self,
+        directory: Path,
+        clock: Clock | None = None,
+        world: Any = None,
+        disk: "Refusing | None" = None,
+        **sections: Any,
     ) -> None:
         self.clock = clock or Turns()
         self.journal = MemoryJournal()
         self.directory = directory
         self.sections = sections
         self.store = Store(directory, self.clock)
-        self.spool = Spool(directory / "spool")
+        self.spool = Spool(directory / "spool", write=disk)
         rows = self.store.open()
         owed = self.spool.open()
         config = check({"domain": "example.org", "node": "test", **sections}, "test")
@@ -57,15 +62,17 @@ class DurableNode(Node):
             client.open(runtime)
         return client
 
-    def killed(self) -> "DurableNode":
+    def killed(self, disk: "Refusing | None" = None) -> "DurableNode":
         """
         The process ends without a word; what it had not written is gone, and its timers with it.
+
+        `disk` is what the next one writes to.
         """
         self.spool.close()
         self.store.shut()
         for call in list(self.clock.getDelayedCalls()):
             call.cancel()
-        return DurableNode(self.directory, self.clock, self.make_world, **self.sections)
+        return DurableNode(self.directory, self.clock, self.make_world, disk, **self.sections)
 
 
 class Refusing:

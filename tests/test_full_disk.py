@@ -59,8 +59,8 @@ class DiskCase(SynchronousTestCase):
         for client in (self.ann, self.bob, self.cleo):
             client.connect()
 
-    def kill(self) -> None:
-        self.node = self.node.killed()
+    def kill(self, disk: Refusing | None = None) -> None:
+        self.node = self.node.killed(disk)
         for client in (self.ann, self.bob, self.cleo):
             client.node, client.wire = self.node, None
 
@@ -237,3 +237,203 @@ class LeavingTests(DiskCase):
         self.bob.connect()
 
         self.assertEqual(1, self.bob.missed)
+
+
+class ForgettingTests(DiskCase):
+    """
+    No number that lets a client forget is ahead of the disk.
+    """
+
+    def setUp(self) -> None:
+        self.make()
+
+    def back(self, client: Counting) -> None:
+        """
+        Its connection is lost, and it comes back.
+        """
+        client.lose()
+        client.connect()
+
+    def test_re_open(self) -> None:
+        """
+        Who comes back while the disk is full is told what is written down, and sends the rest again.
+        """
+        self.ann.send(id=0, type="update", to=BOB)
+        self.disk.full = True
+        for number in range(1, 11):
+            self.ann.send(id=number, type="update", to=BOB)
+
+        self.back(self.ann)
+
+        self.assertEqual(10, len(self.ann.kept))
+        self.kill()
+        self.ann.connect()
+        self.assertEqual(list(range(11)), self.ids(self.bob))
+
+    def test_re_open_not_killed(self) -> None:
+        """
+        What it sends again is not taken twice, though the node had it in memory.
+        """
+        self.disk.full = True
+        for number in range(5):
+            self.ann.send(id=number, type="update", to=BOB)
+        self.back(self.ann)
+        self.disk.full = False
+        for _ in range(3):
+            self.node.clock.advance(1)
+            self.node.settle()
+        self.ann.arrive()
+
+        self.bob.lose()
+        self.assertEqual(([], list(range(5))), (self.ann.kept, self.ids(self.bob)))
+
+    def test_in_one_read(self) -> None:
+        """
+        Nor is it told what the read that brought its `re-open` brought, too, and what may yet not be written.
+        """
+        resume = {"epoch": self.ann.epoch, "received": 0}
+        re_open = {"id": 1, "type": "re-open", "from": f"{ANN}/{self.ann.token}", "to": "mn:/session"}
+        wire = self.ann.wire
+        assert wire is not None
+        self.bob.lose()
+        self.node.receive(json.dumps({"id": 1, "type": "update", "from": ANN, "to": BOB}).encode(), wire)
+
+        self.disk.full = True
+        self.node.receive(json.dumps({**re_open, "body": {"resume": resume}}).encode(), wire)
+
+        self.assertEqual(0, json.loads(wire.on_its_way[-1])["body"]["resume"]["received"])
+
+    def overflow(self) -> None:
+        """
+        Bob is away, and misses two.
+        """
+        self.node.config.session.queue_messages = 3
+        self.bob.lose()
+        for number in range(5):
+            self.ann.send(id=number, type="update", to=BOB)
+
+    def test_missed_waits(self) -> None:
+        """
+        How many it misses is told once; so not while that cannot be written down.
+        """
+        self.overflow()
+        self.disk.full = True
+        self.ann.send(id=5, type="update", to=CLEO)
+        wire = Wire(self.node)
+        resume = {"epoch": self.bob.epoch, "received": 0}
+        re_open = {"id": 1, "type": "re-open", "from": f"{BOB}/{self.bob.token}", "to": "mn:/session"}
+
+        self.node.receive(json.dumps({**re_open, "body": {"resume": resume}}).encode(), wire)
+
+        self.assertEqual((1013, "disk", 2), wire.lost)
+        self.disk.full = False
+        self.node.clock.advance(2)
+        self.assertEqual([2, 3, 4], self.ids(self.bob))
+        self.assertEqual(2, self.bob.missed)
+        self.kill()
+        self.assertEqual(2, (self.bob.connect(), self.bob.missed)[1])
+
+    def test_missed_does_not_leave(self) -> None:
+        """
+        If the disk fills up just then, the answer does not leave, and it is told later.
+        """
+        self.overflow()
+        cork = Cork(self.node.settle)
+        wire = Corked(self.node, cork)
+        resume = {"epoch": self.bob.epoch, "received": 0}
+        re_open = {"id": 1, "type": "re-open", "from": f"{BOB}/{self.bob.token}", "to": "mn:/session"}
+        self.disk.full = True
+
+        with cork:
+            self.node.receive(json.dumps({**re_open, "body": {"resume": resume}}).encode(), wire)
+
+        self.assertEqual([], wire.transport.out)
+        self.kill()
+        self.assertEqual(([2, 3, 4], 2), (self.ids(self.bob), self.bob.missed))
+
+
+class StartTests(DiskCase):
+    """
+    A node that is started on a full disk.
+    """
+
+    def test_starts(self) -> None:
+        """
+        It says so, takes nothing for certain, and goes on where it was when there is room.
+        """
+        self.make()
+        self.bob.lose()
+        self.ann.send(id=1, type="update", to=BOB)
+        disk = Refusing()
+        disk.full = True
+
+        self.kill(disk)
+        self.assertIn("No space left on device", self.node.trouble())
+        self.ann.connect()
+        self.bob.connect()
+        self.ann.send(id=2, type="update", to=BOB)
+        self.bob.arrive()
+        self.assertEqual(([], 1), (self.bob.got, len(self.ann.kept)))
+        disk.full = False
+        for _ in range(3):
+            self.node.clock.advance(1)
+            self.node.settle()
+        self.ann.arrive()
+        self.bob.arrive()
+
+        self.assertEqual("", self.node.trouble())
+        self.assertEqual(([1, 2], []), ([message["id"] for message in self.bob.got], self.ann.kept))
+
+    def test_room_with_the_first_batch(self) -> None:
+        """
+        Who came back before the disk was asked again is sent what it is owed as soon as it takes something.
+        """
+        self.make()
+        self.bob.lose()
+        self.ann.send(id=1, type="update", to=BOB)
+        disk = Refusing()
+        disk.full = True
+        self.kill(disk)
+        disk.full = False
+
+        self.assertEqual([1], self.ids(self.bob))
+
+    def test_killed_again(self) -> None:
+        """
+        Killed there as well it has forgotten nothing that anybody was told.
+        """
+        self.make()
+        self.bob.lose()
+        self.ann.send(id=1, type="update", to=BOB)
+        for number in (2, 3):
+            disk = Refusing()
+            disk.full = True
+            self.kill(disk)
+            self.ann.connect()
+            self.bob.connect()
+            self.ann.send(id=number, type="update", to=BOB)
+
+        self.kill()
+        self.ann.connect()
+
+        self.assertEqual([1, 2, 3], self.ids(self.bob))
+
+    def test_nothing_there(self) -> None:
+        """
+        So does one that was never there before.
+        """
+        disk = Refusing()
+        disk.full = True
+        spool_directory = directory(self)
+        spool_ = spool.Spool(spool_directory, write=disk)
+
+        self.assertEqual({}, spool_.open())
+        self.addCleanup(spool_.close)
+        self.assertIsNotNone(spool_.failing)
+        self.assertIsNone(spool_.oldest())
+        spool_.state(1, b"{}")
+        self.assertFalse(spool_.settle())
+        disk.full = False
+
+        self.assertTrue(spool_.settle())
+        self.assertEqual(["spool-00000001.seg"], [path.name for path in segments(spool_directory)])

@@ -2,7 +2,7 @@
 The verdict of tools/soak: it must be able to find what it looks for.
 """
 
-from soaking.verdict import Verdict, judge, judge_legacy, misdelivered, unlogged
+from soaking.verdict import Verdict, judge, judge_legacy, misdelivered, remembered, unlogged
 
 
 class TestVerdict:
@@ -57,6 +57,15 @@ class TestVerdict:
         """
         assert judge_legacy([2, 5, 9]) == Verdict()
         assert judge_legacy([2, 5, 2, 4]) == Verdict(0, 1, 1)
+
+    def test_forgotten(self):
+        """
+        What such a client gets while the disk is full may come once more after a kill, and only that.
+        """
+        times = [1.0, 2.0, 3.0, 4.0]
+
+        assert remembered([1, 2, 2, 1], times, [(1.5, 2.5)]) == [1, 2, 1]
+        assert remembered([1, 2, 2, 1], times, [(0.5, 2.5)]) == [2, 1]
 
     def test_misdelivered(self):
         """

@@ -76,11 +76,11 @@ class PollConnection:
         return self._accepted
 
     @property
-    def finished(self) -> int:
+    def on_disk(self) -> int:
         """
         How many of them the client may forget.
         """
-        return self.outbox.finished if self.outbox is not None else self._accepted
+        return self.outbox.on_disk if self.outbox is not None else self._accepted
 
     @property
     def acknowledged(self) -> int:

@@ -106,7 +106,7 @@ class Poll(Resource):
             self._check_disk()
         answer = {"accepted": len(parts)}
         if parameters(request).get("seq"):
-            answer["received"] = client.finished
+            answer["received"] = client.on_disk
         return answer_json(request, 202, answer)
 
     def _check_disk(self) -> None:
@@ -159,6 +159,7 @@ class Poll(Resource):
             request.finish()
 
     def _opened(self, request: Request, client: PollConnection) -> bytes:
+        self._cork.settle()  # before the answer leaves
         greeting, client.greeting = client.greeting or [], None
         if client.session is None:
             why = client.refusal

@@ -47,7 +47,6 @@ _READ = (
     "outcome",
     "code",
     "resources",
-    "resources_count",
 )
 _BY = ("rule", "change", "effect", "missing")
 Source = tuple[tuple[str, bytes], ...]

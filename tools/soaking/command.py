@@ -140,7 +140,11 @@ def _idle(faults: Faults, load: Load) -> list[str]:
     """
     Faults that were done and that the node did not notice: nothing was tried then.
     """
-    noticed = {"overflow": load.victim.client.missed, "full disk": faults.degraded}
+    noticed = {
+        "overflow": load.victim.client.missed,
+        "full disk": faults.degraded,
+        "kill on a full disk": faults.degraded_at_start,
+    }
     return [name for name, times in noticed.items() if faults.done[name] and not times]
 
 

@@ -4,6 +4,7 @@ What goes wrong, and when: all of it from one seed.
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -33,6 +34,7 @@ class Faults:
     def __init__(self, node: Node, load: Load, queue: int, seed: int) -> None:
         self.done: Counter[str] = Counter()
         self.degraded = 0  # how often the node said that its disk takes nothing
+        self.degraded_at_start = 0  # and how often it did when it had started on one
         # Its own, so that the same seed gives the same faults however the clients interleave.
         self._chance = random.Random(seed)
         self._node = node
@@ -51,6 +53,7 @@ class Faults:
             self._possible.append(("clock jump", 2, self._jump))
         if node.small:
             self._possible.append(("full disk", 2, self._fill))
+            self._possible.append(("kill on a full disk", 2, self._kill_on_full_disk))
 
     async def run(self, seconds: float) -> None:
         names = {name: (weight, act) for name, weight, act in self._possible}
@@ -125,6 +128,22 @@ class Faults:
         await asyncio.sleep(self._chance.uniform(1, 3))
         status = await asyncio.to_thread(self._node.live)
         self.degraded += status["status"] == "degraded"
-        # Killed now, it would have forgotten what it could not write: docs/reliability.md.
         self._node.make_room()
         await asyncio.sleep(2)
+
+    async def _kill_on_full_disk(self) -> None:
+        """
+        Killed while the disk takes nothing, started on it, perhaps killed once more, and then there is room.
+        """
+        began = time.time()
+        await asyncio.to_thread(self._node.fill)
+        for _ in range(self._chance.randint(1, 3)):
+            await asyncio.sleep(self._chance.uniform(0.2, 2))
+            await self._kill()
+            await asyncio.to_thread(self._node.fill)  # what it freed at its start, too
+        await asyncio.sleep(self._chance.uniform(0.5, 2))
+        status = await asyncio.to_thread(self._node.live)
+        self.degraded_at_start += status["status"] == "degraded"
+        self._node.make_room()
+        await asyncio.sleep(2)
+        self._load.forgotten.append((began, time.time()))

@@ -12,7 +12,7 @@ from typing import Any
 from soaking.client import Message, Resuming
 from soaking.links import LineLink, Link, PollLink, WebSocketLink
 from soaking.node import Proxy
-from soaking.verdict import Verdict, judge, judge_legacy, misdelivered
+from soaking.verdict import Verdict, judge, judge_legacy, misdelivered, remembered
 
 SM = "domain://msg-node.localhost/sm"
 TAKEN = 15.0  # seconds the node has to take a flood
@@ -111,6 +111,7 @@ class Legacy:
         self.runtime = f"runtime://soak/legacy-{number}"
         self.load = load
         self.got: list[int] = []
+        self.got_at: list[float] = []
         self.addresses: list[str] = []  # what messages to it were addressed to
         self._link: Link | None = None
         self._running = True
@@ -141,6 +142,7 @@ class Legacy:
             self.addresses.append(message.get("to", ""))
             if message.get("type") == "update":
                 self.got.append(message["id"])
+                self.got_at.append(time.time())
 
     def lose(self) -> None:
         if self._link is not None:
@@ -151,7 +153,7 @@ class Legacy:
         self.lose()
 
     def verdict(self) -> Verdict:
-        return judge_legacy(self.got)
+        return judge_legacy(remembered(self.got, self.got_at, self.load.forgotten))
 
     def mixed_up(self) -> int:
         return misdelivered(self.addresses, {"comm://soak/0/changes"}, self.runtime)
@@ -202,6 +204,8 @@ class Load:
         self.legacy = [Legacy(number, self) for number in range(max(2, count // 8))]
         self.victim = Victim(self)
         self._flooder = Resuming("runtime://soak/flooder", lambda: LineLink(lines.port), lambda message: None)
+        # From when to when a node that was killed could not write down what it gave to clients of today.
+        self.forgotten: list[tuple[float, float]] = []
         self._rate = rate
         self._tasks: list[asyncio.Task[None]] = []
         self._publishing: list[asyncio.Task[None]] = []

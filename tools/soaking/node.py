@@ -153,7 +153,7 @@ class Node:
         """
         Leave no room on the small disk.
         """
-        with suppress(OSError), open(self.state / "ballast", "wb", buffering=0) as ballast:
+        with suppress(OSError), open(self.state / "ballast", "ab", buffering=0) as ballast:
             while True:
                 ballast.write(b"\0" * 65536)
 

@@ -44,6 +44,20 @@ def judge_legacy(received: Sequence[int]) -> Verdict:
     return judge(0, received)._replace(lost=0)
 
 
+def remembered(
+    received: Sequence[int], times: Sequence[float], forgotten: Sequence[tuple[float, float]]
+) -> list[int]:
+    """
+    The same without what came while the disk was full, where it came again after a kill: docs/reliability.md.
+    """
+    last = {number: place for place, number in enumerate(received)}
+    return [
+        number
+        for place, (number, when) in enumerate(zip(received, times, strict=True))
+        if last[number] == place or not any(began <= when <= end for began, end in forgotten)
+    ]
+
+
 def misdelivered(addresses: Iterable[str], allowed: set[str], runtime: str) -> int:
     """
     How many messages came to a runtime that were for somebody else's addresses.
