@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.address import LONGEST
-from msgnode.linelog import MOST_HELD, LineLog
+from msgnode.linelog import MOST_HELD, LineLog, cut, cut_id
 
 VERSION = 1
 MOST_RECENT = 100  # of what was refused, for whoever asks
@@ -72,8 +71,9 @@ class DecisionLog(LineLog):
         node: str,
         clock: IReactorTime,
         run: Callable[..., Deferred[None]] = maybeDeferred,
+        most: Callable[[], int] = int,
     ) -> None:
-        super().__init__(directory, node, clock, run)
+        super().__init__(directory, node, clock, run, most)
 
     def write(self, line: Line) -> None:
         self._held.append(line)
@@ -134,13 +134,10 @@ class Decisions:
             text = getattr(line, name)
             if text:
                 setattr(line, name, "sha256:" + sha256(text.encode()).hexdigest()[:16])
-        if len(line.from_) > LONGEST:
-            line.from_ = line.from_[:LONGEST] + "…"
-        if len(line.to) > LONGEST:
-            line.to = line.to[:LONGEST] + "…"
-        if isinstance(line.id, str):
-            line.id = line.id[:LONGEST]
-        line.type = line.type[:LONGEST]
+        line.from_, line.to, line.type, line.session = map(
+            cut, (line.from_, line.to, line.type, line.session)
+        )
+        line.id = cut_id(line.id)
         if line.effect != "permit" and line.effect != "notApplicable":
             self.recent.append(line)
         if self.log is not None:

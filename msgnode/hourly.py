@@ -7,7 +7,8 @@ stands still must not hold up the messages.
 
 import os
 import time
-from errno import EACCES
+from collections.abc import Callable
+from errno import EACCES, EFBIG
 from pathlib import Path
 
 
@@ -23,10 +24,11 @@ class Unwritten(Exception):
 
 class HourlyFiles:
     """
-    `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC.
+    `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC; `most` bytes in each, 0: no limit.
     """
 
-    def __init__(self, directory: Path, prefix: str) -> None:
+    def __init__(self, directory: Path, prefix: str, most: Callable[[], int] = int) -> None:
+        self._most = most
         self._directory = directory
         self._prefix = prefix
         self._file: int | None = None
@@ -52,6 +54,7 @@ class HourlyFiles:
             left = len(data)
             try:
                 file = self._open(hour)
+                self._check(file, left)
                 while left:
                     left -= os.write(file, memoryview(data)[-left:])
             except OSError as why:
@@ -59,6 +62,11 @@ class HourlyFiles:
                 self.close()  # half a line is ended when it is opened again
                 raise Unwritten(why, saved + whole.count(b"\n")) from why
             saved += data.count(b"\n")
+
+    def _check(self, file: int, more: int) -> None:
+        most = self._most()
+        if most and os.fstat(file).st_size + more > most:
+            raise OSError(EFBIG, f"more than {most} bytes in one hour")
 
     def _open(self, hour: int) -> int:
         name = time.strftime("%Y%m%dT%H", time.gmtime(hour * 3600))

@@ -20,11 +20,30 @@ from twisted.python.failure import Failure
 
 from msgnode.config import ConfigError
 from msgnode.hourly import HourlyFiles, Unwritten
+from msgnode.watermark import Watermark
 
 EVERY = 0.5  # seconds between two writes
 HOUR = 3_600_000_000_000  # nanoseconds
 MOST_HELD = 5000  # lines; a burst is written sooner
 MOST_WAITING = 100_000  # lines that wait for a disk that stands still; more are lost
+MOST_LONG = 64 * 1024 * 1024  # bytes of the messages that long ones of them are about, likewise
+CUT = 512  # characters of a text in a line
+
+
+def cut(text: str) -> str:
+    """
+    The text as it stands in a line: nobody's log is filled by an address of a megabyte.
+    """
+    return text if len(text) <= CUT else text[:CUT] + "…"
+
+
+def cut_id(id: int | str) -> int | str:
+    """
+    The same for an id, which is text once it is cut.
+    """
+    if isinstance(id, str):
+        return cut(id)
+    return id if id.bit_length() <= 3 * CUT else cut(hex(id))
 
 
 class LineLog(Service):
@@ -32,20 +51,28 @@ class LineLog(Service):
     Writes `<directory>/<what>-<node>-YYYYMMDDTHH.jsonl` by `run`, which may use a thread.
 
     Each line is a Struct with its `time` in nanoseconds.  `lost` counts those
-    that could not be written.
+    that could not be written, or were not, because the disk is low by the
+    `watermark`.  Who adds a line of a long message adds to `long`, in bytes.
     """
 
     what = "lines"
     _held: list[Any]
 
     def __init__(
-        self, directory: str, node: str, clock: IReactorTime, run: Callable[..., Deferred[None]]
+        self,
+        directory: str,
+        node: str,
+        clock: IReactorTime,
+        run: Callable[..., Deferred[None]],
+        most: Callable[[], int] = int,
     ) -> None:
         self.lost = 0
+        self.long = 0
+        self.watermark: Watermark | None = None
         self._log = Logger(f"msgnode.{self.what}")
         self._directory = directory
         name = "".join(c if c.isalnum() or c in ".-_" else "_" for c in node)
-        self._files = HourlyFiles(Path(directory), f"{self.what}-{name}-")
+        self._files = HourlyFiles(Path(directory), f"{self.what}-{name}-", most)
         self._run = run
         self._one_at_a_time = DeferredLock()
         self._held = []
@@ -82,13 +109,18 @@ class LineLog(Service):
         """
         if not self._one_at_a_time.locked:
             self._one_at_a_time.run(self._write, self._run)
-        elif len(self._held) > MOST_WAITING:
+        elif len(self._held) > MOST_WAITING or self.long > MOST_LONG:
             self.lost += len(self._held)
             self._held = []
+            self.long = 0
 
     def _write(self, run: Callable[..., Deferred[None]]) -> Deferred[None] | None:
         lines, self._held = self._held, []
+        self.long = 0
         if not lines:
+            return None
+        if self.watermark is not None and self.watermark.low:
+            self._lose(len(lines), self.watermark.why)
             return None
         first, last = lines[0].time // HOUR, lines[-1].time // HOUR
         if first == last:
@@ -111,10 +143,13 @@ class LineLog(Service):
         """
         why.trap(Unwritten)
         unwritten: Any = why.value
-        self.lost += lines - unwritten.saved
+        self._lose(lines - unwritten.saved, str(unwritten))
+
+    def _lose(self, lines: int, why: str) -> None:
+        self.lost += lines
         if not self._failing:
             self._failing = True
-            self._log.error("the {what} log is losing lines: {why}", what=self.what, why=str(unwritten))
+            self._log.error("the {what} log is losing lines: {why}", what=self.what, why=why)
 
 
 def _hour(line: Any) -> int:

@@ -19,6 +19,7 @@ from msgnode.policies import PUSH, Policies
 from msgnode.policydesk import PolicyDesk
 from msgnode.policyresponder import PolicyResponder
 from msgnode.policysource import FileSource, Source
+from msgnode.watermark import Watching, Watermark
 
 
 def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> Policies:
@@ -48,6 +49,10 @@ def decision_logs(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -
     config, options = node.config, node.config.policy
     if not options.source or options.decision_log == "none":
         return []
-    decisions = DecisionLog(options.decision_log, config.node, reactor, run)
+    storage = config.storage
+    decisions = DecisionLog(
+        options.decision_log, config.node, reactor, run, lambda: storage.max_traffic_bytes_per_hour
+    )
+    decisions.watermark = Watermark(Path(options.decision_log), lambda: 2 * storage.reserve_bytes)
     node.enforcement.decisions.log = decisions
-    return [decisions]
+    return [decisions, Watching([decisions.watermark], reactor)]

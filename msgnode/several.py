@@ -3,6 +3,7 @@ A message whose `to` is a list: each recipient gets a copy, which is carried and
 """
 
 from collections.abc import Callable
+from copy import copy
 from time import time_ns
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,46 @@ if TYPE_CHECKING:
     from msgnode.router import Reply
 
 log = Logger()
+
+TIMES = 8  # the lines of one list in the traffic log have at most so many times its bytes,
+ROOM = 4096  # and these; what is beyond shares a line
+LINE = 400  # bytes of one, about, without what its sender wrote
+
+
+class Lines:
+    """
+    What became of `number` copies: a line for each while `room` lasts, and then one for each outcome.
+    """
+
+    def __init__(self, number: int, room: int, write: Callable[[Message, Session], None]) -> None:
+        self._left = number
+        self._room = room
+        self._write = write
+        self._rest: dict[tuple[str, int], Message] = {}
+
+    def add(self, one: Message, session: Session) -> None:
+        self._left -= 1
+        self._room -= LINE + len(one.from_) + len(one.type) + len(str(one.to))
+        if self._room >= 0:
+            self._write(one, session)
+        else:
+            self._add_to_rest(one)
+        if not self._left:
+            for rest in self._rest.values():
+                self._write(rest, session)
+
+    def _add_to_rest(self, one: Message) -> None:
+        assert isinstance(one.to, str)
+        rest = self._rest.get((one.outcome, one.code))
+        if rest is None:
+            rest = self._rest[one.outcome, one.code] = copy(one)
+            rest.to = [one.to]
+        else:
+            assert isinstance(rest.to, list)
+            rest.to.append(one.to)
+            rest.recipients += one.recipients
+            rest.waiting += one.waiting
+            rest.micros = max(rest.micros, one.micros)
 
 
 class Several:
@@ -55,29 +96,31 @@ class Several:
             return self._carry(message, session, 1)
         for address in to:
             if self._domain.owns(address):
-                alone = f"{address} is the node's own address; send to it alone"
-                raise Malformed(alone, message.id, message.from_)
-        for address in dict.fromkeys(to):
+                own = f"{address} is the node's own address; send to it alone"
+                raise Malformed(own, message.id, message.from_)
+        alone = dict.fromkeys(to)
+        lines = Lines(len(alone), TIMES * len(message.data) + ROOM, self._journal.message)
+        for address in alone:
             one = message.addressed(address)
             try:
                 reply = self._carry(one, session, len(to))
                 if isinstance(reply, Deferred):
-                    reply.addCallback(self._sent, one, session)
-                    reply.addErrback(self._not_sent, one, session)
+                    reply.addCallback(self._sent, one, session, lines)
+                    reply.addErrback(self._not_sent, one, session, lines)
                 else:
-                    self._sent(reply, one, session)
+                    self._sent(reply, one, session, lines)
             except Exception:
-                self._not_sent(Failure(), one, session)
+                self._not_sent(Failure(), one, session, lines)
         return None
 
-    def _sent(self, reply: "Reply", one: Message, session: Session) -> None:
+    def _sent(self, reply: "Reply", one: Message, session: Session, lines: Lines) -> None:
         if isinstance(reply, Message) and self.leaving is not None:
             reply = self.leaving(reply, session)
         if isinstance(reply, Message):  # each copy has its own
             session.answer(reply, one.origin)
-        self._write_down(one, session)
+        self._write_down(one, session, lines)
 
-    def _not_sent(self, why: Failure, one: Message, session: Session) -> None:
+    def _not_sent(self, why: Failure, one: Message, session: Session, lines: Lines) -> None:
         """
         What befalls one copy does not befall the others.
         """
@@ -89,7 +132,7 @@ class Several:
             log.failure("carrying a message for {to}", why, to=one.to)
             sorry = "the node failed over this message; its log says why"
             self._refuse(Rejected(sorry, failure_code(one.to)), one, session)
-        self._write_down(one, session)
+        self._write_down(one, session, lines)
 
     def _refuse(self, why: Rejected, one: Message, session: Session) -> None:
         """
@@ -101,6 +144,7 @@ class Several:
         if wants_answer(one):
             session.answer(one.reply(why.body()), one.origin)
 
-    def _write_down(self, one: Message, session: Session) -> None:
+    @staticmethod
+    def _write_down(one: Message, session: Session, lines: Lines) -> None:
         one.micros = (time_ns() - one.came) // 1000
-        self._journal.message(one, session)
+        lines.add(one, session)

@@ -45,7 +45,7 @@ from msgnode.store import Store
 from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
-from msgnode.watermark import Watching
+from msgnode.watermark import Watching, Watermark
 from msgnode.whole import Whole, or_stop
 
 
@@ -81,7 +81,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     in_thread = partial(deferToThreadPool, reactor, reactor.getThreadPool())
     traffic = store = spool = None
     if config.traffic != "none":
-        traffic = TrafficLog(config.traffic, config.node, reactor, run=in_thread)
+        storage = config.storage
+        traffic = TrafficLog(config.traffic, config.node, reactor, run=in_thread, options=storage)
+        # Before the last of the disk, which is for what was promised.
+        traffic.watermark = Watermark(Path(config.traffic), lambda: 2 * storage.reserve_bytes)
     if config.state != "none":
         store = Store(Path(config.state), reactor, in_thread, full=config.sync == "full")
         spool = Spool(Path(config.state, "spool"), config.sync == "full")
@@ -111,7 +114,8 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     renewed: list[Renewable] = [*certificates, tokens]
     services: list[Service] = [Reloading(config, options.read, renewed, apply, reactor.callFromThread)]
     if traffic is not None:
-        services.append(traffic)
+        assert traffic.watermark is not None
+        services += [traffic, Watching([traffic.watermark], reactor)]
     if store is not None and spool is not None:
         services += [store, Restart(node, store, spool), Sweep(spool, node.sessions, reactor)]
         services.append(Watching([node.watermark], reactor))

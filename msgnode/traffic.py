@@ -10,17 +10,21 @@ wait for their log.
 import time
 from collections.abc import Callable
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.address import LONGEST
-from msgnode.linelog import MOST_HELD, LineLog
+from msgnode.config import StorageOptions
+from msgnode.linelog import CUT, MOST_HELD, LineLog, cut, cut_id
 from msgnode.message import Message
 from msgnode.session import Connection, Session
 
 VERSION = 1
 MOST_RESOURCES = 1000  # addresses in one line
+TIMES = 8  # what a message names is written down in so many times its own bytes,
+ROOM = 1024  # and these
+_encode = msgspec.json.Encoder().encode
 
 
 class Line(Struct, gc=False, omit_defaults=True):
@@ -46,6 +50,7 @@ class Line(Struct, gc=False, omit_defaults=True):
     code: int = 0
     micros: int | UnsetType = UNSET
     resources: list[str] | None = None
+    resources_count: int | UnsetType = UNSET
     event: str = ""
 
 
@@ -75,62 +80,77 @@ class TrafficLog(LineLog):
         clock: IReactorTime,
         wall: Callable[[], int] = time.time_ns,
         run: Callable[..., Deferred[None]] = maybeDeferred,
+        options: StorageOptions | None = None,
     ) -> None:
-        super().__init__(directory, node, clock, run)
+        self._options = options = options or StorageOptions()
+        super().__init__(directory, node, clock, run, lambda: options.max_traffic_bytes_per_hour)
         self._node = node
         self._wall = wall
 
     def message(self, message: Message, session: Session | None) -> None:
         connection, to, size = message.origin, message.to, len(message.data)
         if to.__class__ is not str:
-            to = f"{to[0]} and {len(to) - 1} more"
-        if size > LONGEST:
-            to = _shortened(message, to)
-        held = self._held
-        held.append(
-            Line(
-                VERSION,
-                "message",
-                message.came,
-                self._node,
-                "" if session is None else session.runtime,
-                connection.connector,
-                connection.peer,
-                message.type,
-                message.id,
-                message.from_,
-                to,
-                size,
-                message.outcome,
-                message.recipients,
-                message.waiting,
-                message.code,
-                message.micros,
-                message.resources and _few(message.resources),
-            )
+            to = f"{cut(to[0])} and {len(to) - 1} more" if len(to) > 1 else to[0]
+        runtime = "" if session is None else session.runtime
+        line = Line(
+            VERSION,
+            "message",
+            message.came,
+            self._node,
+            runtime,
+            connection.connector,
+            connection.peer,
+            message.type,
+            message.id,
+            message.from_,
+            to,
+            size,
+            message.outcome,
+            message.recipients,
+            message.waiting,
+            message.code,
+            message.micros,
         )
+        if size > CUT or len(runtime) > CUT:
+            _shorten(line)
+            self.long += min(size, 6 * CUT)
+        if message.resources:
+            self._name(message.resources, line)
+        held = self._held
+        held.append(line)
         if len(held) == MOST_HELD:
             self.flush()
 
+    def _name(self, resources: list[str], line: Line) -> None:
+        """
+        Name as many of the addresses as the line has room for, and how many they are.
+        """
+        assert isinstance(line.bytes, int)
+        used = len(_encode(line)) + ROOM
+        room = min(TIMES * line.bytes + ROOM, self._options.max_traffic_line_bytes - used)
+        named: list[str] = []
+        for address in resources[:MOST_RESOURCES]:
+            short = cut(address)
+            room -= len(_encode(short)) + 1
+            if room < 0:
+                break
+            named.append(short)
+        line.resources = named or None
+        if len(named) < len(resources):
+            line.resources_count = len(resources)
+        self.long += sum(map(len, named))
+
     def session(self, event: str, session: Session, connection: Connection | None) -> None:
-        line = Line(VERSION, "session", self._wall(), self._node, session.runtime, event=event)
+        line = Line(VERSION, "session", self._wall(), self._node, cut(session.runtime), event=event)
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
         self._held.append(line)
 
 
-def _shortened(message: Message, to: str) -> str:
-    """
-    Nobody's log is filled by an address of a megabyte.
-    """
-    if not isinstance(message.id, int) and len(message.id) > LONGEST:
-        message.id = message.id[:LONGEST] + "…"
-    if len(message.type) > LONGEST:
-        message.type = message.type[:LONGEST] + "…"
-    if len(message.from_) > LONGEST:
-        message.from_ = message.from_[:LONGEST] + "…"
-    return to if len(to) <= LONGEST else to[:LONGEST] + "…"
-
-
-def _few(resources: list[str]) -> list[str]:
-    return [address[:LONGEST] for address in resources[:MOST_RESOURCES]]
+def _shorten(line: Line) -> None:
+    line.session, line.type, line.from_ = cut(line.session), cut(line.type), cut(line.from_)
+    line.id = cut_id(line.id)
+    if not line.to.endswith(" more"):
+        line.to = cut(line.to)
+    elif len(line.to) > 2 * CUT:
+        line.to = line.to[:CUT] + "…"

@@ -38,7 +38,7 @@ class LogTests(SynchronousTestCase):
 
     def lines(self) -> list[dict[str, Any]]:
         for log in self.logs:
-            self.successResultOf(log.stopService())
+            self.successResultOf(maybeDeferred(log.stopService))
         (path,) = self.home.iterdir()
         self.assertTrue(path.name.startswith("decisions-test-"))
         return [json.loads(line) for line in path.read_text().splitlines()]

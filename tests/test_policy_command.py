@@ -251,6 +251,9 @@ REPLAYED = [
     ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x://a.com/1"]}, ("notApplicable", "", "")),
     ({"msgTo": {"like": "comm://*"}}, TOPICS, ("undecidable", "1/1/1", "msgTo")),
     ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x"] * MOST_RESOURCES}, ("undecidable", "1/1/1", "msgTo")),
+    ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x"], "resources_count": 2}, ("undecidable", "1/1/1", "msgTo")),
+    ({"msgTo": {"like": "*y"}}, {**TOPICS, "resources": ["x" * 512 + "…"]}, ("undecidable", "1/1/1", "msgTo")),
+    ({"session": {"like": "*y"}}, {"session": "x" * 512 + "…"}, ("undecidable", "1/1/1", "session")),
 ]  # fmt: skip
 
 

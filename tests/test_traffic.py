@@ -187,7 +187,87 @@ class LineTests(TrafficTests):
         a.post(["y" * 100_000, SM])
 
         for line in self.messages():
-            self.assertLess(len(json.dumps(line)), 9000)
+            self.assertLess(len(json.dumps(line)), 2500)
+
+    def written(self) -> int:
+        """
+        Bytes of the log.
+        """
+        self.flush()
+        return sum(path.stat().st_size for path in self.directory.iterdir())
+
+    def test_children(self) -> None:
+        """
+        Long names with many children take a small multiple of the request that names them.
+        """
+        a = self.node.client("runtime://example.org/a")
+        before, sent = self.written(), 0
+        for number in range(50):
+            body = {"resource": f"comm://example.org/{number}{'o' * 1900}"}
+            body["childrenResources"] = [f"c{child}" for child in range(600)]
+            message = {"id": 1, "type": "subscribe", "from": a.runtime, "to": SM, "body": body}
+            sent += len(json.dumps(message))
+            a.tell(message)
+
+        self.assertLess(self.written() - before, 5 * sent)
+
+    def test_resources_count(self) -> None:
+        """
+        Where not all addresses are named, the line says how many they were.
+        """
+        a = self.node.client("runtime://example.org/a")
+        to = "domain://msg-node.example.org/address-allocation"
+
+        a.tell({"id": 1, "type": "create", "from": a.runtime, "to": to, "body": {"value": {"number": 900}}})
+
+        (line,) = self.messages()
+        self.assertEqual(900, line["resources_count"])
+        self.assertLess(10, len(line["resources"]))
+        self.assertLess(len(json.dumps(line)), 8 * line["bytes"] + 1500)
+
+    def test_line_bytes(self) -> None:
+        """
+        No line has more bytes than the operator allows, whatever characters it is made of.
+        """
+        a = self.node.client("runtime://example.org/" + "r" * 1000)
+        wide = "\x01" * 5000
+        resources = [f"{number}{wide}"[:2000] for number in range(900)]
+        a.tell({"id": wide, "type": "subscribe", "from": wide, "to": SM, "body": {"resources": resources}})
+        a.post(SM, wide, id=int("7" * 3000), **{"from": wide})
+        self.flush()
+
+        lines = [line for path in self.directory.iterdir() for line in path.read_bytes().splitlines()]
+
+        self.assertEqual(2, sum(b'"message"' in line and b'"open"' not in line for line in lines))
+        self.assertLessEqual(max(map(len, lines)), 32768)
+
+    def test_long_list(self) -> None:
+        """
+        The lines of one list are a small multiple of it; what they leave out they count.
+        """
+        a, b = self.node.client("runtime://example.org/a"), self.node.client("runtime://example.org/b")
+        b.subscribe(*(f"x{number}" for number in range(500)))
+        before = self.written()
+
+        message = a.post([f"x{number}" for number in range(1000)], id="i" * 2000, type="t" * 2000)
+
+        self.assertLess(self.written() - before, 12 * len(json.dumps(message)))
+        lines = [line for line in self.messages() if line["type"].startswith("t")]
+        self.assertEqual(500, sum(line["recipients"] for line in lines))
+        rest = [line for line in lines if line["to"].endswith(" more")]
+        self.assertEqual(["delivered", "no-route"], sorted(line["outcome"] for line in rest))
+        number = sum(int(line["to"].split()[-2]) for line in rest) + len(lines)
+        self.assertEqual(1000, number)
+
+    def test_answer_keeps_a_long_id(self) -> None:
+        """
+        What is cut in the log is not cut in the answer.
+        """
+        a = self.node.client("runtime://example.org/a")
+
+        answer = a.ask(type="create", to=SM, id="i" * 5000)
+
+        self.assertEqual("i" * 5000, answer["id"])
 
     def test_sessions(self) -> None:
         """

@@ -10,9 +10,10 @@ from typing import Any
 from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
-from msgnode.config import ConfigError
+from msgnode.config import ConfigError, StorageOptions
 from msgnode.linelog import HOUR
 from msgnode.traffic import TrafficLog
+from msgnode.watermark import Watermark
 from tests.test_traffic import MORNING, NAME, TrafficTests
 
 HOLE = 2**30  # bytes that the file begins with, so that no other file of this process meets its limit
@@ -202,6 +203,48 @@ class FullTests(TrafficTests):
         self.assertEqual(([7], 6), (self.ids(), self.log.lost))
         self.assertEqual([LogLevel.error, LogLevel.info], self.told())
         self.assertEqual(6, self.events[-1]["lost"])
+
+    def test_low(self) -> None:
+        """
+        While the disk is low nothing is written, and what is lost is counted and told once.
+        """
+        free = [0]
+        low = Watermark(self.directory, lambda: 1, lambda directory: (100, 0, free[0]))
+        self.log.watermark = low
+        low.look()
+        for n in range(3):
+            self.write(n)
+            self.flush()
+        self.assertEqual([], list(self.directory.iterdir()))
+        self.assertEqual((3, [LogLevel.error]), (self.log.lost, self.told()))
+
+        free[0] = 50
+        low.look()
+        self.write(7)
+        self.flush()
+
+        self.assertEqual(([7], 3), (self.ids(), self.log.lost))
+        self.assertEqual([LogLevel.error, LogLevel.info], self.told())
+
+    def test_bytes_per_hour(self) -> None:
+        """
+        A file takes no more than the operator allows for an hour; the next hour has its own.
+        """
+        self.stop()
+        options = StorageOptions(max_traffic_bytes_per_hour=600)
+        self.log = TrafficLog(str(self.directory), "test", self.clock, lambda: self.now, options=options)
+        self.log.startService()
+        for n in range(10):
+            self.write(n)
+            self.flush()
+        self.now += HOUR
+        self.write(10)
+        self.flush()
+
+        self.assertEqual(10, len(self.ids()) + self.log.lost)
+        self.assertLessEqual((self.directory / NAME).stat().st_size, 600)
+        self.assertEqual([10], self.ids("traffic-test-20260101T10.jsonl"))
+        self.assertEqual([LogLevel.error, LogLevel.info], self.told())
 
     def test_again(self) -> None:
         """

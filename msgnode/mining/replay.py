@@ -47,6 +47,7 @@ _READ = (
     "outcome",
     "code",
     "resources",
+    "resources_count",
 )
 _BY = ("rule", "change", "effect", "missing")
 Source = tuple[tuple[str, bytes], ...]

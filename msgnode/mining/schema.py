@@ -30,6 +30,7 @@ TRAFFIC = StructType(
         StructField("code", IntegerType()),
         StructField("micros", LongType()),
         StructField("resources", ArrayType(StringType())),
+        StructField("resources_count", IntegerType()),
         StructField("event", StringType()),
     ]
 )

@@ -77,22 +77,22 @@ def _places(inward: Line, line: Mapping[str, Any], outward: bool) -> Iterator[Li
     if line.get("connector") != _OWN:
         yield inward
         if kind == "subscribe" and to.startswith("domain://") and to.endswith("/sm"):
-            yield from _topics(inward, line.get("resources"))
+            yield from _topics(inward, line.get("resources"), line.get("resources_count") is not None)
     elif not outward:
         return
     if outward and not to.startswith(_NODE) and line.get("outcome") != "no-route":
         yield inward.at("out", lost=frozenset(_IN_LINE))  # of whoever gets it
 
 
-def _topics(inward: Line, resources: Any) -> Iterator[Line]:
+def _topics(inward: Line, resources: Any, more: bool) -> Iterator[Line]:
     """
     What is subscribed is asked about one by one.
     """
     addresses = resources if isinstance(resources, list) else []
     for address in addresses:
-        known = isinstance(address, str) and len(address) < LONGEST
+        known = isinstance(address, str) and len(address) < LONGEST and not address.endswith("…")
         yield inward.at("subscribe", str(address), frozenset() if known else frozenset(_TO))
-    if not addresses or len(addresses) >= MOST_RESOURCES:  # there were more
+    if not addresses or len(addresses) >= MOST_RESOURCES or more:  # there were more
         yield inward.at("subscribe", "", frozenset(_TO))
 
 
@@ -124,6 +124,8 @@ def _inward(line: Mapping[str, Any], domain: str) -> Line | None:
         lost |= _TO
     if type_.endswith("…"):
         lost.add("actionType")
+    if context.session.endswith("…"):
+        lost.add("session")
     if isinstance(id, str) and id.endswith("…"):
         lost.add("msgId")
     context.not_logged = frozenset(lost)
