@@ -47,6 +47,7 @@ class SessionTimes(Section):
     open_deadline: Positive = 10.0
     queue_messages: Count = 1000
     queue_bytes: Bytes = 8 * 1024 * 1024
+    unsent_bytes: Bytes = 1024 * 1024
     memory: Bytes = 256 * 1024 * 1024
     takeover: Takeover = "open"
     takeover_after: Seconds = 60.0

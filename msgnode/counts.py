@@ -14,6 +14,7 @@ class Counts:
         self.unreadable = 0  # not JSON, not UTF-8, nobody to answer
         self.no_route = self.waited = self.stale = self.overflowed = self.shed = 0
         self.turned_away = 0  # messages that were not kept, because there is no room on disk
+        self.held_back = 0  # times a client had to wait, because too much was to leave for it at once
         self.echoes = 0  # own messages not sent back, because they carry `via`
         self.refused: dict[int, int] = {}
         self.sessions: dict[str, int] = {}  # events in the life of sessions

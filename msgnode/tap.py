@@ -139,7 +139,8 @@ def factories(
     """
     What answers on each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
     """
-    config, cork = node.config, Cork(node.settle)
+    config = node.config
+    cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = Poll(node, cork, reactor)

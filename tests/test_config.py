@@ -53,6 +53,7 @@ class DefaultTests(ConfigTests):
             (10, config.session.open_deadline),
             (1000, config.session.queue_messages),
             (8 * mebi, config.session.queue_bytes),
+            (mebi, config.session.unsent_bytes),
             (256 * mebi, config.session.memory),
             ("open", config.session.takeover),
             (60, config.session.takeover_after),

@@ -3,6 +3,7 @@ The cork and its outlets: when bytes leave, in what order, and by which way.
 """
 
 import sys
+import tracemalloc
 
 from twisted.internet import tcp
 from twisted.internet.error import ConnectionDone
@@ -11,7 +12,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.cork import Cork, Outlet
+from msgnode.connectors.cork import CHUNK, Cork, Outlet
 from tests.lane_wire import Socket, tcp_server, unix_server
 
 
@@ -21,12 +22,13 @@ class Producer:
     """
 
     pauses = 0
+    resumes = 0
 
     def pauseProducing(self) -> None:
         self.pauses += 1
 
     def resumeProducing(self) -> None:
-        pass
+        self.resumes += 1
 
     def stopProducing(self) -> None:
         pass
@@ -210,6 +212,101 @@ class HoldingTests(SynchronousTestCase):
         self.assertIsNone(self.outlet._held)
         self.assertLess(sys.getsizeof(self.outlet), 100)
         self.assertFalse(hasattr(self.outlet, "__dict__"))
+
+
+class Stalling(StringTransport):
+    """
+    A transport, such as that of TLS, which pauses its producer when it has `room` bytes.
+    """
+
+    room = 300_000
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if len(self.value()) >= self.room:
+            self.producer.pauseProducing()
+
+
+class PaceTests(SynchronousTestCase):
+    """
+    A client that can wait.
+    """
+
+    def setUp(self) -> None:
+        self.cork = Cork(most=1000)
+        self.transport = Stalling()
+        self.outlet = Outlet(self.transport, self.cork)
+        self.client = Producer()
+        self.outlet.pace(self.client)
+
+    def test_most(self) -> None:
+        """
+        Who is written more than the bound in one read has to wait until that has left.
+        """
+        with self.cork:
+            self.outlet.write(bytes(600))
+            self.outlet.write(bytes(400))
+            self.assertEqual(0, self.client.pauses)
+            self.outlet.write(b"x")
+            self.outlet.write(b"y")
+            self.assertEqual((1, 0), (self.client.pauses, self.client.resumes))
+
+        self.assertEqual((1, 1), (self.client.pauses, self.client.resumes))
+        self.assertEqual(1, self.cork.counts.held_back)
+        self.assertEqual(1002, len(self.transport.value()))
+
+    def test_stalls(self) -> None:
+        """
+        What the transport takes no more stays here, in order, until it takes it; then the client goes on.
+        """
+        parts = [bytes([number]) * 200_000 for number in range(4)]
+        with self.cork:
+            for part in parts:
+                self.outlet.write(part)
+        self.assertLess(len(self.transport.value()), Stalling.room + CHUNK)
+        self.outlet.write(b"last")
+        self.assertEqual(0, self.client.resumes)
+
+        sent = b""
+        while not self.client.resumes:
+            sent += self.transport.value()
+            self.transport.clear()
+            self.outlet.resumeProducing()
+
+        sent += self.transport.value()
+        self.assertEqual(b"".join(parts) + b"last", sent)
+
+    def test_push(self) -> None:
+        """
+        What goes past the outlet, as a Close does, goes after all that is held.
+        """
+        with self.cork:
+            self.outlet.write(bytes(500_000))
+            self.outlet.write(bytes(500_000))
+        self.outlet.push()
+
+        self.assertEqual(1_000_000, len(self.transport.value()))
+
+    def test_shared(self) -> None:
+        """
+        A long message to many who do not read is in memory once, by TCP and by TLS.
+        """
+        payload = bytes(4_000_000)
+        for make in (lambda: tcp_server(Socket(room=1000)), Stalling):
+            outlets = [Outlet(make(), self.cork) for _ in range(20)]
+            for outlet in outlets:
+                outlet.pace(Producer())
+
+            tracemalloc.start()
+            try:
+                with self.cork:
+                    for outlet in outlets:
+                        outlet.write(payload)
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+
+            self.assertLess(held, 20 * (Stalling.room + 2 * CHUNK))
 
 
 class StraightTests(SynchronousTestCase):

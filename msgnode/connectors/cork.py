@@ -9,16 +9,23 @@ registration and a second pass through the reactor cost more than the message.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from twisted.internet import tcp, unix
+from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
+from zope.interface import implementer
+
+from msgnode.counts import Counts
 
 log = Logger()
 
 # By class, not by what a transport can do: a TLS transport passes
 # writeSomeData on to the raw socket, and the bytes would leave as plaintext.
 STRAIGHT = (tcp.Server, unix.Server)
+
+MOST_HELD = 1024 * 1024  # bytes held for one connection, until what comes for it has to wait
+CHUNK = 128 * 1024  # bytes that are copied for a connection at a time; what Twisted sends at once
 
 
 class Holder(Protocol):
@@ -37,10 +44,17 @@ class Cork:
     node writes down what it owes.
     """
 
-    __slots__ = ("_depth", "_outlets", "held", "settle")
+    __slots__ = ("_depth", "_outlets", "counts", "held", "most", "settle")
 
-    def __init__(self, settle: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        settle: Callable[[], None] = lambda: None,
+        most: int = MOST_HELD,
+        counts: Counts | None = None,
+    ) -> None:
         self.settle = settle
+        self.most = most  # bytes held for one connection
+        self.counts = counts or Counts()
         self.held = False
         self._depth = 0
         self._outlets: list[Holder] = []
@@ -78,41 +92,91 @@ class Cork:
         self.held = False
 
 
+class Client(Protocol):
+    """
+    Who writes into an Outlet, and can wait.
+    """
+
+    def pauseProducing(self) -> None: ...
+    def resumeProducing(self) -> None: ...
+
+
+@implementer(IPushProducer)
 class Outlet:
     """
-    The way out of one transport.
+    The way out of one transport, and its producer where there is a `client` that can wait.
 
     There is one for each connection, most of them idle: nothing is allocated
-    before something is held.
+    before something is held.  More than `most` of the cork is not held for a
+    client that can wait.  What the transport does not take yet stays here as it
+    is, and is copied for this one connection a chunk at a time.
     """
 
-    __slots__ = ("_cork", "_held", "_straight", "_transport")
+    __slots__ = ("_cork", "_held", "_over", "_size", "_stalled", "_straight", "_transport", "client")
 
     def __init__(self, transport: Any, cork: Cork) -> None:
+        self.client: Client | None = None
         self._transport = transport
         self._cork = cork
         self._straight = type(transport) in STRAIGHT
         self._held: list[bytes] | None = None
+        self._size = 0  # bytes in _held
+        self._stalled = False  # the transport takes no more
+        self._over = False  # the client was told to wait, because too much is held
+
+    def pace(self, client: Client) -> None:
+        """
+        Tell the client when to wait, and when to go on.
+        """
+        self.client = client
+        self._transport.registerProducer(self, True)
 
     def write(self, data: bytes) -> None:
         """
         Send data when the cork comes out; now, if it is not in.
         """
-        if not self._cork.held:
-            self._send(data)
-        elif self._held is None:
+        if self._held is None:
+            if not self._cork.held:
+                self._cork.settle()
+                self._put(data)
+                return
             self._held = [data]
+            self._size = len(data)
             self._cork.add(self)
-        else:
-            self._held.append(data)
+            return
+        self._held.append(data)
+        self._size += len(data)
+        if not self._cork.held:
+            self.flush()
+        elif self._size > self._cork.most and not self._over and self.client is not None:
+            self._over = True
+            self._cork.counts.held_back += 1
+            self.client.pauseProducing()
 
     def flush(self) -> None:
         """
-        Send what is held, now.
+        Send what is held, now; if the client can wait, as much as the transport takes.
+        """
+        if self._held is None:
+            return
+        if not self._stalled:
+            held, self._held, self._size = self._held, None, 0
+            self._cork.settle()
+            rest = self._feed(held)
+            if rest:
+                self._held = rest + (self._held or [])
+                self._size = sum(map(len, self._held))
+        if self._over:
+            self._go_on()
+
+    def push(self) -> None:
+        """
+        Give all that is held to the transport, before something that goes past this outlet.
         """
         if self._held is not None:
-            held, self._held = self._held, None
-            self._send(held[0] if len(held) == 1 else b"".join(held))
+            held, self._held, self._size = self._held, None, 0
+            self._cork.settle()
+            self._put(bytes(held[0]) if len(held) == 1 else b"".join(held))
 
     def forget(self) -> None:
         """
@@ -124,14 +188,78 @@ class Outlet:
         """
         The connection is gone.  What was not sent is let go now, not when Python next looks for cycles.
         """
-        transport, self._held = self._transport, None
+        transport, self._held, self.client = self._transport, None, None
         if self._straight:
             transport.dataBuffer = b""
+            transport.offset = 0
             transport._tempDataBuffer = []
             transport._tempDataLen = 0
 
-    def _send(self, data: bytes) -> None:
-        self._cork.settle()
+    # -- IPushProducer: the transport says whether it takes more -------------
+
+    def pauseProducing(self) -> None:
+        self._stalled = True
+        if self.client is not None:
+            self.client.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self._stalled = False
+        if self._held is None:
+            self._go_on()
+        else:
+            self._over = True
+            self.flush()
+
+    def stopProducing(self) -> None:
+        pass
+
+    # ----------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """
+        Let the client go on, if everything has left.
+        """
+        if self._held is None and not self._stalled:
+            self._over = False
+            if self.client is not None:
+                self.client.resumeProducing()
+
+    def _feed(self, held: list[bytes]) -> list[bytes]:
+        """
+        Send it piece by piece; what the transport takes no more.
+        """
+        if len(held) == 1 and len(held[0]) <= CHUNK:
+            self._put(bytes(held[0]))
+            return []
+        at = 0
+        while at < len(held) and not self._stalled:
+            end, size = at, 0
+            while end < len(held) and (end == at or size + len(held[end]) <= CHUNK):
+                size += len(held[end])
+                end += 1
+            if end == at + 1:
+                rest = self._put_long(held[at])
+                if rest:
+                    return [rest, *held[end:]]
+            else:
+                self._put(b"".join(held[at:end]))
+            at = end
+        return held[at:]
+
+    def _put_long(self, data: bytes) -> bytes:
+        """
+        Send what may be long and others' as well; what the transport takes no more.
+        """
+        if self._straight or self.client is None or len(data) <= CHUNK:
+            self._put(bytes(data))
+            return b""
+        view: Any = memoryview(data)
+        while view and not self._stalled:
+            self._put(bytes(view[:CHUNK]))
+            view = view[CHUNK:]
+        return cast(bytes, view)
+
+    def _put(self, data: bytes) -> None:
         transport = self._transport
         if (
             self._straight
@@ -145,6 +273,12 @@ class Outlet:
             if sent == len(data):
                 return
             if isinstance(sent, int):
+                if len(data) - sent > CHUNK:
+                    # The same bytes may be on their way to thousands: no copy of the rest for each.
+                    transport.dataBuffer, transport.offset = data, sent
+                    transport._maybePauseProducer()
+                    transport.startWriting()
+                    return
                 data = data[sent:]
         # The transport's own way pauses a producer when much is left over,
         # and lets the reactor find out that a socket is dead.

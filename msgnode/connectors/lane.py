@@ -308,13 +308,13 @@ class LaneProtocol(WebSocketServerProtocol):
 
     def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
         # A pong or a Close must not overtake an answer.
-        self.outlet.flush()
+        self.outlet.push()
         self.factory.cork.settle()
         super().sendData(data, sync, chopsize)
 
     def _closeConnection(self, abort: bool = False) -> None:
         # Data written after a TLS transport has been told to close is lost.
-        self.outlet.flush()
+        self.outlet.push()
         super()._closeConnection(abort)
 
 

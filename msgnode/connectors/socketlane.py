@@ -71,7 +71,7 @@ class SocketLane(LaneProtocol):
     def onOpen(self) -> None:
         # Reads and writes are ours from here on, no longer the HTTP channel's.
         self.transport.unregisterProducer()
-        self.transport.registerProducer(self, True)
+        self.outlet.pace(self)
         for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
             self.__dict__.pop(name, None)
         if self._sid:

@@ -57,7 +57,7 @@ class LineConnection(Protocol):
             with suppress(AttributeError, OSError):  # a UNIX socket has neither
                 getattr(transport, option)(True)
         take_turns(transport)
-        transport.registerProducer(self, True)
+        self._outlet.pace(self)
         self.factory.node.sessions.arrived(self)
 
     def handshakeCompleted(self) -> None:
@@ -165,7 +165,7 @@ class LineConnection(Protocol):
 
     def send(self, data: bytes) -> None:
         if not self._losing:
-            self._outlet.write(data + b"\n")
+            self._outlet.write(self.factory.line(data))
 
     def fetch(self) -> None:
         """
@@ -179,7 +179,7 @@ class LineConnection(Protocol):
         if why.retry_after is not None:
             body["retry_after"] = why.retry_after
         self.send(msgspec.json.encode({"type": "close", "from": "mn:/session", "body": body}))
-        self._outlet.flush()
+        self._outlet.push()
         self._losing = True
         self.transport.loseConnection()
         # Who does not read would keep the connection, and what it did not read, for ever.
@@ -230,6 +230,7 @@ class LineFactory(ServerFactory):
         self.node = node
         self.cork = cork
         self.clock = clock
+        self._data = self._line = b""
         self.apply()
 
     def apply(self) -> None:
@@ -237,6 +238,14 @@ class LineFactory(ServerFactory):
         The configuration may have changed.
         """
         self.longest = self.node.config.limits.message
+
+    def line(self, data: bytes) -> bytes:
+        """
+        The data as a line, built once for all that it goes to in a row.
+        """
+        if data is not self._data:
+            self._data, self._line = data, data + b"\n"
+        return self._line
 
     def buildProtocol(self, addr: Any) -> Any:
         if not self.node.arrivals.heard(addr):

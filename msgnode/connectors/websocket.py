@@ -75,7 +75,7 @@ class WebSocketConnection(LaneProtocol):
         self._forget_request()
         # Reads and writes are ours from here on, no longer the HTTP channel's.
         self.transport.unregisterProducer()
-        self.transport.registerProducer(self, True)
+        self.outlet.pace(self)
         self._receive = node.receive
         node.sessions.arrived(self)
         if self.state != self.STATE_OPEN:
@@ -198,6 +198,7 @@ class WebSocketFactory(LaneFactory):
         The configuration may have changed; connections that are open keep their options.
         """
         config = self.node.config
+        self.cork.most = config.session.unsent_bytes
         options, most = config.websocket, config.limits.message
         if options.deflate_above:
             self.deflateAbove = options.deflate_above
