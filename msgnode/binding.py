@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from msgnode.address import LONGEST, Domain
 from msgnode.config import Limits
 from msgnode.errors import Rejected
+from msgnode.owners import AddressOwnership
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 
@@ -39,9 +40,12 @@ class Binder:
     Binds the addresses of one request to its session.
     """
 
-    def __init__(self, domain: Domain, routes: RoutingTable, limits: Limits) -> None:
+    def __init__(
+        self, domain: Domain, routes: RoutingTable, ownership: AddressOwnership, limits: Limits
+    ) -> None:
         self._domain = domain
         self._routes = routes
+        self._ownership = ownership
         self._limits = limits
 
     def bind(self, addresses: Iterable[str], session: Session, kind: int) -> None:
@@ -54,6 +58,7 @@ class Binder:
             if address not in session.bindings:
                 new += 1
                 self._check(address, session)
+            self._ownership.check_bind(address, session)
         most = self._limits.bindings_per_session
         if len(session.bindings) + new > most:
             held = len(session.bindings)
@@ -61,7 +66,7 @@ class Binder:
                 f"a session may hold {most} addresses; this one has {held}, not room for {new}", 429
             )
         for address in addresses:
-            self._routes.bind(address, session, kind)
+            self._routes.bind(address, session, kind | self._ownership.announce(address, session))
         session.used = session.used or bool(addresses)
 
     def _check(self, address: str, session: Session) -> None:

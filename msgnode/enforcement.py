@@ -23,6 +23,7 @@ from msgnode.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.fulfilment import Fulfilment
 from msgnode.marking import mark
 from msgnode.message import Message, decode
+from msgnode.owners import AddressOwnership
 from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy import Context, Decision, Program
 from msgnode.policy.counters import Counters
@@ -48,10 +49,11 @@ class Enforcement:
         config: Config,
         clock: IReactorTime,
         changed: Callable[[], None],
+        owners: AddressOwnership,
         now: Callable[[], datetime] = datetime.now,
         who: Callable[[Connection], Proof | None] = lambda connection: None,
     ) -> None:
-        self.senders = Senders(config, now, who)
+        self.senders = Senders(config, now, who, owners)
         self.outward = False
         self.decisions = Decisions(config.node)
         self.trial: Trial | None = None

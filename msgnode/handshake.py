@@ -20,6 +20,7 @@ from msgnode.closing import CLOSED, DISK, FULL, RATE, REFUSED, SLOW, TAKEN, UNDE
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
 from msgnode.message import Message, compose
+from msgnode.owners import AddressOwnership
 from msgnode.ownership import Ownership
 from msgnode.points import CONNECT, Policy
 from msgnode.session import Connection, Session
@@ -36,11 +37,14 @@ class Handshake:
     Answers for mn:/session, on the connection that asks and before anything else is read from it.
     """
 
-    def __init__(self, sessions: Sessions, domain: Domain, ownership: Ownership, gate: Gate) -> None:
+    def __init__(
+        self, sessions: Sessions, domain: Domain, ownership: Ownership, owners: AddressOwnership, gate: Gate
+    ) -> None:
         self._gate = gate
         self._sessions = sessions
         self._domain = domain
         self._ownership = ownership
+        self._owners = owners
         self.policy: Policy | None = None
 
     def respond(self, message: Message, connection: Connection) -> Session | None:
@@ -224,7 +228,7 @@ class Handshake:
             return SLOW  # it opens again and again, and does not read what is answered
         if session is not None:
             return None
-        if runtime and not self._domain.can_open(runtime):
+        if runtime and (not self._domain.can_open(runtime) or self._owners.holds(runtime)):
             return REFUSED
         watermark = self._sessions.watermark
         if watermark is not None and watermark.low:

@@ -1,5 +1,5 @@
 """
-Who hears each address, and which addresses begin alike.
+Who hears each address, whose it is, and which addresses begin alike.
 
 To bind and to unbind costs the same whether one session listens or all of
 them; what a lookup returns is shared, and made at most once after a change.
@@ -114,6 +114,41 @@ class Listeners:
             other.unmade += 1
         elif address in self.tuples:
             other.tuples[address] = self.tuples.pop(address)
+
+
+class Owners:
+    """
+    The session that owns an address; behind it others of the same user, which own it too.
+    """
+
+    __slots__ = ("_first", "_others")
+
+    def __init__(self) -> None:
+        self._first: dict[str, Session] = {}
+        self._others: dict[str, dict[Session, None]] = {}  # in the order they came
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def get(self, address: str) -> "Session | None":
+        return self._first.get(address)
+
+    def add(self, address: str, session: "Session") -> None:
+        if self._first.setdefault(address, session) is not session:
+            self._others.setdefault(address, {})[session] = None
+
+    def discard(self, address: str, session: "Session") -> None:
+        others = self._others.get(address)
+        if self._first[address] is not session:
+            assert others is not None
+            del others[session]
+        elif others is None:
+            del self._first[address]
+        else:
+            self._first[address] = next(iter(others))
+            del others[self._first[address]]
+        if others is not None and not others:
+            del self._others[address]
 
 
 class Ordered:

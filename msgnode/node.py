@@ -29,6 +29,7 @@ from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
 from msgnode.message import Message
+from msgnode.owners import AddressOwnership
 from msgnode.ownership import Ownership
 from msgnode.paper import Air, Paper
 from msgnode.proof import Validator
@@ -100,15 +101,16 @@ class Node:
         self._domain = domain = Domain(config.domain)
         self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
         self.holding = Holding(self.sessions.part, self.sessions.connections.__contains__, clock)
+        self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
         self.identities, self.gate = self._watch(validator, clock, wall)
-        self.handshake = Handshake(self.sessions, domain, ownership, self.gate)
-        binder = Binder(domain, self.routes, config.limits)
+        self.handshake = Handshake(self.sessions, domain, ownership, owners, self.gate)
+        binder = Binder(domain, self.routes, owners, config.limits)
         allocation = Allocation(config, domain, self.routes, binder, keeping)
         self._subscription = subscription = Subscription(domain, self.routes, binder)
         self.responders: dict[str, Responder] = {subscription.address: subscription}
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
         self._router = router = Router(
-            config, domain, self.routes, self.responders, journal, self.counts, keeping, ownership
+            config, domain, self.routes, self.responders, journal, self.counts, keeping, owners
         )
         self.sessions.watermark = router.watermark = self.watermark
         self.sessions.receipt = router.receipts.give_late
@@ -130,7 +132,7 @@ class Node:
         self.receive = reception.receive
         self.garbled = reception.garbled
         self.settle = self.sessions.ledger.settle
-        self.enforcement = Enforcement(config, clock, self._ask_policies, who=self.gate.who)
+        self.enforcement = Enforcement(config, clock, self._ask_policies, owners, who=self.gate.who)
         self.apply()
 
     def _watch(

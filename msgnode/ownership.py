@@ -1,27 +1,24 @@
 """
-Whose is a session, and who may speak for whom.
+Whose is a session.
 
 By default everybody may take over a session by its name, as the stubs of
 today need it after a page reload.  `takeover = "token"` wants the session's
-token, or the same certificate; `from_check` looks at every sender's `from`,
-and `message_token` wants the token in every message.
+token, or the same certificate, and `message_token` wants the token in every
+message.
 """
 
 import re
 from collections.abc import Callable
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import msgspec
-from twisted.logger import Logger
 
 from msgnode.address import split_token
 from msgnode.closing import TAKEN, Closing
 from msgnode.config import SessionTimes
-from msgnode.errors import Claimed, NoSession
+from msgnode.errors import NoSession
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
-
-log = Logger()
 
 _TOKEN = re.compile(rb"mns_[A-Za-z0-9_-]{43}")
 
@@ -36,7 +33,6 @@ class Ownership:
         self._routes = routes
         self._now = now
         self._bearers: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()
-        self._told: WeakSet[Session] = WeakSet()  # whom a log event names already
 
     def refuses(
         self, runtime: str, session: Session | None, connection: Connection, token: str
@@ -63,22 +59,6 @@ class Ownership:
         if connection.identity or self._options.takeover == "open":
             return connection.identity
         return session.identity
-
-    def check_sender(self, from_: str, session: Session) -> None:
-        """
-        With `from_check`: is this `from` the session's, below its runtimeURL, bound to it, or to be learnt?
-        """
-        if self._options.from_check == "off" or from_ in session.bindings:
-            return
-        if from_ == session.runtime or from_.startswith(session.runtime + "/"):
-            return
-        if from_.startswith("hyperty://") and from_ not in self._routes:
-            return
-        if self._options.from_check == "refuse":
-            raise Claimed(f"{from_!r} is not yours to send from"[:200])
-        if session not in self._told:
-            self._told.add(session)
-            log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_)
 
     def check_token(self, data: bytes, session: Session, connection: Connection) -> None:
         """

@@ -17,6 +17,7 @@ from msgnode.message import decode
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
 from msgnode.policy import Identity, Program
+from msgnode.policy.attributes import OWNERS
 from msgnode.policyloading import Content, Files, value_of, written
 from msgnode.policyversions import Version
 
@@ -31,6 +32,8 @@ EXPLAIN = (
     "scopes",
     "session",
     "fromOwned",
+    "topicOwner",
+    "topicOwnerUser",
     "connector",
     "peer",
 )
@@ -225,11 +228,11 @@ class PolicyDesk:
         given = _needed(params, "message")
         message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
         texts = {name: _text(params, name, "") for name in ("connector", "peer", "session")}
-        identity, owned = _identity(params), _owned(params)
+        identity, owned, topic = _identity(params), _owned(params), _topic(params)
 
         def explained(program: Program) -> Any:
             asked = self._enforcement.senders.supposed(
-                point, message, identity=identity, owned=owned, **texts
+                point, message, identity=identity, owned=owned, topic=topic, **texts
             )
             return program.explain(asked).to_builtins()
 
@@ -346,6 +349,15 @@ def _owned(params: Params) -> bool | None:
     if owned is not None and not isinstance(owned, bool):
         raise Refused(f"'fromOwned' must be true or false, not {owned!r}"[:200], 400)
     return owned
+
+
+def _topic(params: Params) -> tuple[str, str] | None:
+    user, owner = _text(params, "topicOwnerUser", ""), params.get("topicOwner")
+    if owner is None and not user:
+        return None
+    if owner not in OWNERS:
+        raise Refused(f"'topicOwner' must be one of {', '.join(OWNERS)}, not {owner!r}"[:200], 400)
+    return owner, user
 
 
 def _key(params: Params, name: str = "key") -> str:

@@ -19,10 +19,10 @@ from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.keeping import Keeping
 from msgnode.message import Message
-from msgnode.ownership import Ownership
+from msgnode.owners import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.receipts import Receipts
-from msgnode.routes import LEARNT, RoutingTable
+from msgnode.routes import LEARNT, OWNED, RoutingTable
 from msgnode.session import Session
 from msgnode.sessions import Journal
 from msgnode.several import Several
@@ -30,6 +30,7 @@ from msgnode.watermark import Watermark
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
+_SENDS = OWNED | LEARNT  # who is bound so may send from there
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
 _KEPT = frozenset({"create", "subscribe"})  # requests to the node after which it has more to keep
 
@@ -73,7 +74,7 @@ class Router:
         journal: Journal,
         counts: Counts,
         keeping: Keeping,
-        ownership: Ownership,
+        owners: AddressOwnership,
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
@@ -83,7 +84,7 @@ class Router:
         self.watermark: Watermark | None = None
         self._config = config
         self._keeping = keeping
-        self._ownership = ownership
+        self._owners = owners
         self._domain = domain
         self._routes = routes
         self._responders = responders
@@ -99,9 +100,10 @@ class Router:
         `count`: to how many addresses its sender sent it.
         """
         from_, to = message.from_, message.to
-        stranger = from_ not in session.bindings
-        if stranger:
+        held = session.bindings.get(from_, 0)
+        if not held & _SENDS:
             self._check_sender(from_, session)
+        stranger = not held
         if not isinstance(to, str):
             return self.several.route(message, to, session)
         if self.policy is not None:
@@ -312,9 +314,9 @@ class Router:
 
     def _check_sender(self, from_: str, session: Session) -> None:
         """
-        A sender that is not bound here: refuse the node's own addresses.
+        A sender that does not own this: refuse the node's own addresses.
         """
-        self._ownership.check_sender(from_, session)
+        self._owners.check_sender(from_, session)
         if not from_.startswith("hyperty://") and self._domain.claimed_by(
             from_, self._registry in self._responders
         ):

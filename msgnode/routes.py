@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from msgnode.address import LONGEST
 from msgnode.keeping import Keeping
-from msgnode.listeners import Listeners, Ordered
+from msgnode.listeners import Listeners, Ordered, Owners
 from msgnode.slices import ADDRESSES, Slices
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ log = Logger()
 NOBODY: tuple["Session", ...] = ()
 
 ALLOCATED, SUBSCRIBED, LEARNT = 1, 2, 4  # why a session is bound; may be combined
+OWNED = 8  # beside those: the address is the session's own
 RUNTIMES = ("runtime://", "hyperty-runtime://")  # where runtimeURLs are looked for
 
 DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes
@@ -46,6 +47,7 @@ class RoutingTable:
         self._listeners = Listeners()
         self._tuples = self._listeners.tuples
         self._runtimes: dict[str, Session] = {}
+        self.owners = Owners()
         # Bindings that look like part of a runtime, held by somebody else.  A runtime that opens above
         # comes before them at once; in order they are found when they are taken back.
         self._strays = Listeners()
@@ -174,6 +176,8 @@ class RoutingTable:
             held = 0
             session.learnt -= 1
         bindings[address] = held | kind
+        if kind & OWNED:
+            self.owners.add(address, session)
         self._keeping.bound(session.sid, address, held | kind)
 
     def restore(self, address: str, session: "Session", kinds: int) -> None:
@@ -182,6 +186,8 @@ class RoutingTable:
         """
         session.bindings[address] = kinds
         session.learnt += kinds == LEARNT
+        if kinds & OWNED:
+            self.owners.add(address, session)
         self._add(address, session)
 
     def _add(self, address: str, session: "Session") -> None:
@@ -194,21 +200,32 @@ class RoutingTable:
 
     def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
         """
-        Forget `kinds` of the binding; when none is left, it is gone.
+        Forget `kinds` of the binding; when none is left, it is gone, and so is what it owned.
         """
         held = session.bindings.get(address)
         if held is None:
             return
-        if held & ~kinds:
-            session.bindings[address] = held & ~kinds
-            self._keeping.bound(session.sid, address, held & ~kinds)
+        if held & ~kinds & ~OWNED:
+            left = session.bindings[address] = held & (~kinds | OWNED)
+            self._keeping.bound(session.sid, address, left)
             return
         del session.bindings[address]
         session.learnt -= held == LEARNT
-        self._remove(address, session)
+        self._remove(address, session, held)
         self._keeping.bound(session.sid, address, 0)
 
-    def _remove(self, address: str, session: "Session") -> None:
+    def disown(self, address: str, owner: "Session") -> None:
+        """
+        The owner stays bound, and only listens from now on.
+        """
+        left = owner.bindings[address] = owner.bindings[address] & ~OWNED
+        self.owners.discard(address, owner)
+        if not owner.ended:
+            self._keeping.bound(owner.sid, address, left)
+
+    def _remove(self, address: str, session: "Session", held: int) -> None:
+        if held & OWNED:
+            self.owners.discard(address, session)
         if self._strays and self._strays.hears(address, session):
             self._strays.remove(address, session)
             if address not in self._strays:
@@ -241,5 +258,5 @@ class RoutingTable:
     def _forget_some(self, session: "Session") -> None:
         bindings = session.bindings
         for _ in range(min(ADDRESSES, len(bindings))):
-            address, _kinds = bindings.popitem()
-            self._remove(address, session)
+            address, held = bindings.popitem()
+            self._remove(address, session, held)

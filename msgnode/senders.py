@@ -9,7 +9,8 @@ from datetime import datetime
 
 from msgnode.config import Config
 from msgnode.message import Message
-from msgnode.points import CONNECT, OUT
+from msgnode.owners import AddressOwnership
+from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy import Context, Identity
 from msgnode.proof import Proof
 from msgnode.session import Connection, Session
@@ -21,13 +22,18 @@ class Senders:
     """
 
     def __init__(
-        self, config: Config, now: Callable[[], datetime], who: Callable[[Connection], Proof | None]
+        self,
+        config: Config,
+        now: Callable[[], datetime],
+        who: Callable[[Connection], Proof | None],
+        owners: AddressOwnership,
     ) -> None:
         self.who = who
         self._domain = config.domain
         self._identity = config.identity
         self._policy = config.policy
         self._now = now
+        self._owners = owners
 
     def manager(self, connection: Connection) -> str:
         """
@@ -71,7 +77,8 @@ class Senders:
             connector="" if connection is None else connection.connector,
             peer="" if connection is None else connection.peer,
             session="" if session is None else session.runtime,
-            owned=None if sender is None else lambda: _owns(sender, message.from_),
+            owned=None if sender is None else lambda: self._owners.owns(message.from_, sender),
+            topic=lambda to: self._topic(point, to, session),
             recipients=count,
         )
 
@@ -82,6 +89,7 @@ class Senders:
         *,
         identity: Identity | None = None,
         owned: bool | None = None,
+        topic: tuple[str, str] | None = None,
         connector: str = "",
         peer: str = "",
         session: str = "",
@@ -100,9 +108,11 @@ class Senders:
             peer=peer,
             session=session,
             owned=None if owned is None else lambda: owned,
+            topic=lambda to: topic,
         )
 
-
-def _owns(session: Session, from_: str) -> bool:
-    runtime = session.runtime
-    return from_ in session.bindings or from_ == runtime or from_.startswith(runtime + "/")
+    def _topic(self, point: str, to: str, session: Session | None) -> tuple[str, str] | None:
+        """
+        Whose the address is that the session wants to hear; None where nobody asks to.
+        """
+        return self._owners.standing(to, session) if point is SUBSCRIBE and session is not None else None

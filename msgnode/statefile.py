@@ -38,7 +38,16 @@ STEPS = (
     ) STRICT, WITHOUT ROWID;
     """,
     "CREATE TABLE proof (sid INTEGER PRIMARY KEY, proof TEXT NOT NULL) STRICT",
+    # Addresses have owners (routes.OWNED): who was allocated one, else its only subscriber.
+    """
+    UPDATE binding SET kinds = kinds | 8
+    WHERE (kinds & 1 OR (kinds & 2
+            AND address IN (SELECT address FROM binding GROUP BY address HAVING count(*) = 1)))
+        AND address NOT GLOB '*/changes' AND address NOT GLOB '*/registration'
+        AND address NOT GLOB '*/status' AND address NOT GLOB '*/children/*'
+    """,
 )
+OWNED_SINCE = 4  # the version from which on the file itself says who owns an address
 
 COLUMNS = {
     "session": ("sid", "runtime", "token", "anonymous", "used", "identity", "since"),
@@ -204,8 +213,19 @@ def salvage(damaged: Path, path: Path) -> int:
             for row in _both_ways(damaged, f"SELECT {names} FROM {table}"):
                 with suppress(sqlite3.IntegrityError):  # read, but nonsense
                     fresh.execute(insert, row)
+        if _version(damaged) < OWNED_SINCE:
+            fresh.execute(STEPS[OWNED_SINCE - 1])
         fresh.execute("COMMIT")
         return sum(fresh.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in COLUMNS)
+
+
+def _version(damaged: Path) -> int:
+    """
+    Of the file; the newest where that cannot be read, so that nothing is given to anybody.
+    """
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(damaged)) as database:
+        return int(database.execute("PRAGMA user_version").fetchone()[0])
+    return len(STEPS)
 
 
 def _both_ways(damaged: Path, select: str) -> Iterator[tuple[Any, ...]]:

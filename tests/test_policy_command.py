@@ -99,12 +99,16 @@ def test_check_failed_vector(tmp_path):
     A test beside the file that is not met is told; the exit code is 1.
     """
     path = wrote(tmp_path, only({}))
-    beside = wrote(tmp_path, [{"name": "open", "expect": "permit"}, {"expct": "deny"}], "policy.vectors.json")
+    vectors = [{"name": "open", "expect": "permit"}, {"expct": "deny"}]
+    vectors += [{"topicOwner": "mien", "expect": "deny"}, {"topicOwnerUser": "ann@a.com", "expect": "deny"}]
+    beside = wrote(tmp_path, vectors, "policy.vectors.json")
 
     result = run("check", path)
 
     assert f"{beside}: /0: open: expected permit, got deny by 1/1/1\n" in result.output
     assert f"{beside}: /1: unknown key 'expct', did you mean 'expect'?\n" in result.output
+    assert "/2: expected one of mine, other, none; found 'mien', did you mean 'mine'?\n" in result.output
+    assert "/3: expected 'topicOwner' beside it\n" in result.output
     assert 1 == result.exit_code
 
 
@@ -228,6 +232,7 @@ REPLAYED = [
     ({"anyOf": [{"resource": {"exists": True}}, {"msgSize": {"lessThan": 100}}]}, {}, ("deny", "1/1/1", "")),
     ({"connector": {"equals": "line"}, "session": {"like": "*/1"}}, {}, ("deny", "1/1/1", "")),
     ({"fromOwned": {"equals": True}}, {}, ("undecidable", "1/1/1", "fromOwned")),
+    ({"topic.owner": {"equals": "other"}}, {**TOPICS, "resources": ["x://a.com/1"]}, ("undecidable", "1/1/1", "topic.owner")),
     ({"link": {"exists": True}}, {}, ("notApplicable", "", "")),
     ({"interDomain": {"equals": True}}, {}, ("deny", "1/1/1", "")),
     ({"date": {"like": "2026-0*"}}, {}, ("deny", "1/1/1", "")),

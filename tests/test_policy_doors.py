@@ -155,6 +155,8 @@ class HTTPTests(DoorTests):
         known = {
             "fromOwned": {"equals": True},
             "session": {"equals": "runtime://x/1"},
+            "topic.owner": {"equals": "other"},
+            "topic.ownerUser": {"equals": "bob@b.com"},
             "srcIDP": {"equals": "x"},
             "scopes": {"contains": "speak"},
         }
@@ -162,9 +164,16 @@ class HTTPTests(DoorTests):
         asked |= {"provider": "x", "scopes": ["speak"], "session": "runtime://x/1"}
 
         self.assertEqual("notApplicable", self.ask("POST", "explain", asked).json()["effect"])
-        asked["fromOwned"] = True
+        asked |= {"fromOwned": True, "topicOwner": "other", "topicOwnerUser": "bob@b.com"}
         self.assertEqual("permit", self.ask("POST", "explain", asked).json()["effect"])
-        for wrong in ({"colour": 1}, {"scopes": "speak"}, {"fromOwned": "yes"}, {"identity": ""}):
+        wrongs = (
+            {"colour": 1},
+            {"scopes": "speak"},
+            {"fromOwned": "yes"},
+            {"identity": ""},
+            {"topicOwner": 1},
+        )
+        for wrong in wrongs:
             refused = self.ask("POST", "explain", {**asked, **wrong})
             self.assertEqual(400, refused.status)
             self.assertIn(next(iter(wrong)), refused.json()["desc"])

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.routes import ALLOCATED, OWNED
 from tests.durable import SM, Counting, DurableNode, Refusing
 from tests.fakes import Client, MemoryNode, directory
 from tests.network import Network
@@ -583,7 +584,7 @@ class RestartTests(SynchronousTestCase):
         self.kill()
 
         session = self.node.sessions.get(ANN)
-        self.assertEqual({second: 1}, session.bindings)
+        self.assertEqual({second: ALLOCATED | OWNED}, session.bindings)
         self.assertTrue(session.has_token(ann.token))
         again = self.node.client()
         again.reopen(f"{ANN}/{ann.token}")

@@ -18,6 +18,7 @@ from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
 from msgnode.message import Message
 from msgnode.registration import Call
+from msgnode.routes import LEARNT, OWNED
 from msgnode.session import Session
 
 log = Logger()
@@ -201,7 +202,7 @@ class DomainRegistry:
         found = answer.object() if answer.status == 200 else None
         for url, record in (found or {}).items():
             mine = isinstance(record, dict) and (
-                record.get("runtime") == session.runtime or record.get("reporter") in session.bindings
+                record.get("runtime") == session.runtime or _reports(record.get("reporter"), session)
             )
             if mine and record.get("status") != DISCONNECTED and not self._is_anothers(url, session):
                 return url
@@ -268,6 +269,13 @@ class DomainRegistry:
             text = f"{text}: {', '.join(missing)} missing"
         # Runtimes repeat a 500 at once, five times.
         return {"code": 503 if status == 500 else status, "description": text}
+
+
+def _reports(reporter: Any, session: Session) -> bool:
+    """
+    Is the reporter of an object the session's own, and nobody whom it only listens to?
+    """
+    return isinstance(reporter, str) and bool(session.bindings.get(reporter, 0) & (OWNED | LEARNT))
 
 
 def _names(session: Session) -> set[str]:

@@ -169,10 +169,10 @@ class Messages(Resource):
         from_ = message.from_
         if not from_:
             return _with_sender(message, session.runtime)
-        if from_ == session.runtime or from_.startswith(session.runtime + "/") or from_ in session.bindings:
+        if self._node.owners.may_send(from_, session):
             return message
         raise Rejected(
-            f"'from' must be {session.runtime}, below it, or bound to it, not {from_!r}"[:300], 403
+            f"'from' must be {session.runtime}, below it, or an address of its own, not {from_!r}"[:300], 403
         )
 
     def _from_visitor(self, message: Message, exchange: Exchange) -> Message:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HEADER, ID, SIZE, RECIPIENTS, BODY, IDENTITY, CLOCK, SESSION, LINK, RATE = 0, 1, 2, 4, 8, 16, 32, 64, 128, 256
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+OWNERS = ("mine", "other", "none")
 DIRECTIONS = ("connect", "in", "out", "subscribe")
 WINDOWS = {"lastSecond": 1, "lastMinute": 60, "lastHour": 3600}
 
@@ -111,6 +112,12 @@ TABLE: dict[str, Attribute] = {
             "session", "text", SESSION, lambda c: c.session or None, "the runtimeURL of the sender's session"
         ),
         Attribute("fromOwned", "flag", SESSION, lambda c: c.owns_from, "is `from` the session's own?"),
+        Attribute(
+            "topic.owner", "name", SESSION, lambda c: c.topic_owner, "whose is it: `mine`, `other`, `none`"
+        ),
+        Attribute(
+            "topic.ownerUser", "text", SESSION, lambda c: c.topic_user, "its owner's verified user name"
+        ),
         Attribute("link", "name", LINK, lambda c: None, "the link to another node; none yet"),
         Attribute("peerNode", "name", LINK, lambda c: None, "the node at its other end; none yet"),
         Attribute("time", "time", CLOCK, lambda c: c.moment.strftime("%H:%M:%S"), "local time, `HH:MM:SS`"),

@@ -34,6 +34,7 @@ class Context:
     `direction` is one of `connect`, `in`, `out`, `subscribe`.  `trust`
     is `claimed` when a sender without a verified identity is believed what
     its body says, else `verified`.  `now` gives the local time.
+    `topic` tells whose an address is, and which user's.
     `consulted` says what was looked at: a sum of attributes.HEADER and so on.
     """
 
@@ -52,6 +53,7 @@ class Context:
         "recipients",
         "session",
         "to",
+        "topic",
         "trust",
         "unenforced",
         "values",
@@ -81,6 +83,7 @@ class Context:
         peer: str = "",
         session: str = "",
         owned: Callable[[], bool] | None = None,
+        topic: Callable[[str], tuple[str, str] | None] = lambda to: None,
         recipients: int = 1,
         rates: Callable[[str, int], float] | None = None,
     ) -> None:
@@ -97,6 +100,7 @@ class Context:
         self.peer = peer
         self.session = session
         self.owned = owned
+        self.topic = topic
         self.recipients = recipients
         self.rates = rates
         self.values: dict[str, Any] = {}
@@ -131,6 +135,7 @@ class Context:
             peer=self.peer,
             session=self.session,
             owned=self.owned,
+            topic=self.topic,
             recipients=self.recipients,
             rates=self.rates,
         )
@@ -177,6 +182,22 @@ class Context:
     @property
     def owns_from(self) -> bool | None:
         return None if self.owned is None else self.owned()
+
+    @property
+    def topic_owner(self) -> str | None:
+        """
+        Whose `to` is, for who wants to hear it: `mine`, `other` or `none`.
+        """
+        topic = self.topic(self.to)
+        return None if topic is None else topic[0]
+
+    @property
+    def topic_user(self) -> str | None:
+        """
+        The verified user who owns `to`.
+        """
+        topic = self.topic(self.to)
+        return None if topic is None else topic[1] or None
 
     @property
     def verified_user(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgnode.errors import Malformed
 from msgnode.message import decode
-from msgnode.policy.attributes import DIRECTIONS
+from msgnode.policy.attributes import DIRECTIONS, OWNERS
 from msgnode.policy.context import CLAIMED, VERIFIED, Context, Identity
 from msgnode.policy.problems import Wrong, near, shown
 
@@ -34,6 +34,8 @@ KEYS = (
     "peer",
     "session",
     "fromOwned",
+    "topicOwner",
+    "topicOwnerUser",
 )
 _DEFAULTS = {"id": 1, "type": "create", "from": "hyperty://example.org/1", "to": "hyperty://example.org/2"}
 
@@ -85,6 +87,7 @@ def context(vector: Any) -> Context:
         peer=_text(vector, "peer"),
         session=_text(vector, "session"),
         owned=(lambda: bool(vector["fromOwned"])) if "fromOwned" in vector else None,
+        topic=_topic(vector),
         recipients=len(message.to) if isinstance(message.to, list) else 1,
     )
 
@@ -94,6 +97,16 @@ def _text(vector: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise Wrong(f"expected a text, found {shown(value)}", key)
     return value
+
+
+def _topic(vector: dict[str, Any]) -> Callable[[str], tuple[str, str] | None]:
+    user = _text(vector, "topicOwnerUser")
+    if "topicOwner" not in vector:
+        if user:
+            raise Wrong("expected 'topicOwner' beside it", "topicOwnerUser")
+        return lambda to: None
+    owner = _choice(vector, "topicOwner", OWNERS, "")
+    return lambda to: (owner, user)
 
 
 def _choice(vector: dict[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
