@@ -64,6 +64,7 @@ class Limits(Section):
     sessions: Count = 100_000
     bindings_per_session: Count = 100_000
     learnt_per_session: OrOff = 1000
+    messages_per_post: Count = 10_000
     connections: Count = 20_000
     per_peer: Count = 1000
     rate_messages: OrOff = 0

@@ -35,6 +35,8 @@ OWN = {
     ("msgnode.connectors.message", "msgnode.connectors.exchange"),
     ("msgnode.connectors.message", "msgnode.connectors.openapi"),
     ("msgnode.connectors.poll", "msgnode.connectors.longpoll"),
+    ("msgnode.connectors.poll", "msgnode.connectors.posting"),
+    ("msgnode.connectors.posting", "msgnode.connectors.longpoll"),
     ("msgnode.connectors.globalregistry", "msgnode.connectors.globalrecord"),
     ("msgnode.connectors.rest", "msgnode.connectors.body"),
     ("msgnode.connectors.rest", "msgnode.connectors.dial"),

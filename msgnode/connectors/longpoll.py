@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
@@ -55,6 +56,7 @@ class PollConnection:
         self._sessions = sessions
         self._cork = cork
         self._clock = clock
+        self.posting = DeferredLock()  # one POST at a time
         self._waiting: Request | None = None
         self._timer: IDelayedCall | None = None
 
@@ -106,10 +108,17 @@ class PollConnection:
             self.outbox.at = first - 1  # it knows itself what it had
             return parts
         fresh = parts[self._accepted + 1 - first :]
-        self._accepted += len(fresh)
-        # What is answered here cannot wait in the session, which has another connection.
-        self.full = sum(map(len, self._beside)) >= MOST_HANDED_OUT
+        self.took(0)
         return fresh
+
+    def took(self, number: int) -> None:
+        """
+        So many more of them were taken.
+        """
+        if self.outbox is None:
+            self._accepted += number
+            # What is answered here cannot wait in the session, which has another connection.
+            self.full = sum(map(len, self._beside)) >= MOST_HANDED_OUT
 
     def give_way(self) -> None:
         """

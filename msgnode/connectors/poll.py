@@ -2,9 +2,14 @@
 The resource `/poll`: what a long-polling client asks, in HTTP's words.
 """
 
+from collections.abc import Generator
+from functools import partial
+
 import msgspec
-from msgspec import Raw
+from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
@@ -14,28 +19,17 @@ from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
+from msgnode.connectors.posting import OPENS, Posting, Step, Wrong, checked
 from msgnode.connectors.wire import verified_name
-from msgnode.errors import Malformed
 from msgnode.gate import LAPSED
-from msgnode.message import Message, decode
+from msgnode.message import Message
 from msgnode.node import Node
 from msgnode.session import Session
 
+log = Logger()
+
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
-OPENS = ("open", "re-open")
-DISK_RETRY = 2  # seconds
-AT_ONCE = 16 * 1024  # bytes of a POST that are carried before what they brought about is sent
-
-
-class Wrong(Exception):
-    """
-    A request that is refused whole, with its HTTP status.
-    """
-
-    def __init__(self, status: int, text: str, retry_after: int | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.retry_after = retry_after
+MOST_POSTS = 10  # of one client that wait for an earlier one
 
 
 class Poll(Resource):
@@ -79,57 +73,70 @@ class Poll(Resource):
     def _post(self, request: Request) -> bytes | int:
         body: bytes = request.content.read()  # type: ignore[union-attr]
         try:
-            body.decode()
+            if not body.isascii():
+                body.decode()
         except UnicodeDecodeError as why:
             raise Wrong(400, f"not UTF-8 at byte {why.start}") from None
         token = bearer(request)
         if token is None or not token.startswith("mns_"):
-            return self._open(request, self._checked(body), token or "")
-        client = self._client(token, request)
-        self._check_disk()
-        parts = _parts(body)
-        for part in parts:
-            if self._checked(part).to == SESSION and decode(part).type.lower() in OPENS:
-                raise Wrong(400, "open a session with a POST of its own, without a token")
-        return self._take(request, client, parts)
+            return self._open(request, checked(body, self._node.config.limits.message), token or "")
+        lock = self._client(token, request).posting
+        if lock.locked:
+            if len(lock.waiting) >= MOST_POSTS:
+                raise Wrong(503, f"{MOST_POSTS} POSTs of this session wait already; post it again", 1)
+            lock.acquire().addCallback(
+                lambda lock: self._go_on(None, self._take(request, token, body), request, lock)
+            )
+            return NOT_DONE_YET
+        work = self._take(request, token, body)
+        try:
+            step = next(work)
+        except StopIteration as done:
+            answer: bytes = done.value
+            return answer
+        lock.acquire()  # nobody has it
+        self._go_on(step, work, request, lock)
+        return NOT_DONE_YET
 
-    def _take(self, request: Request, client: PollConnection, parts: list[bytes]) -> bytes:
+    def _take(self, request: Request, token: str, body: bytes) -> Generator[Step, None, bytes]:
         """
-        Pass the messages on; those that came before, by the number of the first one, are skipped.
+        Take what was posted, in slices; the answer.
         """
-        first = _number(request, "seq", client.accepted + 1)
-        if not 1 <= first <= client.accepted + 1:
-            raise Wrong(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
-        fresh = client.take_from(first, parts)
-        while fresh:
-            fresh = self._take_some(fresh, client)
-            self._check_disk()
-        answer = {"accepted": len(parts)}
+        client = self._client(token, request)
+        posting = Posting(self._node, self._cork, client, body)
+        number = yield from posting.work(partial(_number, request, "seq"))
+        answer = {"accepted": number}
         if parameters(request).get("seq"):
             answer["received"] = client.on_disk
         return answer_json(request, 202, answer)
 
-    def _check_disk(self) -> None:
+    def _go_on(
+        self, step: Step, work: Generator[Step, None, bytes], request: Request, lock: DeferredLock
+    ) -> None:
         """
-        Who is told that a message was taken may forget it; so it must be written down by then.
+        It takes more than one turn; the client's next POST waits meanwhile.
         """
-        failing = self._node.paper.failing
-        if failing is not None:
-            again = "some of it may have been taken: post it again with the same 'seq'"
-            raise Wrong(503, f"the node cannot write this down now: {failing}; {again}", DISK_RETRY)
 
-    def _take_some(self, parts: list[bytes], client: PollConnection) -> list[bytes]:
-        """
-        Pass on as much as a read of a socket would bring; the rest.
-        """
-        size = 0
-        with self._cork:
-            for number, part in enumerate(parts, 1):
-                self._node.receive(part, client)
-                size += len(part)
-                if size >= AT_ONCE:
-                    return parts[number:]
-        return []
+        def answered() -> Generator[Step, None, None]:
+            yield step
+            try:
+                answer = yield from work
+            except Wrong as why:
+                answer = answer_error(request, why.status, str(why), why.retry_after)
+            if request.channel is not None:
+                request.write(answer)
+                request.finish()
+
+        over = self._node.slices.work(answered())
+        over.addErrback(self._failed, request)
+        over.addBoth(lambda done: lock.release())
+
+    @staticmethod
+    def _failed(why: Failure, request: Request) -> None:
+        log.failure("taking what was posted", why)
+        if request.channel is not None:
+            request.write(answer_error(request, 500, "the node failed over this POST; its log says why"))
+            request.finish()
 
     def _open(self, request: Request, message: Message, token: str) -> bytes | int:
         if message.to != SESSION or message.type.lower() not in OPENS:
@@ -171,15 +178,6 @@ class Poll(Resource):
         messages = [msgspec.json.decode(data) for data in greeting]
         self._remember(client, client.session)
         return answer_json(request, 200, {"messages": messages, "cursor": client.acknowledged})
-
-    def _checked(self, data: bytes) -> Message:
-        longest = self._node.config.limits.message
-        if len(data) > longest:
-            raise Wrong(413, f"a message has at most {longest} bytes, not {len(data)}")
-        try:
-            return decode(data)
-        except Malformed as why:
-            raise Wrong(400, str(why)) from None
 
     def _remember(self, client: PollConnection, session: Session) -> None:
         """
@@ -251,15 +249,3 @@ def _number(request: Request, name: str, default: int) -> int:
         return int(given)
     except ValueError:
         raise Wrong(400, f"{name!r} must be a whole number, not {given[:40]!r}") from None
-
-
-def _parts(body: bytes) -> list[bytes]:
-    """
-    The messages in the body, one object or an array of them, as they came.
-    """
-    if body.lstrip()[:1] != b"[":
-        return [body]
-    try:
-        return [bytes(part) for part in msgspec.json.decode(body, type=list[Raw])]
-    except (msgspec.DecodeError, RecursionError):
-        raise Wrong(400, "not JSON") from None
