@@ -105,4 +105,6 @@ class Domain:
         """
         if not runtime or len(runtime) > LONGEST or not _has_path(runtime) or self.owns(runtime):
             return False
+        if runtime.startswith(("mn:", "global:", "domain://")):  # a node's or a server's, here or elsewhere
+            return False
         return runtime != self.public and not runtime.startswith(self.public + "/")
