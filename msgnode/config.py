@@ -241,6 +241,7 @@ class Config(Section):
     web: list[str] | None = None
     line: list[str] | None = None
     admin: str | None = None
+    admin_hosts: list[str] = []
     listen: list[Listen] = []
     traffic: str = field(default_factory=_traffic)
     state: str = field(default_factory=_state)
@@ -249,7 +250,7 @@ class Config(Section):
     path_prefix: str = ""
     public_url: str = ""
     stubs: str = ""
-    allowed_origins: list[str] = field(default_factory=lambda: ["*"])
+    allowed_origins: list[str] | None = None
     trusted_proxies: list[str] = []
     session: SessionTimes = field(default_factory=SessionTimes)
     limits: Limits = field(default_factory=Limits)
@@ -263,6 +264,13 @@ class Config(Section):
     qos: QoSOptions = field(default_factory=QoSOptions)
     registry: Registry = field(default_factory=Registry)
     global_registry: GlobalRegistry = field(default_factory=GlobalRegistry)
+
+    @property
+    def origins(self) -> list[str]:
+        """
+        The origins whose pages may connect; all of them where the file says nothing.
+        """
+        return ["*"] if self.allowed_origins is None else self.allowed_origins
 
     def listeners(self) -> list[Listen]:
         """

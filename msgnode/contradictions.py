@@ -45,7 +45,7 @@ def _strangers(config: Config) -> Mistakes:
     for proxy in config.trusted_proxies:
         if proxy != "unix" and not _is_ip(proxy):
             yield "trusted_proxies", f"expected IP addresses, or unix, found {proxy!r}"
-    for origin in config.allowed_origins:
+    for origin in config.origins:
         if origin != "*" and not re.fullmatch(r"(?!\w+://.*/)[\w+.-]+://\S+|null", origin):
             yield "allowed_origins", f"expected origins such as https://app.example.org, found {origin!r}"
 
@@ -82,6 +82,9 @@ def _web(config: Config) -> Mistakes:
         yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
     if config.public_url and not re.fullmatch(r"(https?|wss?)://[^/?#\s]+(/[^?#\s]*)?", config.public_url):
         yield "public_url", f"expected a URL such as https://mn.example.org, found {config.public_url!r}"
+    for host in config.admin_hosts:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", host):
+            yield "admin_hosts", f"expected names of hosts such as mn.example.org, found {host!r}"
     if config.stubs and not Path(config.stubs).is_dir():
         yield "stubs", f"expected a directory, found {config.stubs!r}"
 

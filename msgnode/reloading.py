@@ -20,6 +20,7 @@ log = Logger()
 
 # What may change while the node runs.  The rest is built into what is there.
 RELOADABLE = {
+    "admin_hosts",
     "allowed_origins",
     "drain_seconds",
     "identity",

@@ -18,6 +18,7 @@ from msgnode.backends import attach
 from msgnode.config import Config
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
+from msgnode.connectors.hosts import admin_hosts
 from msgnode.connectors.listener import Listener
 from msgnode.connectors.message import Document, Messages
 from msgnode.connectors.paths import Upgrade, tree
@@ -168,7 +169,7 @@ def factories(
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
-        "admin": BoundedSite(admin, config, reactor),
+        "admin": BoundedSite(admin, config, reactor, hosts=admin_hosts),
         "upgraded": upgraded,
         "sockets": sockets,
     }

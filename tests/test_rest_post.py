@@ -400,6 +400,51 @@ class WrongTests(RestCase):
 
         self.assertError(403, self.post(self.request(), Origin="https://b.example"))
 
+    def test_a_page_of_another_origin_cannot_post_without_a_token(self) -> None:
+        """
+        What any page can make a browser send is refused, whatever it calls its content, and has no effect.
+        """
+        update = self.request(type="update")
+        for origin in ("https://evil.example", "null", "http://example.org:81", "x", "http://[", ""):
+            for kind in ("text/plain", "application/json", "application/x-www-form-urlencoded"):
+                with self.subTest(origin=origin, kind=kind):
+                    if origin:
+                        self.assertError(403, self.post(update, Origin=origin, Content_Type=kind))
+        self.assertEqual([], self.other.take())
+
+    def test_a_page_of_the_node_itself_may_post(self) -> None:
+        """
+        A page of this very host, with or without its port, or of public_url, is no stranger.
+        """
+        self.restart(public_url="wss://public.example/msgnode")
+        update = self.request(type="update")
+
+        for origin in (
+            "http://example.org",
+            "https://example.org",
+            "http://EXAMPLE.org:80",
+            "https://public.example",
+        ):
+            with self.subTest(origin=origin):
+                self.assertEqual(202, self.post(update, Origin=origin).status)
+
+    def test_a_page_of_another_origin_may_post_with_a_token(self) -> None:
+        """
+        Who names a session's token is that session's client; and an operator may let every page in.
+        """
+        self.assertEqual(
+            202,
+            self.post(
+                self.request(type="update", **{"from": self.other.url}),
+                Origin="https://a.example",
+                token=self.other.token,
+            ).status,
+        )
+
+        self.restart(allowed_origins=["*"])
+
+        self.assertEqual(202, self.post(self.request(type="update"), Origin="https://a.example").status)
+
     def test_limit(self) -> None:
         """
         A message of the longest size passes; one more byte is 413.

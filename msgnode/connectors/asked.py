@@ -2,12 +2,14 @@
 What an HTTP request asks: its headers, its parameters, and where its page comes from.
 """
 
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
 
 from msgnode.config import Config
 from msgnode.peer import peer_name
+
+_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
 def headers(request: Request, name: bytes) -> list[str]:
@@ -34,6 +36,17 @@ def parameters(request: Request) -> dict[str, str]:
 def peer_of(request: Request, config: Config) -> str:
     forwarded = ",".join(headers(request, b"X-Forwarded-For"))
     return peer_name(request.client, forwarded, config.trusted_proxies)
+
+
+def authority_of(url: str, like: str = "") -> tuple[str, int | None]:
+    """
+    Host and port of a URL; a port that is missing is that of its scheme, or of the URL's it is `like`.
+    """
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or _PORTS.get(urlsplit(like or url).scheme)
+    except ValueError:
+        return "", None
 
 
 def allow_origin(request: Request, allowed: list[str], cookies: bool = False) -> bool:

@@ -21,7 +21,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from msgnode.address import SESSION, Domain, is_multicast
 from msgnode.closing import STOPPING
 from msgnode.connectors.answers import answer_error, answer_json
-from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
+from msgnode.connectors.asked import allow_origin, authority_of, bearer, headers, parameters, peer_of
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.exchange import Exchange, NotNow, again_in
 from msgnode.connectors.openapi import DOCUMENT
@@ -57,7 +57,7 @@ class Messages(Resource):
         if self._node.draining:
             request.setHeader(b"Connection", b"close")
             return answer_error(request, 503, STOPPING.word, 1)
-        if not allow_origin(request, self._node.config.allowed_origins):
+        if not allow_origin(request, self._node.config.origins):
             return answer_error(request, 403, "this origin is not allowed")
         if request.method == b"OPTIONS":
             request.setResponseCode(204)
@@ -65,10 +65,30 @@ class Messages(Resource):
         if request.method != b"POST":
             request.setHeader(b"Allow", b"POST, OPTIONS")
             return answer_error(request, 405, f"POST, not {request.method.decode('latin-1')}")
+        if not self._is_known_origin(request):
+            why = "a page of another origin must name its session's token, or be named in allowed_origins"
+            return answer_error(request, 403, why)
         try:
             return self._post(request)
         except Rejected as why:
             return answer_error(request, why.code, str(why), again_in(why))
+
+    def _is_known_origin(self, request: Request) -> bool:
+        """
+        May a page of that origin speak for whoever looks at it, where the operator named no origins?
+
+        Any page may have a browser post what a form could post.  A session's
+        token shows that it is the client's own doing; without one, only pages
+        of this very host may.
+        """
+        config = self._node.config
+        origin = next(iter(headers(request, b"Origin")), "")
+        if not origin or config.allowed_origins is not None or (bearer(request) or "").startswith("mns_"):
+            return True
+        host = next(iter(headers(request, b"Host")), "")
+        page = authority_of(origin)
+        here = authority_of(f"//{host}", origin), authority_of(config.public_url)
+        return bool(page[0]) and page in here
 
     def _post(self, request: Request) -> bytes | int:
         body: bytes = request.content.read()  # type: ignore[union-attr]

@@ -51,7 +51,7 @@ class Poll(Resource):
         if self._node.draining:
             request.setHeader(b"Connection", b"close")
             return answer_error(request, 503, STOPPING.word, 1)
-        if not allow_origin(request, self._node.config.allowed_origins):
+        if not allow_origin(request, self._node.config.origins):
             return answer_error(request, 403, "this origin is not allowed")
         if request.postpath:
             return answer_error(request, 404, "long-polling is at /poll")

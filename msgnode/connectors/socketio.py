@@ -77,7 +77,7 @@ class SocketIO(Resource):
         if asked.get("transport") == "websocket":
             request.postpath = []
             return self._upgrade.render(request)
-        if not allow_origin(request, self._node.config.allowed_origins, cookies=True):
+        if not allow_origin(request, self._node.config.origins, cookies=True):
             return answer_error(request, 403, "this origin is not allowed")
         try:
             return self._polled(request, asked)

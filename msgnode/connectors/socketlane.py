@@ -53,7 +53,7 @@ class SocketLane(LaneProtocol):
 
     def onConnect(self, request: Any) -> None:
         config = self.factory.node.config
-        allowed = config.allowed_origins
+        allowed = config.origins
         if request.origin and "*" not in allowed and request.origin not in allowed:
             raise ConnectionDeny(403, "this origin is not allowed")
         asked = {name: values[0] for name, values in request.params.items()}

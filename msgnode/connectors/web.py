@@ -7,6 +7,7 @@ the connectors may use.
 
 import json
 import math
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from twisted.web.server import Request, Site
 
 from msgnode.arrivals import Arrivals
 from msgnode.config import Config
+from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.connectors.wire import Unheard, take_turns
 
 LONGEST_LENGTH = 32  # characters of a Content-Length
@@ -203,6 +205,8 @@ class DeadlineChannel(HTTPChannel):
 class BoundedSite(Site):
     """
     A Site with these bounds, and without a log line a poll.
+
+    `hosts` makes the names that it answers for; None: it serves pages, and answers for any.
     """
 
     noisy = False
@@ -210,13 +214,19 @@ class BoundedSite(Site):
     protocol: Any = DeadlineChannel
 
     def __init__(
-        self, root: IResource, config: Config, clock: IReactorTime, arrivals: Arrivals | None = None
+        self,
+        root: IResource,
+        config: Config,
+        clock: IReactorTime,
+        arrivals: Arrivals | None = None,
+        hosts: Callable[[Config], Hosts] | None = None,
     ) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
         self.lane: Lane | None = None
         self.arrivals = arrivals  # None: whoever comes is heard
         self._config = config
+        self._make_hosts = hosts
         self.apply()
 
     def apply(self) -> None:
@@ -225,6 +235,12 @@ class BoundedSite(Site):
         """
         self.longest = 2 * self._config.limits.message  # bytes of a body: an array may be twice a message
         self.first = self._config.session.open_deadline  # seconds for the first headers
+
+        self._hosts = None if self._make_hosts is None else self._make_hosts(self._config)
+
+    def getResourceFor(self, request: Request) -> IResource:
+        refusal = None if self._hosts is None else self._hosts.refusal(request)
+        return super().getResourceFor(request) if refusal is None else Misdirected(refusal)
 
     def buildProtocol(self, addr: Any) -> Any:
         if self.arrivals is not None and not self.arrivals.heard(addr):

@@ -59,7 +59,7 @@ class WebSocketConnection(LaneProtocol):
     def onConnect(self, request: Any) -> str | None:
         config = self.factory.node.config
         # Not Autobahn's own check, which takes an origin for another once it adds the port.
-        allowed = config.allowed_origins
+        allowed = config.origins
         if request.origin and "*" not in allowed and request.origin not in allowed:
             raise ConnectionDeny(403, "this origin is not allowed")
         self.identity = verified_name(self.transport)

@@ -16,6 +16,7 @@ from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from msgnode.connectors.hosts import Hosts
 from msgnode.devregistry.balancer import Certified
 from msgnode.devregistry.database import Tidy, connect
 from msgnode.devregistry.domain import Domain
@@ -31,7 +32,8 @@ class Rules(NamedTuple):
     """
     Seconds between sweeps, seconds a record may live unheard of, who alone may ask, and a fault for tests.
 
-    With `tls` the domain registry is behind what asks for certificates.
+    `hosts`: the names they answer for, None: any.  With `tls` the domain
+    registry is behind what asks for certificates.
     """
 
     sweep: float = 20.0
@@ -39,6 +41,7 @@ class Rules(NamedTuple):
     balancer: str = ""
     fault: Fault | None = None
     tls: CertificateOptions | None = None
+    hosts: Hosts | None = None
 
 
 class Registries(MultiService):
@@ -81,7 +84,7 @@ class Registries(MultiService):
                 if tls is not None:
                     endpoint = Certified(endpoint, tls, self._reactor)
                 listening = StreamServerEndpointService(
-                    endpoint, RegistrySite(resource, reactor=self._reactor)
+                    endpoint, RegistrySite(resource, rules.hosts, self._reactor)
                 )
                 listening._raiseSynchronously = True  # type: ignore[assignment]
                 listening.setServiceParent(self)

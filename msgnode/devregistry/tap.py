@@ -6,6 +6,7 @@ reTHINK server does.
 """
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -21,6 +22,7 @@ from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
 from msgnode.config import ConfigError, Listen
+from msgnode.connectors.hosts import Hosts
 from msgnode.connectors.tls import options_for
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.service import Registries, Rules
@@ -63,6 +65,16 @@ class Options(BaseOptions):
         ],
     ]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.hosts = [socket.gethostname()]
+
+    def opt_host(self, name: str) -> None:
+        """
+        A name that requests may ask for beside localhost and addresses; may be repeated.
+        """
+        self.hosts.append(name)
+
     def opt_version(self) -> None:
         """
         Print the version and leave.
@@ -72,7 +84,7 @@ class Options(BaseOptions):
 
     def postOptions(self) -> None:
         try:
-            self.rules = rules(os.environ)
+            self.rules = rules(os.environ)._replace(hosts=Hosts(self.hosts, "--host"))
             if self["fault"] is not None:
                 self.rules = self.rules._replace(fault=Fault.parse(self["fault"]))
             if self["cert"]:

@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
+from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.devregistry.balancer import TO_ERROR, may_pass
 from msgnode.devregistry.domain import BROKEN, Answering, Reply
 from msgnode.devregistry.faults import Fault
@@ -90,6 +91,14 @@ class RegistrySite(Site):
     """
 
     noisy = False
+
+    def __init__(self, resource: Resource, hosts: Hosts | None = None, reactor: Any = None) -> None:
+        super().__init__(resource, reactor=reactor)
+        self._hosts = hosts
+
+    def getResourceFor(self, request: Request) -> Any:
+        refusal = None if self._hosts is None else self._hosts.refusal(request)
+        return super().getResourceFor(request) if refusal is None else Misdirected(refusal)
 
     def log(self, request: Any) -> None:
         pass
