@@ -15,7 +15,7 @@ _TOKEN = r"mn[sd]_[A-Za-z0-9_-]{43}"
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _WITH_SECRET = re.compile(rf"(.*[^/])/({_TOKEN}|{_UUID4})", re.IGNORECASE | re.DOTALL)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-_MULTICAST = re.compile(r"/(changes|registration|status)$|/children/")
+_PUBLISHED = ("/changes", "/registration", "/status")
 
 _SECRET = re.compile(rb"(?:\\?/)?" + _TOKEN.encode() + rb"(?![A-Za-z0-9_-])")
 
@@ -61,7 +61,7 @@ def is_multicast(address: str) -> bool:
     """
     Is this an address that is published to, so that nobody waits for an answer?
     """
-    return _MULTICAST.search(address) is not None
+    return address.endswith(_PUBLISHED) or "/children/" in address
 
 
 class Domain:

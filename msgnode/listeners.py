@@ -125,7 +125,7 @@ class Owners:
 
     def __init__(self) -> None:
         self._first: dict[str, Session] = {}
-        self._others: dict[str, dict[Session, None]] = {}  # in the order they came
+        self._others: dict[str, dict[Session, None]] = {}
 
     def __len__(self) -> int:
         return len(self._first)
@@ -145,8 +145,7 @@ class Owners:
         elif others is None:
             del self._first[address]
         else:
-            self._first[address] = next(iter(others))
-            del others[self._first[address]]
+            self._first[address], _ = others.popitem()
         if others is not None and not others:
             del self._others[address]
 

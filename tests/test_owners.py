@@ -10,6 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.slices import ADDRESSES
 from msgnode.statefile import NAME, OWNED_SINCE, STEPS, salvage
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
@@ -177,6 +178,51 @@ class AnnouncedTests(OwnersCase):
         self.assertEqual({}, self.thief.session.bindings)
 
 
+class SlicesTests(OwnersCase):
+    """
+    Sessions with more addresses than are freed in one turn.
+    """
+
+    def announce(self, client: Client, below: str) -> list[str]:
+        addresses = [f"{below}/{number}" for number in range(3 * ADDRESSES)]
+        for first in range(0, len(addresses), 100):
+            self.subscribe(client, *addresses[first : first + 100])
+        return addresses
+
+    def test_ended(self) -> None:
+        """
+        A session that ended owns nothing from then on, though its addresses are freed later.
+        """
+        addresses = self.announce(self.victim, HYPERTY)
+        session = self.victim.session
+        self.victim.close()
+        self.assertNotEqual({}, session.bindings)
+
+        self.assertEqual({""}, {self.owner(address) for address in addresses})
+        self.assertEqual(200, self.subscribe(self.thief, *addresses[:2]))
+        self.node.clock.advance(0)
+
+        self.assertEqual([THIEF] * 2, [self.owner(address) for address in addresses[:2]])
+        self.assertEqual(2, len(self.node.routes.owners))
+
+    def test_taken_back(self) -> None:
+        """
+        What lies below a runtime that opens is that runtime's at once, though it is taken back later.
+        """
+        self.start(**STRICT)
+        runtime = "runtime://example.org/late"
+        addresses = self.announce(self.thief, runtime)
+
+        late = self.node.client(runtime)
+
+        self.assertNotEqual({}, self.thief.session.bindings)
+        self.assertEqual({runtime}, {self.owner(address) for address in addresses})
+        self.assertFalse(any(self.node.owners.owns(address, self.thief.session) for address in addresses))
+        self.assertEqual([None] * 2, [self.send(late, address) for address in addresses[:2]])
+        self.node.clock.advance(0)
+        self.assertEqual(0, len(self.node.routes.owners))
+
+
 class UserTests(OwnersCase):
     """
     Sessions of one verified user.
@@ -210,9 +256,9 @@ class UserTests(OwnersCase):
         for client in clients:
             self.subscribe(client, HYPERTY)
 
-        for client, owner in ((2, 0), (0, 1), (1, 3)):
-            clients[client].close()
-            self.assertEqual(clients[owner].runtime, self.owner(HYPERTY))
+        for number in (2, 0, 1):
+            clients[number].close()
+            self.assertIn(self.owner(HYPERTY), [each.runtime for each in clients if each.session is not None])
         clients[3].close()
 
         self.assertEqual(0, len(self.node.routes.owners))

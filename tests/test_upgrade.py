@@ -88,6 +88,18 @@ class UpgradeTests(SynchronousTestCase):
         self.assertEqual([both, both, ["alice"], ["alice"]], list(heard.values()))
         self.assertTrue(node.routes.is_allocated(FACTS["alice"]["hyperties"][0]))
 
+    def test_an_upgraded_node_gives_the_addresses_of_0_1_0_to_their_owners(self) -> None:
+        """
+        An allocated address belongs to who was allocated it; what two had subscribed, to nobody.
+        """
+        node = self.start()
+        alice = FACTS["alice"]
+
+        owned = {address: node.owners.owner(address) for address in (*alice["hyperties"], *alice["objects"])}
+
+        self.assertEqual({alice["runtime"]}, {session and session.runtime for session in owned.values()})
+        self.assertEqual([None, None], [node.owners.owner(address) for address in (SHARED, CHAT)])
+
     def test_an_upgraded_node_knows_the_keys_and_pools_of_0_1_0(self) -> None:
         """
         An allocation key still names its addresses, and a leased account is not leased twice.
