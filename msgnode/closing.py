@@ -33,6 +33,7 @@ CLOSED = Closing(1000, "closed")
 STOPPING = Closing(1001, "going away", 1)
 FULL = Closing(1013, "full", 30)
 DISK = Closing(1013, "disk", 2)
+FAILED = Closing(1013, "failed", 30)
 UNDECIDED = Closing(1013, "policy", 30)
 TAKEN = Closing(4401, "token")
 TOKEN_LATER = Closing(4401, "token", 5)  # its provider does not answer

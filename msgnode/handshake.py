@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.address import SESSION, Domain, split_token
 from msgnode.agreement import Wish, agree, must_wait, wish_of
-from msgnode.closing import CLOSED, DISK, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
+from msgnode.closing import CLOSED, DISK, FAILED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
 from msgnode.message import Message, compose
@@ -256,6 +256,12 @@ class Handshake:
             asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
             asked.came, asked.origin = message.came or time_ns(), connection
             self.policy.check(CONNECT, asked, session)
+
+    def give_up(self, connection: Connection) -> None:
+        """
+        The node failed over an `open`, which is answered by nothing but 200.
+        """
+        self._refuse(FAILED, connection)
 
     def close(self, connection: Connection) -> Session | None:
         """

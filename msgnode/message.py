@@ -8,6 +8,7 @@ The body is decoded only when a responder asks for it.
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -194,6 +195,41 @@ def decode(data: bytes, origin: Any = None) -> Message:
     ):
         _check_unusual(message, header)
     return message
+
+
+def recall(data: bytes) -> Message:
+    """
+    What was kept: taken before, perhaps by rules that were less strict, or written by the node itself.
+
+    Its `id` may be null, as in the refusal of what nobody could read.  Malformed if it is no JSON object.
+    """
+    with suppress(Malformed):
+        return decode(data)
+    try:
+        fields = literals.loads(data)
+    except (ValueError, RecursionError):
+        raise Malformed("not JSON") from None
+    if not isinstance(fields, dict):
+        raise Malformed("not a JSON object")
+    known: dict[str, Any] = {"id": "", "type": "", "to": ""}
+    for name, kind in _RECALLED.items():
+        with suppress(msgspec.ValidationError):
+            known[name] = msgspec.convert(fields[name], kind) if name in fields else known.get(name)
+    message = Message(known["id"], known["type"], known["to"], known.get("from") or "", data=data)
+    message.priority, message.ttl = known.get("priority"), known.get("ttl")
+    message.receipt = bool(known.get("receipt"))
+    return message
+
+
+_RECALLED: dict[str, Any] = {
+    "id": int | str,
+    "type": str,
+    "to": str | list[str],
+    "from": str,
+    "priority": Annotated[int, Meta(ge=0, le=9)],
+    "ttl": Annotated[float, Meta(ge=0)],
+    "receipt": bool,
+}
 
 
 def _with_surrogates(data: bytes) -> Message | None:

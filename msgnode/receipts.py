@@ -11,7 +11,7 @@ from collections import deque
 from twisted.logger import Logger
 
 from msgnode.address import SESSION, is_multicast
-from msgnode.message import Message, compose, decode
+from msgnode.message import Message, compose, recall
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 
@@ -76,7 +76,7 @@ class Receipts:
         self._giving = False
 
     def _give_late(self, data: bytes, code: int, asker: int) -> None:
-        message = decode(data)
+        message = recall(data)
         for session in self._routes.resolve(message.from_):
             if session.sid == asker:
                 self.give(message, code, session)

@@ -30,6 +30,7 @@ from msgnode.sessions import Journal
 log = Logger()
 
 VALIDATOR = "mn:/validator"
+OPENS = ("open", "re-open")
 UNDERSCORE = ord("_")  # a byte is found in a seventh of the time of a string
 
 
@@ -195,6 +196,11 @@ class Reception:
     ) -> None:
         to = message.to if message is not None else None
         log.failure("carrying a message for {to}", why, to=to)
+        if message is not None and to == SESSION and message.type.lower() in OPENS:
+            self._handshake.give_up(connection)
+            message.from_, message.outcome, message.code = _loggable(message.from_), "refused", 503
+            self._settled(message, None)
+            return
         sorry = Rejected("the node failed over this message; its log says why", failure_code(to))
         self._reject(sorry, message, b"", connection, session)
 

@@ -18,9 +18,10 @@ from twisted.logger import Logger
 from msgnode.address import SESSION
 from msgnode.closing import Closing
 from msgnode.counts import Counts
+from msgnode.errors import Malformed
 from msgnode.keys import Keys
 from msgnode.ledger import Ledger
-from msgnode.message import Message, decode
+from msgnode.message import Message, recall
 from msgnode.outbox import Outbox
 from msgnode.proof import Proof
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
@@ -482,22 +483,29 @@ class Session:
         """
         data = self.read_back(kept)
         self.ledger.release(kept)
-        if data is None:
+        if data is None or not self._judge_again(kept, data):
             self.missed += self.outbox is not None and self.outbox.asked
             return False
         kept.data = data
-        if kept.until == FOREVER:
-            self._judge_again(kept, data)
         return True
 
-    def _judge_again(self, kept: Kept, data: bytes) -> None:
+    def _judge_again(self, kept: Kept, data: bytes) -> bool:
         """
         What was sent never waited; now it has its place among what does, by what it says of itself.
+
+        False: it says nothing that can be read.
         """
-        message = decode(data)
+        if kept.until != FOREVER:
+            return True
+        try:
+            message = recall(data)
+        except Malformed as why:
+            self._cannot_read(str(why))
+            return False
         kept.priority, kept.until = message.urgency, self._until(message)
         if kept.asker and kept.until != FOREVER:
             self._home.expire_at(kept.until, self)
+        return True
 
     def note(self, fresh: bool = False) -> None:
         """
@@ -529,8 +537,12 @@ class Session:
         try:
             return self.ledger.data(kept)
         except OSError as why:
-            log.error("{runtime} will not get a message: {why}", runtime=self.runtime, why=str(why))
+            self._cannot_read(str(why))
             return None
+
+    def _cannot_read(self, why: str) -> None:
+        self._home.counts.unread += 1
+        log.error("{runtime} will not get a message: {why}", runtime=self.runtime, why=why)
 
     def is_lost(self, kept: Kept) -> bool:
         return self.read_back(kept) is None

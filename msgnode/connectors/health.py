@@ -226,6 +226,7 @@ class NodeCollector(Collector):
             ("shed", "Messages dropped because the node was short of memory.", counts.shed),
             ("unkept", "Messages not kept, because the disk has no room for what waits.", counts.turned_away),
             ("held_back", "Times that more came for a client in one turn than is held.", counts.held_back),
+            ("waiting_unreadable", "Messages that were kept and could not be read again.", counts.unread),
             ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
             ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),
             ("disk_refused", "What was not taken on because the disk is low.", self._node.watermark.refused),
