@@ -27,6 +27,7 @@ EVENT = b'42["message",'
 VERSIONS = (3, 4)
 SEPARATOR = b"\x1e"  # of version 4
 MOST_DIGITS = 10  # of a length
+MOST_ACK_DIGITS = 20  # of the number by which a client wants a packet acknowledged
 
 encode = msgspec.json.encode
 _decoder = msgspec.json.Decoder(tuple[str, Raw])
@@ -36,6 +37,12 @@ _SOCKET = re.compile(rb"4([0-6])(?:(/[^,]*)(?:,|$))?([0-9]*)(.*)", re.DOTALL)
 class Garbled(ValueError):
     """
     What came is none of this; the text says why.
+    """
+
+
+class TooMany(Garbled):
+    """
+    It holds more packets than may be.
     """
 
 
@@ -62,40 +69,46 @@ def join(packets: Iterable[bytes], version: int) -> bytes:
     return b"".join(b"%d:%s" % (len(packet), packet) for packet in map(_in_ascii, packets))
 
 
-def split(body: bytes, version: int) -> list[bytes]:
+def split(body: bytes, version: int, most: int = 10**9) -> list[bytes]:
     """
     The packets of a POST, each valid UTF-8; Garbled if a byte of the body is wrong.
+
+    TooMany if there are more than `most`, before they are built.
     """
     if not body:
         raise Garbled("a body holds at least one packet")
     if version == 4:
         _check_text(body)
-        packets = body.split(SEPARATOR)
+        packets = body.split(SEPARATOR, most)
+        if len(packets) > most:
+            raise TooMany(f"a POST has at most {most} packets")
     elif body.isascii():
-        packets = _measured(body, 1)
+        packets = _measured(body, 1, most)
     else:
-        packets = _from_text(_check_text(body))
+        packets = _from_text(_check_text(body), most)
     if not all(packets):
         raise Garbled("a packet has at least its type")
     return packets
 
 
-def _from_text(text: str) -> list[bytes]:
+def _from_text(text: str, most: int) -> list[bytes]:
     try:
-        found = _measured(text.encode("latin-1"), 1)  # encoded twice
+        found = _measured(text.encode("latin-1"), 1, most)  # encoded twice
         for packet in found:
             _check_text(packet)
         return found
+    except TooMany:
+        raise
     except (UnicodeEncodeError, Garbled):
         wide = text.encode("utf-16-le")
-        return [packet.decode("utf-16-le", "replace").encode() for packet in _measured(wide, 2)]
+        return [packet.decode("utf-16-le", "replace").encode() for packet in _measured(wide, 2, most)]
 
 
-def _measured(body: bytes, width: int) -> list[bytes]:
+def _measured(body: bytes, width: int, most: int) -> list[bytes]:
     """
     What follows each length; a character has `width` bytes.
     """
-    packets = []
+    packets: list[bytes] = []
     at, colon = 0, b":\0"[:width]
     while at < len(body):
         middle = body.find(colon, at, at + (MOST_DIGITS + 1) * width)
@@ -106,6 +119,8 @@ def _measured(body: bytes, width: int) -> list[bytes]:
         at = begin + int(digits) * width
         if at > len(body):
             raise Garbled(f"a packet of {int(digits)} was announced, {(len(body) - begin) // width} came")
+        if len(packets) == most:
+            raise TooMany(f"a POST has at most {most} packets")
         packets.append(body[begin:at])
     return packets
 
@@ -160,7 +175,7 @@ def socket_packet(packet: bytes) -> SocketPacket:
     What an Engine.IO message says in Socket.IO's words.
     """
     found = _SOCKET.fullmatch(packet)
-    if found is None:
+    if found is None or len(found[3]) > MOST_ACK_DIGITS:
         raise Garbled(f"no packet of Socket.IO: {packet[:40]!r}")
     return SocketPacket(found[1], found[2] or b"/", found[3], found[4])
 

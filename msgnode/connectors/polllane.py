@@ -61,6 +61,29 @@ class LanePoll:
         self.client.hung_up(self)
 
 
+class LanePost:
+    """
+    A POST that takes more than one turn, on its HTTP connection.
+    """
+
+    __slots__ = ("_channel", "_cork")
+
+    def __init__(self, channel: Any, cork: Cork) -> None:
+        self._channel = channel
+        self._cork = cork
+
+    def answer(self) -> None:
+        if self._channel is not None:
+            Outlet(self._channel.transport, self._cork).write(answered(HTML, b"ok"))
+            self._channel.answered()
+
+    def lost(self) -> None:
+        """
+        Its connection is gone.
+        """
+        self._channel = None
+
+
 class PollLane:
     """
     Looks at what a connection reads between two requests.
@@ -88,11 +111,15 @@ class PollLane:
         return True
 
     def _post(self, body: bytes, client: SocketClient, channel: Any) -> bool:
+        post = LanePost(channel, self._factory.cork)
+        most = self._factory.node.config.limits.messages_per_post
         try:
-            take(body, client)
+            if take(body, client, most, post.answer):
+                Outlet(channel.transport, self._factory.cork).write(answered(HTML, b"ok"))
+            else:
+                channel.hold(post)
         except (Garbled, Unfit):
             return False  # nothing of it was taken; the web server says so
-        Outlet(channel.transport, self._factory.cork).write(answered(HTML, b"ok"))
         return True
 
     def _client(self, line: bytes) -> SocketClient | None:

@@ -7,12 +7,15 @@ until the next poll shows that the answer came, else it is sent again when the
 runtime opens its session anew.  The protocol has no better acknowledgement.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from secrets import token_urlsafe
 from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
 
 from msgnode.agreement import agree
 from msgnode.closing import FULL, NO_OPEN, SLOW, Closing
@@ -23,13 +26,15 @@ from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
 from msgnode.node import Node
 from msgnode.outbox import Outbox
 from msgnode.session import Session
+from msgnode.slices import MESSAGES, SIZE
+
+log = Logger()
 
 PATIENCE = {3: 60.0, 4: 20.0}  # seconds after the next ping is due until a client counts as lost
 PING = 25.0  # seconds between pings where the operator wants none on WebSocket
 NUDGE = 0.1  # seconds a poll is held while the client changes to WebSocket
 PROBING = 10.0  # seconds for that change
 FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed
-AT_ONCE = 16 * 1024  # bytes of a POST that are carried before what they brought about is sent
 
 TOO_LONG = Closing(1009, "too long")
 
@@ -71,6 +76,7 @@ class SocketClient:
         self.full = True
         self.counted = True
         self.ended = False
+        self.posting = False  # what it posted takes more than one turn
         self.refusal: Closing | None = None
         self.way: Way | None = None
         self.probing: Way | None = None
@@ -115,21 +121,43 @@ class SocketClient:
 
     # -- what comes ----------------------------------------------------------
 
-    def take(self, packets: list[bytes]) -> None:
+    def take(self, packets: list[bytes], taken: Callable[[], object]) -> bool:
         """
-        The packets of a POST; as many at once as a read of a socket would bring.
+        Carry the packets of a POST.  False: it takes more than one turn, and `taken` is called at the end.
         """
-        at = 0
+        work = self._carry(packets)
+        for step in work:
+            self.posting = True
+            over = self._node.slices.work(chain([step], work))
+            over.addErrback(partial(log.failure, "carrying what a client of Socket.IO posted"))
+            over.addCallback(self._posted, taken)
+            return False
+        return True
+
+    def _carry(self, packets: list[bytes]) -> Iterator[Deferred[None] | None]:
+        """
+        As many at once as a read of a socket would bring.
+        """
+        held, at = self._node.holding.held, 0
         while at < len(packets) and not self.ended:
-            size = 0
+            if at:
+                yield None
+            begin, size = at, 0
             self._unbound()
             with self._cork:
-                while at < len(packets) and size < AT_ONCE:
+                while at < min(len(packets), begin + MESSAGES) and size < SIZE and self not in held:
                     size += len(packets[at])
                     self.heard(packets[at])
                     at += 1
+            settled = self._node.holding.settled(self)
+            if settled is not None:
+                yield settled
         if self.way is None and self.polls.waiting is None:
             self._pause()
+
+    def _posted(self, done: object, taken: Callable[[], object]) -> None:
+        self.posting = False
+        taken()
 
     def heard(self, packet: bytes) -> None:
         """
@@ -265,7 +293,7 @@ class SocketClient:
         way, self.ended = self.way, True
         self._stop_timers()
         self._forget(self)
-        self.polls.beside.clear()
+        self.polls.take_beside()
         self.polls.release()
         self._node.sessions.lost(self)
         for wire in (way, self.probing):
@@ -285,9 +313,9 @@ class SocketClient:
             if not self.ended:
                 polls.acknowledge()
                 self._node.sessions.ready(self)
-            elif not polls.beside:
+            elif not polls.size:
                 # Not before the reason has come: today's clients would not read that.
-                polls.beside = [engineio.CLOSE]
+                polls.put(engineio.CLOSE)
                 self._stop_timers()
                 self._forget(self)
             self._cork.add(polls)
@@ -359,7 +387,7 @@ class SocketClient:
         self._stop(self._trial)
         polls, outbox, session = self.polls, self.outbox, self.session
         polls.acknowledge()
-        packets, polls.beside = polls.beside, []
+        packets = polls.take_beside()
         polls.release()
         if outbox is not None and outbox.asked:
             while owed := polls.owed():

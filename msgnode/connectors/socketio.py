@@ -5,6 +5,7 @@ The resource answers polls and hands WebSockets on; engineio.py is what is on
 the wire, and socketclient.py the client behind both.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.web.resource import Resource
@@ -31,14 +32,16 @@ def check_alone(client: SocketClient) -> None:
         raise Unfit("two polls of one client at once")
 
 
-def take(body: bytes, client: SocketClient) -> None:
+def take(body: bytes, client: SocketClient, most: int, taken: Callable[[], object]) -> bool:
     """
-    The body of a client's POST.
+    The body of a client's POST.  False: it takes more than one turn, and `taken` is called at the end.
     """
-    packets = engineio.split(body, client.version)
+    if client.posting:
+        raise Unfit("two POSTs of one client at once")
+    packets = engineio.split(body, client.version, most)
     if client.refusal is not None and any(packet.startswith(b"42") for packet in packets):
         raise Unfit(f"this client was closed: {client.refusal.word}")
-    client.take(packets)
+    return client.take(packets, taken)
 
 
 class RequestPoll:
@@ -81,6 +84,8 @@ class SocketIO(Resource):
             return answer_error(request, 403, "this origin is not allowed")
         try:
             return self._polled(request, asked)
+        except engineio.TooMany as why:
+            return answer_error(request, 413, str(why))
         except (Unfit, engineio.Garbled) as why:
             return answer_error(request, 400, str(why))
 
@@ -125,8 +130,13 @@ class SocketIO(Resource):
         client.poll(RequestPoll(request, client))
         return NOT_DONE_YET
 
-    def _post(self, client: SocketClient, request: Request) -> bytes:
+    def _post(self, client: SocketClient, request: Request) -> bytes | int:
+        def taken() -> None:
+            if request.channel is not None:
+                request.write(b"ok")
+                request.finish()
+
         body: bytes = request.content.read()  # type: ignore[union-attr]
-        take(body, client)
         request.setHeader(b"Content-Type", HTML)
-        return b"ok"
+        most = self._node.config.limits.messages_per_post
+        return b"ok" if take(body, client, most, taken) else NOT_DONE_YET

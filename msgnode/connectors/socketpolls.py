@@ -14,6 +14,7 @@ from msgnode.ledger import Ledger
 from msgnode.outbox import Outbox
 
 MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
+PACKET = 64  # bytes of memory for a packet beside its own
 
 
 class Poll(Protocol):
@@ -52,12 +53,15 @@ class Events:
 
 class Polls:
     """
-    `waiting` is the GET that waits; what is not counted is handed out once, `beside` the rest.
+    `waiting` is the GET that waits; what is not counted is handed out once, beside the rest.
+
+    `size` is what waits here and not in the session, in bytes.
     """
 
     def __init__(self, poller: Poller, cork: Cork, events: Events, ledger: Ledger) -> None:
         self.waiting: Poll | None = None
-        self.beside: list[bytes] = []
+        self.size = 0
+        self._beside: list[bytes] = []
         self._poller = poller
         self._cork = cork
         self._events = events
@@ -65,16 +69,14 @@ class Polls:
         self._outbox: Outbox | None = None  # the one that `_handed` counts in
         self._handed = 0  # the number of the last message handed out
 
-    @property
-    def size(self) -> int:
-        """
-        Bytes that wait here and not in the session.
-        """
-        return sum(map(len, self.beside))
-
     def put(self, packet: bytes) -> None:
-        self.beside.append(packet)
+        self._beside.append(packet)
+        self.size += len(packet) + PACKET
         self.flush_soon()
+
+    def take_beside(self) -> list[bytes]:
+        beside, self._beside, self.size = self._beside, [], 0
+        return beside
 
     def flush_soon(self) -> None:
         """
@@ -92,7 +94,7 @@ class Polls:
         Answer the GET that waits with all there is.
         """
         if self.waiting is not None:
-            packets, self.beside = self.beside + self.owed(), []
+            packets = self.take_beside() + self.owed()
             if packets:
                 self.answer(packets)
 
