@@ -19,6 +19,7 @@ from msgnode.complaints import explained
 from msgnode.errors import Malformed
 
 NO_BODY = Raw()
+NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
 MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
@@ -39,7 +40,8 @@ class Message(Struct, gc=False):
     One message: `id`, `type`, `from_`, `to` and the undecoded `body`.
 
     Header fields of our own, which a sender may add: `priority` (0 to 9),
-    `ttl` (seconds it may wait) and `receipt` (tell me what became of it).
+    `ttl` (seconds it may wait), `receipt` (tell me what became of it) and
+    `token`, which no recipient gets to see (redaction.py).
 
     `data` is the JSON object as it is forwarded.  The rest is what became of
     it, filled in by the Router and read by the traffic log: `outcome`,
@@ -68,6 +70,7 @@ class Message(Struct, gc=False):
     micros: _Number = field(name=_OURS + "micros", default=0)
     resources: _List | None = field(name=_OURS + "resources", default=None)
     done: _Several = field(name=_OURS + "done", default=())
+    token: Raw = NO_TOKEN
 
     def fields(self, rough: bool = False) -> dict[str, Any]:
         """
@@ -134,10 +137,12 @@ class Message(Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Message)
+_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.encode
 
 
-_HALF = re.compile(
+# Half a character.
+HALF = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
@@ -150,7 +155,7 @@ def _loads(data: bytes, rough: bool = False) -> Any:
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        whole = _HALF.sub(rb"\\ufffd", data)
+        whole = HALF.sub(rb"\\ufffd", data)
         return json.loads(whole, parse_int=literals.rough) if rough else msgspec.json.decode(whole)
 
 
@@ -166,6 +171,7 @@ def decode(data: bytes, origin: Any = None) -> Message:
     """
     The message in `data`, which is UTF-8; Malformed, in the sender's words, if it is none.
     """
+    half: Message | None = None
     try:
         message = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as why:
@@ -177,23 +183,25 @@ def decode(data: bytes, origin: Any = None) -> Message:
     message.origin = origin
     quotes = 16
     if message.body is NO_BODY:
-        header, quotes = data, 14
+        found, quotes = data.count(b'"'), 14
     else:
         body = bytes(message.body)
         if body[0] != 123 and body != b"null":
             raise Malformed("'body' must be an object", message.id, message.from_)
-        header = data[: -1 - len(body)]
-        if not header.endswith(b'"body":'):
-            header = _without(data, body)
+        end = len(data) - len(body) - 1
+        if data.startswith(b',"body":', end - 8) and data.startswith(body, end) and data[-1] == 125:
+            # The body ends it.  Without the comma that could be the key `x\"body`, and the body another.
+            found = data.count(b'"', 0, end)
+        else:
+            found = data.count(b'"') - body.count(b'"')
     if message.id.__class__ is str:
         quotes += 2
-    # Five keys and three or four strings: that many quotes leave no room for
-    # a key that stands twice.  Any other number is looked at closely.
-    found = header.count(b'"')
-    if (found != quotes and found != quotes + _ours(message)) or (
-        message.to.__class__ is not str or not message.from_
-    ):
-        _check_unusual(message, header)
+    # Five keys and three or four strings: that many quotes outside of the
+    # body leave no room for a key that stands twice.  With any other number
+    # the keys are looked at.
+    plain = message.to.__class__ is str and message.from_ and half is None
+    if not plain or (found != quotes and found != quotes + _ours(message)):
+        _check_unusual(message)
     return message
 
 
@@ -250,37 +258,20 @@ def _with_surrogates(data: bytes) -> Message | None:
     return message
 
 
-def _without(data: bytes, body: bytes) -> bytes:
-    """
-    The message with an empty place where its body stood.
-    """
-    start = data.find(b'"body":') + 7
-    if start > 6 and data[start : start + len(body)] == body:
-        return data[:start] + b"null" + data[start + len(body) :]
-    return data
-
-
 def _ours(message: Message) -> int:
     """
     The quotes of our own header fields, as far as they say anything.
     """
-    return 2 * ((message.priority is not None) + (message.ttl is not None) + message.receipt)
+    given = (message.priority is not None) + (message.ttl is not None) + message.receipt
+    if message.token is NO_TOKEN:
+        return 2 * given
+    return 2 * given + 2 + bytes(message.token).count(b'"')
 
 
-def _check_unusual(message: Message, header: bytes) -> None:
-    if header.endswith(b'"body":'):
-        # Unless it was cut at a `body` inside another field.
-        at_end = message.data.endswith(bytes(message.body) + b"}")
-        header = header + b"null}" if at_end else message.data
-    try:
-        pairs = json.loads(header, object_pairs_hook=list, parse_int=str)
-    except RecursionError:
-        raise Malformed("nested too deeply", message.id, message.from_ or None) from None
-    seen = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise Malformed(f"'{key[:80]}' stands twice in the header", message.id, message.from_ or None)
-        seen.add(key)
+def _check_unusual(message: Message) -> None:
+    double = _doubled(message)
+    if double is not None:
+        raise Malformed(f"'{double[:80]}' stands twice in the header", message.id, message.from_ or None)
     if isinstance(message.to, list):
         if not message.to:
             raise Malformed("'to' must name at least one recipient, not []", message.id, message.from_)
@@ -290,3 +281,36 @@ def _check_unusual(message: Message, header: bytes) -> None:
         if len(message.to) * len(message.data) > MOST_COPIED:
             most = f"copies for all in 'to' may have {MOST_COPIED} bytes together; send it to fewer"
             raise Malformed(most, message.id, message.from_)
+
+
+def _doubled(message: Message) -> str | None:
+    """
+    The header key that stands twice, in whatever escapes; None if there is none.
+    """
+    data = message.data
+    try:
+        fields = _fields_of(data)
+    except (msgspec.DecodeError, RecursionError):  # half a character, or far within
+        pass
+    else:
+        # Each key has two quotes.  If that accounts for all, no other stands beside these.
+        if data.count(b'"') == sum(2 + bytes(value).count(b'"') for value in fields.values()):
+            return None
+    last: list[tuple[str, Any]] = []
+
+    def keep_last(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal last
+        last = pairs  # the outermost object is done last
+
+    try:
+        json.loads(data, object_pairs_hook=keep_last, parse_int=str, strict=False)
+    except RecursionError:
+        raise Malformed("nested too deeply", message.id, message.from_ or None) from None
+    except ValueError:
+        raise Malformed("not JSON", message.id, message.from_ or None) from None
+    seen = set()
+    for key, _ in last:
+        if key in seen:
+            return key
+        seen.add(key)
+    return None

@@ -266,6 +266,78 @@ class AnyMessageTests(SynchronousTestCase):
         self.assertRaises(Malformed, decode, data[:-1] + b"," + double[1:])
 
 
+_odd = st.text(alphabet='b"\\:,{}', max_size=8) | st.sampled_from(
+    ['"body":', '","body":{}', "body", '"to":"']
+)
+_inner = st.recursive(
+    st.none() | st.integers(-9, 9) | _odd,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_odd, inner, max_size=2),
+    max_leaves=4,
+)
+_bodies = st.none() | st.dictionaries(_odd, _inner, max_size=2)
+_by_key = {
+    "id": st.integers(-9, 9) | _odd,
+    "type": _odd,
+    "from": _odd,
+    "to": _odd | st.lists(_odd, min_size=1, max_size=2),
+    "body": _bodies,
+    "priority": st.integers(0, 9) | st.none(),
+    "ttl": st.integers(0, 9),
+    "receipt": st.booleans(),
+    "token": _inner,
+}
+_pairs = st.lists(
+    st.sampled_from(sorted(_by_key)).flatmap(lambda key: st.tuples(st.just(key), _by_key[key]))
+    | st.tuples(st.sampled_from(['x"body', "x", '"', "\\"]) | _odd.filter(lambda key: key != "body"), _inner),
+    max_size=4,
+)
+_required = st.tuples(*(st.tuples(st.just(key), _by_key[key]) for key in ("id", "type", "to")))
+
+
+class ExactlyTwiceTests(SynchronousTestCase):
+    """
+    A header key that stands twice, beside a reader that looks at each.
+    """
+
+    @given(_required, _pairs, st.randoms(use_true_random=False), st.sampled_from([",", ", ", "\n,\t"]))
+    @settings(deadline=None, max_examples=400)
+    def test_any(self, required: tuple, more: list, random: Any, comma: str) -> None:
+        """
+        It is refused, in whatever escapes and order, and no other message is.
+        """
+        pairs = [*required, *more]
+        random.shuffle(pairs)
+        spelt = []
+        for key, value in pairs:
+            name = json.dumps(key)
+            if key.isalpha() and random.random() < 0.2:
+                name = f'"\\u{ord(key[0]):04x}{key[1:]}"'
+            spelt.append(f"{name}:{json.dumps(value, separators=(',', ':'))}")
+        data = f"{{{comma.join(spelt)}}}".encode()
+        keys = [key for key, _ in pairs]
+
+        if len(set(keys)) == len(keys):
+            self.assertEqual(dict(pairs)["to"], decode(data).to)
+        else:
+            with self.assertRaisesRegex(Malformed, "stands twice"):
+                decode(data)
+
+    def test_cut_in_a_body(self) -> None:
+        """
+        Not where the end of the message is like its body, nor where the end of a key is like `body`.
+        """
+        start = b'{"body":{"q":1,"q":1,"q":1,"q":1,"z":":::::","body":null}'
+        for data in (
+            start + b',"id":1,"type":"","from":"f","to":"","to":""}',
+            start.replace(b"::", b":::", 1) + b',"from":":","id":-1,"type":"","to":"","to":""}',
+            b'{"from":":","body":{":::::::":[],":\\"\\u00fc":[{"\\"":-10,"body":null}]},'
+            b'"id":-1,"type":"","to":"","to":""}',
+            b'{"body":{},"id":1,"type":"","to":"","to":"","x\\"body":{}}',
+        ):
+            with self.assertRaisesRegex(Malformed, "'to' stands twice"):
+                decode(data)
+
+
 class MessageTests(SynchronousTestCase):
     """
     Replies and copies.
