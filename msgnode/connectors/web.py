@@ -42,6 +42,10 @@ class BoundedRequest(Request):
             self.requestHeaders.removeHeader(b"content-type")
             super().requestReceived(command, path, version)
 
+    def __repr__(self) -> str:
+        # Twisted's names the URI, and logs it; a client may have put its token there.
+        return f"<{type(self).__name__} {self.method!r}>"
+
     def gotLength(self, length: int | None) -> None:
         self.content = BytesIO()
         if length is not None and length > self.channel.site.longest:
