@@ -14,10 +14,9 @@ LONGEST = 2048  # characters; browsers and proxies allow no longer URL either
 _TOKEN = r"mn[sd]_[A-Za-z0-9_-]{43}"
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _WITH_SECRET = re.compile(rf"(.*[^/])/({_TOKEN}|{_UUID4})", re.IGNORECASE | re.DOTALL)
+_HELD = re.compile(_TOKEN)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _PUBLISHED = ("/changes", "/registration", "/status")
-
-_SECRET = re.compile(rb"(?:\\?/)?" + _TOKEN.encode() + rb"(?![A-Za-z0-9_-])")
 
 
 def split_token(address: str) -> tuple[str, str]:
@@ -41,13 +40,11 @@ def _has_path(address: str) -> bool:
     return bool(rest.partition("/")[2].strip("/"))
 
 
-def without_tokens(data: bytes) -> bytes:
+def holds_token(text: str) -> bool:
     """
-    The same JSON without session tokens: a stub writes its own into `body.via`.
-
-    `runtime://d/1/<token>` becomes `runtime://d/1`.
+    Does a token of the node's stand anywhere in the text, perhaps in a longer word?
     """
-    return _SECRET.sub(b"", data)
+    return _HELD.search(text) is not None
 
 
 def is_scheme(text: str) -> bool:
@@ -104,6 +101,8 @@ class Domain:
         May a runtime bear this name?
         """
         if not runtime or len(runtime) > LONGEST or not _has_path(runtime) or self.owns(runtime):
+            return False
+        if holds_token(runtime):
             return False
         if runtime.startswith(("mn:", "global:", "domain://")):  # a node's or a server's, here or elsewhere
             return False

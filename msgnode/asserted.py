@@ -2,37 +2,50 @@
 `body.assertedIdentity`: who the node says the sender is.
 
 A sender may put the key there; what stands behind it is the node's own word,
-or the key is taken out.  All other messages go on byte for byte.
+or the key is taken out.  A message that cannot be read for it is refused.  All
+others go on byte for byte.
 """
 
-import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from msgnode import literals
+from msgnode.errors import Malformed
+from msgnode.message import Message
 from msgnode.session import Session
 
 KEY = "assertedIdentity"
 _PLAIN, _ESCAPE = KEY.encode(), b"\\u00"  # a key may be spelt in escapes, too
+_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-def vouched(data: bytes, session: Session) -> bytes:
+def vouched(message: Message, session: Session) -> bytes:
     """
     The same message, with nothing in it that only the node can know but what the node knows.
     """
+    data = message.data
     if _PLAIN not in data and _ESCAPE not in data:
         return data
     try:
-        fields = msgspec.json.decode(data, type=dict[str, Raw])
-        body = msgspec.json.decode(fields["body"], type=dict[str, Raw])
-    except (msgspec.DecodeError, KeyError):
-        return _with_surrogates(data, session)
-    if KEY not in body:
+        fields: dict[str, Any] = _fields_of(data)
+        body: Any = fields.get("body")
+        if body is not None:
+            body = None if bytes(body) == b"null" else _fields_of(body)
+        encode: Callable[[Any], bytes] = msgspec.json.encode
+    except (msgspec.DecodeError, RecursionError):
+        fields, encode = _read_closely(message), literals.dumps
+        body = fields.get("body")
+    if body is None or KEY not in body:
         return data
     del body[KEY]
     said = _said(session)
-    return msgspec.json.encode({**fields, "body": {**body, KEY: said} if said else body})
+    try:
+        return encode({**fields, "body": {**body, KEY: said} if said else body})
+    except RecursionError:
+        raise Malformed("nested too deeply", message.id, message.from_) from None
 
 
 def _said(session: Session) -> dict[str, Any] | None:
@@ -44,19 +57,12 @@ def _said(session: Session) -> dict[str, Any] | None:
     return {"userURL": proof.user, "idp": proof.idp, "preferred_username": proof.username}
 
 
-def _with_surrogates(data: bytes, session: Session) -> bytes:
+def _read_closely(message: Message) -> dict[str, Any]:
     """
     What msgspec does not read, but browsers write: half a character.
     """
     try:
-        fields = json.loads(data)
+        fields: dict[str, Any] = literals.loads(message.data)
     except (ValueError, RecursionError):
-        return data
-    body = fields.get("body") if isinstance(fields, dict) else None
-    if not isinstance(body, dict) or KEY not in body:
-        return data
-    del body[KEY]
-    said = _said(session)
-    if said is not None:
-        body[KEY] = said
-    return json.dumps(fields, separators=(",", ":")).encode()
+        raise Malformed(f"'body' cannot be read, and may hold {KEY!r}", message.id, message.from_) from None
+    return fields

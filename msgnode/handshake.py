@@ -23,6 +23,7 @@ from msgnode.message import Message, compose
 from msgnode.owners import AddressOwnership
 from msgnode.ownership import Ownership
 from msgnode.points import CONNECT, Policy
+from msgnode.redaction import without_secrets
 from msgnode.session import Connection, Session
 from msgnode.sessions import Sessions
 
@@ -254,6 +255,7 @@ class Handshake:
         """
         if self.policy is not None:
             asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
+            without_secrets(asked)  # decisions are written down
             asked.came, asked.origin = message.came or time_ns(), connection
             self.policy.check(CONNECT, asked, session)
 

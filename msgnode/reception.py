@@ -15,14 +15,15 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import SESSION, split_token, without_tokens
+from msgnode.address import SESSION
 from msgnode.counts import Counts
 from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.handshake import Handshake
 from msgnode.holding import Holding
-from msgnode.message import Message, compose, decode
+from msgnode.message import NO_TOKEN, Message, compose, decode
 from msgnode.outbox import Outbox
 from msgnode.receipts import Receipts, wants_answer
+from msgnode.redaction import loggable, redacted, without_secrets
 from msgnode.router import Reply
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal
@@ -31,7 +32,7 @@ log = Logger()
 
 VALIDATOR = "mn:/validator"
 OPENS = ("open", "re-open")
-UNDERSCORE = ord("_")  # a byte is found in a seventh of the time of a string
+UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a string
 
 
 class Reception:
@@ -56,7 +57,7 @@ class Reception:
         # What the operator has each answer of the node looked at for; None: it must not leave.
         self.leaving: Callable[[Message, Session], Message | None] | None = None
         # Where tokens are looked at: no message says who its sender is but by the node's own word.
-        self.vouch: Callable[[bytes, Session], bytes] | None = None
+        self.vouch: Callable[[Message, Session], bytes] | None = None
         self._receipts = receipts
         self._handshake = handshake
         self._route = route
@@ -89,12 +90,13 @@ class Reception:
                     return  # sent again, and done already
                 if self.check is not None and session is not None:
                     self.check(data, session, connection)
+                # From here on the message is what its recipients will get.
+                if UNDERSCORE in data or BACKSLASH in data or message.token is not NO_TOKEN:
+                    message = redacted(message)
                 if self.vouch is not None and session is not None:
-                    vouched = self.vouch(data, session)
-                    if vouched is not data:
-                        data, message = vouched, _again(vouched, message)
-                if UNDERSCORE in data and b"mns_" in data:
-                    message = _again(without_tokens(data), message)
+                    vouched = self.vouch(message, session)
+                    if vouched is not message.data:
+                        message = _again(vouched, message)
                 if session is None:
                     raise NoSession(f"open a session before you send to {message.to}")
                 if not message.from_:
@@ -155,8 +157,9 @@ class Reception:
 
     def _greet(self, message: Message, connection: Connection) -> Session | None:
         session = self._handshake.respond(message, connection)
-        # The `from` of a re-open or a close ends in the token.
-        message.from_ = session.runtime if session is not None else _loggable(message.from_)
+        without_secrets(message)
+        if session is not None:
+            message.from_ = session.runtime
         if not message.outcome:  # it will be received once more
             self._counts.received -= 1
             self._counts.received_bytes -= len(message.data)
@@ -195,10 +198,11 @@ class Reception:
         self, why: Failure, message: Message | None, connection: Connection, session: Session | None = None
     ) -> None:
         to = message.to if message is not None else None
-        log.failure("carrying a message for {to}", why, to=to)
+        log.failure("carrying a message for {to}", why, to=loggable(str(to)))
         if message is not None and to == SESSION and message.type.lower() in OPENS:
             self._handshake.give_up(connection)
-            message.from_, message.outcome, message.code = _loggable(message.from_), "refused", 503
+            without_secrets(message)
+            message.outcome, message.code = "refused", 503
             self._settled(message, None)
             return
         sorry = Rejected("the node failed over this message; its log says why", failure_code(to))
@@ -220,27 +224,27 @@ class Reception:
         session = session or connection.session
         if isinstance(why, Malformed) or message is None:
             message = _what_could_be_read(why, message, data, connection)
-        to = message.from_ or (session.runtime if session is not None else None)
+        to = loggable(message.from_) or (session.runtime if session is not None else None)
         self._note(why, message, session)
         if session is not None and not isinstance(why, NoRoute | NoSession):
             self._receipts.give(message, why.code, session)
-        text = str(why)
+        body = {key: loggable(value) if type(value) is str else value for key, value in why.body().items()}
         if isinstance(why, Malformed) and why.id is None:
             self._counts.unreadable += 1
-            connection.unreadable(text, why.code)
+            connection.unreadable(body["desc"], why.code)
             return
         by_validator = isinstance(why, Malformed | NoSession | Claimed)
         if not wants_answer(message, by_validator):
             return
         sender = VALIDATOR if by_validator or not isinstance(message.to, str) else message.to
-        reply = compose(message.id, "response", sender, to, why.body())
+        reply = compose(message.id, "response", sender, to, body)
         if session is None:
             self._tell(connection, reply.data)
         else:
             session.answer(reply, connection)
 
     def _note(self, why: Rejected, message: Message, session: Session | None) -> None:
-        message.from_ = _loggable(message.from_)
+        without_secrets(message)
         message.code = why.code
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code)
@@ -254,13 +258,6 @@ def _again(data: bytes, message: Message) -> Message:
     again = decode(data, message.origin)
     again.came = message.came
     return again
-
-
-def _loggable(from_: str) -> str:
-    """
-    The `from` of a handshake or of what cannot be carried, without the token it may hold.
-    """
-    return without_tokens(split_token(from_)[0].encode()).decode()
 
 
 def _what_could_be_read(

@@ -4,7 +4,7 @@ What the node reads in an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.address import LONGEST, Domain, is_multicast, is_scheme, split_token, without_tokens
+from msgnode.address import LONGEST, Domain, is_multicast, is_scheme, split_token
 
 TOKEN = "mns_" + "aA0_-" * 8 + "xyz"
 UUID4 = "0b7f6c52-9d1e-4f44-8c51-2b8f3e3f9a10"
@@ -53,36 +53,6 @@ class SplitTokenTests(SynchronousTestCase):
             "",
         ):
             self.assertEqual((address, ""), split_token(address))
-
-
-class WithoutTokensTests(SynchronousTestCase):
-    """
-    A stub writes its session token into `body.via`; it reaches nobody.
-    """
-
-    def test_removed(self) -> None:
-        """
-        Every token goes, with the slash before it, plain or as JSON may write it.
-        """
-        for slash in ("/", "\\/", ""):
-            data = f'{{"body":{{"via":"runtime://d/1{slash}{TOKEN}"}},"x":"{TOKEN}"}}'.encode()
-
-            self.assertEqual(b'{"body":{"via":"runtime://d/1"},"x":""}', without_tokens(data))
-
-    def test_below(self) -> None:
-        """
-        What stands behind the token stays.
-        """
-        self.assertEqual(b'"runtime://d/1/sm"', without_tokens(f'"runtime://d/1/{TOKEN}/sm"'.encode()))
-
-    def test_longer(self) -> None:
-        """
-        A longer or shorter word is no token.
-        """
-        for word in (TOKEN + "x", TOKEN[:-1], "mnx_" + TOKEN[4:]):
-            data = f'"runtime://d/1/{word}"'.encode()
-
-            self.assertEqual(data, without_tokens(data))
 
 
 class DomainTests(SynchronousTestCase):

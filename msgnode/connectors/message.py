@@ -6,7 +6,6 @@ the request.  With a session's token it is sent by that session, and the
 response comes here instead of by the session's connection.
 """
 
-import json
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -18,6 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from msgnode import literals
 from msgnode.address import SESSION, Domain, is_multicast
 from msgnode.closing import STOPPING
 from msgnode.connectors.answers import answer_error, answer_json
@@ -31,6 +31,7 @@ from msgnode.errors import Rejected
 from msgnode.gate import LAPSED
 from msgnode.message import Message, decode
 from msgnode.node import Node
+from msgnode.redaction import redacted
 from msgnode.session import Session
 from msgnode.waiting import REQUESTS
 
@@ -157,6 +158,7 @@ class Messages(Resource):
         message.fields()
         if message.to == SESSION:
             raise Rejected("sessions are opened and closed at /ws or /poll")
+        redacted(message)  # its header is what will be delivered, but for `token`, or it is refused here
         return message
 
     # -- the sender ----------------------------------------------------------
@@ -249,4 +251,4 @@ def _with_sender(message: Message, from_: str) -> Message:
         fields = msgspec.json.decode(message.data, type=dict[str, Raw])
         return decode(msgspec.json.encode({**fields, "from": from_}))
     except msgspec.DecodeError:  # half a character, which msgspec does not take
-        return decode(json.dumps({**json.loads(message.data), "from": from_}).encode())
+        return decode(literals.dumps({**literals.loads(message.data), "from": from_}))
