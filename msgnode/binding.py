@@ -58,7 +58,7 @@ class Binder:
             if address not in session.bindings:
                 new += 1
                 self._check(address, session)
-            self._ownership.check_bind(address, session)
+            self._ownership.check_bind(address, session, kind)
         most = self._limits.bindings_per_session
         if len(session.bindings) + new > most:
             held = len(session.bindings)
@@ -66,7 +66,7 @@ class Binder:
                 f"a session may hold {most} addresses; this one has {held}, not room for {new}", 429
             )
         for address in addresses:
-            self._routes.bind(address, session, kind | self._ownership.announce(address, session))
+            self._routes.bind(address, session, kind | self._ownership.announce(address, session, kind))
         session.used = session.used or bool(addresses)
 
     def _check(self, address: str, session: Session) -> None:

@@ -92,14 +92,14 @@ class AddressOwnership:
 
     # -- announcing ------------------------------------------------------------
 
-    def check_bind(self, address: str, session: "Session") -> None:
+    def check_bind(self, address: str, session: "Session", kind: int) -> None:
         """
         With `from_check`: Rejected (403) if nobody but its owner may hear it.
         """
         if self._options.from_check == "off" or not address.startswith(_GUARDED):
             return
         owner = self._announced(address)
-        if owner is None or self._shares(owner, session) or self._is_replaceable(owner):
+        if owner is None or self._shares(owner, session) or self._yields(owner, kind):
             return
         if self._options.from_check == "refuse":
             raise Rejected(f"{address} belongs to another session", 403)
@@ -107,7 +107,7 @@ class AddressOwnership:
             self._told_of_binding.add(session)
             log.warn("{runtime} binds {address}, another's", runtime=session.runtime, address=address)
 
-    def announce(self, address: str, session: "Session") -> int:
+    def announce(self, address: str, session: "Session", kind: int) -> int:
         """
         The session allocates or subscribes it: OWNED if it is its own from now on, else 0.
         """
@@ -115,7 +115,7 @@ class AddressOwnership:
             return 0
         owner = self._announced(address)
         while owner is not None and not self._shares(owner, session):
-            if not self._is_replaceable(owner):
+            if not self._yields(owner, kind):
                 return 0
             self._routes.disown(address, owner)
             owner = self._announced(address)
@@ -136,6 +136,12 @@ class AddressOwnership:
 
     def _shares(self, owner: "Session", session: "Session") -> bool:
         return owner is session or _is_same_user(owner, session)
+
+    def _yields(self, owner: "Session", kind: int) -> bool:
+        """
+        To whom the node allocates an address, who only subscribed it gives way: it may be of a pool.
+        """
+        return kind == ALLOCATED or self._is_replaceable(owner)
 
     def _is_replaceable(self, owner: "Session") -> bool:
         """

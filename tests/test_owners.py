@@ -151,6 +151,19 @@ class AnnouncedTests(OwnersCase):
         self.assertEqual(200, self.subscribe(self.thief, address))
         self.assertEqual(THIEF, self.owner(address))
 
+    def test_pool(self) -> None:
+        """
+        Who leases an address of a pool owns it, though somebody else had subscribed it before.
+        """
+        self.start(**STRICT, pools={"sip": {"scheme": "sip", "addresses": ["sip:1@example.org"]}})
+        self.subscribe(self.thief, "sip:1@example.org")
+
+        body = {"scheme": "sip", "value": {"number": 1}}
+        self.victim.ask(type="create", to="domain://msg-node.example.org/address-allocation", body=body)
+
+        self.assertEqual(VICTIM, self.owner("sip:1@example.org"))
+        self.assertEqual([None, 403], [self.send(c, "sip:1@example.org") for c in (self.victim, self.thief)])
+
     def test_given_up(self) -> None:
         """
         Who frees or unsubscribes an address owns it no more; what was allocated outlives its subscription.

@@ -179,6 +179,9 @@ class NodeCollector(Collector):
         held = [session for session in node.sessions if session.waiting]
         yield GaugeMetricFamily("msgnode_addresses", "Addresses bound.", len(node.routes))
         yield GaugeMetricFamily(
+            "msgnode_addresses_owned", "Addresses that a session announced.", len(node.routes.owners)
+        )
+        yield GaugeMetricFamily(
             "msgnode_waiting_messages", "Messages that wait.", sum(s.waiting for s in held)
         )
         yield GaugeMetricFamily("msgnode_waiting_bytes", "Their bytes.", sum(s.waiting_bytes for s in held))
