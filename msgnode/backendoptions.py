@@ -32,6 +32,12 @@ class Registry(BackEnd):
     unavailable_code: Literal[408, 500] = 408
     disconnect: bool = True
     disconnect_after: Seconds = 10.0
+    max_entry_bytes: Bytes = 64 * 1024
+    max_entries_per_owner: Count = 10_000
+    max_bytes_per_owner: Bytes = 16 * 1024 * 1024
+    max_entries: Count = 100_000
+    max_bytes: Bytes = 256 * 1024 * 1024
+    retention_seconds: Seconds = 604_800.0
 
 
 class GlobalRegistry(BackEnd):

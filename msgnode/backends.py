@@ -6,9 +6,11 @@ socket in the state directory.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -16,14 +18,19 @@ from twisted.internet.endpoints import UNIXServerEndpoint
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import Config, ConfigError
+from msgnode.backendoptions import Registry
+from msgnode.config import ConfigError
 from msgnode.connectors.domainregistry import DomainRegistry
 from msgnode.connectors.farewell import Farewell
 from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
 from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.rest import Rest
-from msgnode.devregistry.service import Registries
+from msgnode.devregistry.quota import Limits
+from msgnode.devregistry.service import Registries, Rules
+from msgnode.message import Message
 from msgnode.node import Node
+from msgnode.peer import peer_host
+from msgnode.session import Session
 
 log = Logger()
 
@@ -37,9 +44,8 @@ class Embedded(Registries):
     The registries within the node, on the sockets of `directory`.
     """
 
-    def __init__(
-        self, place: "Place", config: Config, reactor: Any, run: Callable[..., Deferred[Any]]
-    ) -> None:
+    def __init__(self, place: "Place", node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> None:
+        config = node.config
         domain, graph = (
             UNIXServerEndpoint(reactor, place.socket(name), BACKLOG, 0o600, wantPID=True) if wanted else None
             for name, wanted in (
@@ -47,7 +53,8 @@ class Embedded(Registries):
                 (GRAPH, config.global_registry.url == "embedded"),
             )
         )
-        super().__init__(place.file, reactor, domain, graph, run)
+        rules = Rules(limits=limits_of(config.registry), named=True)
+        super().__init__(place.file, reactor, domain, graph, run, rules=rules, counts=node.registry_counts)
         self._place = place
 
     def startService(self) -> None:
@@ -58,6 +65,27 @@ class Embedded(Registries):
 
     def stopService(self) -> Deferred[Any]:
         return super().stopService().addBoth(lambda done: self._place.clear())
+
+
+def payer(node: Node, message: Message, session: Session) -> str:
+    """
+    Whose an entry is: a verified user's, else of the host it came from, as far as that is anybody.
+    """
+    if session.identity:
+        return "user:" + quote(session.identity, safe=":/@")
+    host = peer_host(message.origin.peer, node.config.trusted_proxies)
+    return f"ip:{quote(host, safe=':/')}" if host else ""
+
+
+def limits_of(options: Registry) -> Limits:
+    return Limits(
+        options.max_entry_bytes,
+        options.max_entries_per_owner,
+        options.max_bytes_per_owner,
+        options.max_entries,
+        options.max_bytes,
+        options.retention_seconds,
+    )
 
 
 class Place:
@@ -102,7 +130,7 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
     services: list[Service] = []
     place = Place(config.state)
     if "embedded" in (config.registry.url, config.global_registry.url):
-        services.append(Embedded(place, config, reactor, run))
+        services.append(Embedded(place, node, reactor, run))
 
     def rest(options: Any, name: str, socket: str) -> Rest:
         url = f"unix:{place.socket(socket)}" if options.url == "embedded" else options.url
@@ -130,6 +158,8 @@ def attach_domain(node: Node, rest: Rest) -> DomainRegistry:
     """
     config = node.config
     registry = DomainRegistry(config.domain, rest, config.registry, node.publish, node.registered)
+    if config.registry.url == "embedded":
+        registry.payer = partial(payer, node)
     node.responders.update(dict.fromkeys((registry.address, f"{registry.address}/"), registry))
     return registry
 
@@ -150,4 +180,6 @@ def attach_graph(node: Node, rest: Rest, run: Callable[..., Deferred[Any]]) -> N
     Let the node answer for the global registry that `rest` calls.
     """
     graph = GlobalRegistry(rest, node.config.global_registry, run)
+    if node.config.global_registry.url == "embedded":
+        graph.payer = partial(payer, node)
     node.responders.update(dict.fromkeys((ADDRESS, f"{ADDRESS}/"), graph))

@@ -2,6 +2,18 @@
 What the node counts as messages and sessions go by; /metrics reads it.
 """
 
+from collections import Counter
+
+
+class RegistryCounts:
+    """
+    What the embedded registries hold, and what they did not take, by status.
+    """
+
+    def __init__(self) -> None:
+        self.entries = self.bytes = 0
+        self.refused: Counter[int] = Counter()
+
 
 class Counts:
     """

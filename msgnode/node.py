@@ -20,7 +20,7 @@ from msgnode.arrivals import Arrivals
 from msgnode.asserted import vouched
 from msgnode.binding import Binder
 from msgnode.config import Config
-from msgnode.counts import Counts
+from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
 from msgnode.errors import TooFast
 from msgnode.gate import Gate
@@ -87,6 +87,7 @@ class Node:
     ) -> None:
         self.config = config
         self.counts = Counts()
+        self.registry_counts = RegistryCounts()
         self.arrivals = Arrivals(config)
         self.rates = Rates(config, clock.seconds)
         self.slices = Slices(clock)

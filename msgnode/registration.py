@@ -33,7 +33,8 @@ class Call(NamedTuple):
     """
     One call of the registry: `url` is the address it is about, `body` what is written there.
 
-    `filter` is a search that the registry does not offer, to be made in its answer.
+    `filter` is a search that the registry does not offer, to be made in its answer;
+    `payer` whose the entry is, as far as the node knows.
     """
 
     method: str
@@ -41,6 +42,7 @@ class Call(NamedTuple):
     body: dict[str, Any] | None = None
     url: str = ""
     filter: dict[str, list[str]] | None = None
+    payer: str = ""
 
 
 def is_hyperty(url: str) -> bool:

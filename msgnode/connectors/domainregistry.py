@@ -24,6 +24,7 @@ from msgnode.session import Session
 log = Logger()
 
 UNAVAILABLE = "Temporarily Unavailable"
+PAYER = "X-Msgnode-Payer"  # the header that tells an embedded registry whose an entry is
 PHRASES = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
@@ -56,6 +57,8 @@ class DomainRegistry:
         self._options = options
         self._announcements = Announcements(self.address, publish)
         self._registered = registered
+        # Whose an entry is that the message makes; backends sets it, where the registry wants to know.
+        self.payer: Callable[[Message, Session], str] = _nobody
         # What is done for a session that ended meanwhile; Farewell sets it, where that is wanted.
         self.late: Callable[[str, Session], None] = lambda url, session: None
 
@@ -86,10 +89,11 @@ class DomainRegistry:
             call = registration.create(body, message.from_, session.runtime)
             self._check_user(body, session)
             self._check_owner(call.url, session)
-            return await self._create(call, session)
+            return await self._create(call._replace(payer=self.payer(message, session)), session)
         if kind == "update":
             call = registration.update(body, self._domain)
             self._check_owner(call.url, session)
+            call = call._replace(payer=self.payer(message, session))
             return await self._update(call, session, body.get("method") == "refresh")
         if kind == "delete":
             found, name = registration.delete(body)
@@ -250,7 +254,8 @@ class DomainRegistry:
     # -- the registry --------------------------------------------------------------
 
     def _ask(self, call: Call) -> Deferred[Answer]:
-        return self._rest.request(call.method, call.path, call.body, safe=call.method != "DELETE")
+        headers = {PAYER: call.payer} if call.payer else None
+        return self._rest.request(call.method, call.path, call.body, headers, safe=call.method != "DELETE")
 
     def _failure(self, answer: Answer, missing: list[str] | None = None) -> dict[str, Any]:
         """
@@ -276,6 +281,10 @@ def _reports(reporter: Any, session: Session) -> bool:
     Is the reporter of an object the session's own, and nobody whom it only listens to?
     """
     return isinstance(reporter, str) and bool(session.bindings.get(reporter, 0) & (OWNED | LEARNT))
+
+
+def _nobody(message: Message, session: Session) -> str:
+    return ""
 
 
 def _names(session: Session) -> set[str]:

@@ -36,6 +36,8 @@ class GlobalRegistry:
         self._options = options
         self._run = run
         self._verifying = DeferredSemaphore(AT_ONCE)
+        # Whose a record is that the message writes; backends sets it, where the registry wants to know.
+        self.payer: Callable[[Message, Session], str] = lambda message, session: ""
 
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         """
@@ -43,18 +45,18 @@ class GlobalRegistry:
         """
         if message.type.lower() == "response":
             raise Rejected("the global registry asks nothing, so it takes no response")
-        return Deferred.fromCoroutine(self._answered(message))
+        return Deferred.fromCoroutine(self._answered(message, session))
 
-    async def _answered(self, message: Message) -> Message:
+    async def _answered(self, message: Message, session: Session) -> Message:
         try:
-            body = in_both(await self._carry_out(message.type.lower(), message))
+            body = in_both(await self._carry_out(message.type.lower(), message, session))
         except Rejected as why:
             code, text = why.code, str(why)
             body = {"Code": code, "Description": text, "code": code, "description": text, "desc": text}
         message.code = body["code"]
         return message.reply(body)
 
-    async def _carry_out(self, kind: str, message: Message) -> Answer:
+    async def _carry_out(self, kind: str, message: Message, session: Session) -> Answer:
         body = message.fields()
         guid = _guid(body)
         place = f"/guid/{quote(guid, safe='')}"
@@ -63,6 +65,9 @@ class GlobalRegistry:
         if kind in ("create", "update"):
             jwt = await self._checked(guid, body)
             plain = {"Content-Type": "text/plain"}
+            payer = self.payer(message, session)
+            if payer:
+                plain["X-Msgnode-Payer"] = payer
             wait = self._options.write_deadline
             return await self._rest.request("PUT", place, data=jwt.encode(), headers=plain, deadline=wait)
         raise Rejected(f"the global registry understands read, create and update, not {message.type!r}"[:200])

@@ -199,6 +199,10 @@ class NodeCollector(Collector):
             "msgnode_disk_low", "1 while the disk has too little room for anything new.", node.watermark.low
         )
         yield GaugeMetricFamily(
+            "msgnode_registry_entries", "Entries of the embedded registries.", node.registry_counts.entries
+        )
+        yield GaugeMetricFamily("msgnode_registry_bytes", "Bytes they count for.", node.registry_counts.bytes)
+        yield GaugeMetricFamily(
             "msgnode_disk_free_bytes", "Free on the disk of the state.", node.watermark.free
         )
         down = GaugeMetricFamily(
@@ -249,6 +253,12 @@ class NodeCollector(Collector):
         for code, number in sorted(counts.refused.items()):
             refused.add_metric([str(code)], number)
         yield refused
+        unregistered = CounterMetricFamily(
+            "msgnode_registry_refused", "Entries that the embedded registries did not take.", labels=["code"]
+        )
+        for code, number in sorted(self._node.registry_counts.refused.items()):
+            unregistered.add_metric([str(code)], number)
+        yield unregistered
         asked = CounterMetricFamily(
             "msgnode_back_end_requests", "Requests to back ends.", labels=["back_end", "outcome"]
         )

@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS owner (guid TEXT PRIMARY KEY, user TEXT NOT NULL) STR
 CREATE TABLE IF NOT EXISTS graph (guid TEXT PRIMARY KEY, jwt TEXT NOT NULL) STRICT;
 COMMIT;
 """
+MOST_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved
 EVERY = 20.0  # seconds from one move of the log to the next
 
 
@@ -50,7 +51,9 @@ def connect(path: Path | str) -> sqlite3.Connection:
         if path != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = sqlite3.connect(path, isolation_level=None)
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in a new file
         database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA journal_size_limit = {MOST_LOG}")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("PRAGMA wal_autocheckpoint = 0")
         database.execute("PRAGMA busy_timeout = 1000")
@@ -96,6 +99,12 @@ class Tidy(Service):
         if self._beat.running:
             self._beat.stop()
         return self._move()
+
+    def move(self) -> None:
+        """
+        Now, because much was written.
+        """
+        self._move()
 
     def _move(self) -> Deferred[None]:
         moved = self._run(move_log, self._path)

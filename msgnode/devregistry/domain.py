@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote_plus
 
 import msgspec
 
+from msgnode.devregistry.quota import NoRoom
 from msgnode.devregistry.records import DISCONNECTED, HYPERTY, OBJECT, Kind, Records, clean
 
 JSON, HTML = "application/json", "text/html;charset=utf-8"
@@ -55,6 +56,8 @@ class Domain:
             pieces.pop()
         try:
             return self._route(method, pieces, query, body)
+        except NoRoom as why:
+            return say(why.status, {"message": str(why)})
         except OverflowError:  # a number that no record can hold
             return MISSING
         except (ValueError, KeyError, TypeError, RecursionError):  # what the client sent makes no sense

@@ -3,12 +3,15 @@ The global registry: one signed record for each GUID, answered as the reTHINK se
 """
 
 import time
+from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 from urllib.parse import unquote
 
 from msgnode.connectors.globalrecord import WrongRecord, check_signature, read_record
+from msgnode.devregistry.database import transaction
 from msgnode.devregistry.domain import Reply, say
+from msgnode.devregistry.quota import NoRoom, Quota
 
 REQUIRED = {
     "guid",
@@ -29,8 +32,12 @@ class Graph:
     Answers requests from the records.
     """
 
-    def __init__(self, database: Connection) -> None:
+    def __init__(
+        self, database: Connection, quota: Quota | None = None, wall: Callable[[], float] = time.time
+    ) -> None:
         self._database = database
+        self._quota = quota or Quota(database)
+        self._wall = wall
 
     def answer(self, method: str, uri: str, body: bytes) -> Reply:
         path = uri.partition("?")[0]
@@ -55,6 +62,9 @@ class Graph:
         if not body:
             return spring(400, "Bad Request", path)
         jwt = body.decode("utf-8", "replace")
+        most = self._quota.limits.entry_bytes
+        if len(body) > most:
+            return refuse(413, "Payload Too Large", f"A record has at most {most} bytes.")
         if jwt.count(".") != 2:
             return spring(500, "Internal Server Error", path)
         try:
@@ -75,7 +85,13 @@ class Graph:
                 check_signature(record, stored)
             except WrongRecord:
                 return refuse(500, "Internal Server Error", "It is not signed with the stored key.")
-        self._database.execute("INSERT OR REPLACE INTO graph VALUES (?, ?)", (guid, jwt))
+        try:
+            with transaction(self._database):
+                self._quota.take("graph", guid, len(jwt), self._wall())
+                self._database.execute("INSERT OR REPLACE INTO graph VALUES (?, ?)", (guid, jwt))
+        except NoRoom as why:
+            return refuse(why.status, "Not stored", str(why))
+        self._quota.note(len(jwt))
         done = {"Code": 200, "Description": "OK", "Explanation": "Stored.", "Value": ""}
         return say(200, done)
 

@@ -1,13 +1,15 @@
 """
 The records of the domain registry: hyperties and data objects, and what becomes of them.
 
-Nothing is ever deleted.  A record that is not kept alive, or is deleted, becomes
-`disconnected`, and is named once to whoever asks what changed.
+A record that is not kept alive, or is deleted, becomes `disconnected`, and is
+named once to whoever asks what changed.  It is removed when it has been so for
+long, or when room is needed for others.
 """
 
 import sqlite3
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from sqlite3 import Connection
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from msgnode.devregistry.database import transaction
+from msgnode.devregistry.quota import Quota
 
 DISCONNECTED, LIVE = "disconnected", "live"
 
@@ -75,6 +78,27 @@ CHANGED = "INSERT OR IGNORE INTO updated VALUES (?, ?)"
 UNCHANGED = "DELETE FROM updated WHERE kind = ? AND id = ?"
 
 
+OWN = """INSERT OR REPLACE INTO owner SELECT ?, ?
+    WHERE (SELECT count(*) FROM owner WHERE user = ?) < ?"""
+DISOWN = "DELETE FROM owner WHERE user = ? AND NOT EXISTS (SELECT 1 FROM record WHERE record.user = ?)"
+MOST_GUIDS = 100  # of one user
+MOST_LIFE = 30 * 86400  # seconds that an update may give a record
+MOST_SWEPT = 1000  # records in a turn
+MOST_FOUND = 1000  # records in an answer, the newest
+MOST_BYTES = 2 * 1024 * 1024  # of them
+VACUUMED = 2000  # pages that are given back to the disk in a turn
+
+
+class Due(NamedTuple):
+    """
+    A record whose time is over.
+    """
+
+    kind: str
+    id: str
+    status: str
+
+
 class Row(NamedTuple):
     """
     A record as it lies in the database.
@@ -102,7 +126,15 @@ class Records:
     `wall` gives seconds since 1970; `longest` is the most a record may live without a word.
     """
 
-    def __init__(self, database: Connection, wall: Callable[[], float], longest: int = 3600) -> None:
+    def __init__(
+        self,
+        database: Connection,
+        wall: Callable[[], float],
+        longest: int = 3600,
+        quota: Quota | None = None,
+    ) -> None:
+        self._quota = quota = quota or Quota(database)
+        quota.make_room = self._make_room
         self._database = database
         self._wall = wall
         self._longest = longest
@@ -122,10 +154,9 @@ class Records:
             if user is not None:
                 fields["userID"] = user
                 if row is None and "guid" in fields:
-                    self._database.execute(
-                        "INSERT OR REPLACE INTO owner VALUES (?, ?)", (fields["guid"], user)
-                    )
-            self._write(kind, id, fields, now if row is None else row.starting, now)
+                    self._database.execute(OWN, (fields["guid"], user, user, MOST_GUIDS))
+            size = self._write(kind, id, fields, now if row is None else row.starting, now)
+        self._quota.note(size)
         return True
 
     def update(self, kind: Kind, id: str, fields: dict[str, Any]) -> bool | None:
@@ -137,8 +168,11 @@ class Records:
             if row is None:
                 return None
             before = {**msgspec.json.decode(row.fields), "status": row.status, "expires": row.expires}
-            self._write(kind, id, {**before, **fields}, row.starting, self._wall())
-            return bool(fields.get("status", row.status) != row.status)
+            if MOST_LIFE < fields.get("expires", 0) <= sys.maxsize:
+                fields = {**fields, "expires": MOST_LIFE}
+            size = self._write(kind, id, {**before, **fields}, row.starting, self._wall())
+        self._quota.note(size)
+        return bool(fields.get("status", row.status) != row.status)
 
     def keep_alive(self, kind: Kind, id: str) -> bool | None:
         """
@@ -157,7 +191,7 @@ class Records:
             self._disconnect([row])
             return True
 
-    def _write(self, kind: Kind, id: str, fields: dict[str, Any], starting: float, now: float) -> None:
+    def _write(self, kind: Kind, id: str, fields: dict[str, Any], starting: float, now: float) -> int:
         rest = {name: value for name, value in fields.items() if name not in ("status", "expires")}
         user = fields.get("userID")
         indexed = (
@@ -167,10 +201,36 @@ class Records:
             fields.get("reporter"),
         )
         times = (fields["status"], fields["expires"], starting, now)
-        self._database.execute(WRITE, (kind.name, id, *indexed, *times, msgspec.json.encode(rest).decode()))
+        encoded = msgspec.json.encode(rest)
+        size = len(encoded) + len(fields["status"])
+        self._quota.take(kind.name, id, size, now, fields["status"] == DISCONNECTED, user or "")
+        self._database.execute(WRITE, (kind.name, id, *indexed, *times, encoded.decode()))
         self._database.execute(UNCHANGED, (kind.name, id))
+        return size
 
-    def _disconnect(self, rows: list[Row]) -> None:
+    def _make_room(self, payer: str, number: int) -> int:
+        """
+        Remove the oldest that are disconnected, of all or of one payer; how many.
+        """
+        his = "payer = ? AND" if payer else ""
+        found = self._database.execute(
+            f"SELECT kind, id FROM held WHERE {his} gone ORDER BY at LIMIT ?",
+            (payer, number) if payer else (number,),
+        )
+        return self._remove(found.fetchall())
+
+    def _remove(self, found: list[tuple[str, str]]) -> int:
+        execute = self._database.execute
+        for kind, id in found:
+            (user,) = execute("SELECT user FROM record WHERE kind = ? AND id = ?", (kind, id)).fetchone()
+            execute("DELETE FROM record WHERE kind = ? AND id = ?", (kind, id))
+            execute(UNCHANGED, (kind, id))
+            self._quota.drop(kind, id)
+            if user is not None:
+                execute(DISOWN, (user, user))
+        return len(found)
+
+    def _disconnect(self, rows: Iterable[Row | Due]) -> None:
         for row in rows:
             if row.status != DISCONNECTED:
                 self._database.execute(
@@ -194,13 +254,24 @@ class Records:
             return self._found(kind, "user = (SELECT user FROM owner WHERE guid = ?)", value)
         return self._found(kind, f"{by} = ?", value)
 
-    def sweep(self) -> None:
+    def sweep(self) -> bool:
         """
-        Disconnect everything whose time is over.
+        Disconnect those whose time is over, and remove those that have been so for long: so many in a turn.
         """
-        due = f"{SELECT} status != '{DISCONNECTED}' AND modified + expires <= ?"
+        now, execute = self._wall(), self._database.execute
+        due = f"status != '{DISCONNECTED}' AND modified + expires <= ? LIMIT ?"
+        old = "SELECT kind, id FROM held WHERE gone AND at <= ? ORDER BY at LIMIT ?"
         with transaction(self._database):
-            self._disconnect(list(map(Row._make, self._database.execute(due, (self._wall() - 1,)))))
+            over = execute(
+                f"SELECT kind, id, status FROM record WHERE {due}", (now - 1, MOST_SWEPT)
+            ).fetchall()
+            self._disconnect(map(Due._make, over))
+            gone = execute(old, (now - self._longest - self._quota.limits.retention, MOST_SWEPT)).fetchall()
+            self._remove(gone)
+        self._quota.note(0)
+        if gone:
+            execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
+        return MOST_SWEPT in (len(over), len(gone))
 
     def take_updated(self) -> dict[str, dict[str, Any]]:
         """
@@ -208,9 +279,9 @@ class Records:
         """
         with transaction(self._database):
             rows = self._database.execute(f"{SELECT} (kind, id) IN (SELECT kind, id FROM updated)")
-            found = {row.id: _as_record(row) for row in map(Row._make, rows)}
-            self._database.execute("DELETE FROM updated")
-        return found
+            taken = _as_many(rows)
+            self._database.executemany(UNCHANGED, [(row.kind, row.id) for row in taken])
+        return {row.id: _as_record(row) for row in taken}
 
     def count(self) -> int:
         """
@@ -224,9 +295,8 @@ class Records:
         return None if row is None else Row(*row)
 
     def _found(self, kind: Kind, where: str, value: str) -> dict[str, dict[str, Any]]:
-        rows = [
-            Row(*row) for row in self._database.execute(f"{SELECT} kind = ? AND {where}", (kind.name, value))
-        ]
+        newest = f"{SELECT} kind = ? AND {where} ORDER BY modified DESC"
+        rows = _as_many(self._database.execute(newest, (kind.name, value)))
         return {row.id: _as_record(row) for row in self._expired(rows)}
 
     def _expired(self, rows: list[Row]) -> Iterator[Row]:
@@ -241,6 +311,20 @@ class Records:
                 self._disconnect(over)
         gone = {row.id for row in over}
         return (row._replace(status=DISCONNECTED) if row.id in gone else row for row in rows)
+
+
+def _as_many(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
+    """
+    As many as one answer has room for.
+    """
+    found: list[Row] = []
+    size = 0
+    for row in map(Row._make, rows):
+        size += len(row.fields)
+        if len(found) == MOST_FOUND or (found and size > MOST_BYTES):
+            break
+        found.append(row)
+    return found
 
 
 def _as_record(row: Row) -> dict[str, Any]:

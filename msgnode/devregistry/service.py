@@ -11,21 +11,25 @@ from typing import Any, NamedTuple
 from twisted.application.internet import StreamServerEndpointService
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.interfaces import IDelayedCall, IStreamServerEndpoint
 from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode.connectors.hosts import Hosts
+from msgnode.counts import RegistryCounts
 from msgnode.devregistry.balancer import Certified
 from msgnode.devregistry.database import Tidy, connect
 from msgnode.devregistry.domain import Domain
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.graph import Graph
+from msgnode.devregistry.quota import Limits, Quota
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.web import RegistryResource, RegistrySite
 
 log = Logger()
+
+SOON = 0.1  # seconds
 
 
 class Rules(NamedTuple):
@@ -33,7 +37,8 @@ class Rules(NamedTuple):
     Seconds between sweeps, seconds a record may live unheard of, who alone may ask, and a fault for tests.
 
     `hosts`: the names they answer for, None: any.  With `tls` the domain
-    registry is behind what asks for certificates.
+    registry is behind what asks for certificates.  `named`: who asks is the
+    node, which says for whom.
     """
 
     sweep: float = 20.0
@@ -42,6 +47,8 @@ class Rules(NamedTuple):
     fault: Fault | None = None
     tls: CertificateOptions | None = None
     hosts: Hosts | None = None
+    limits: Limits = Limits()
+    named: bool = False
 
 
 class Registries(MultiService):
@@ -60,8 +67,10 @@ class Registries(MultiService):
         run: Callable[..., Deferred[None]] = maybeDeferred,
         wall: Callable[[], float] = time.time,
         rules: Rules | None = None,
+        counts: RegistryCounts | None = None,
     ) -> None:
         super().__init__()
+        self._counts = counts
         self._path = path
         self._reactor = reactor
         self._endpoints = (domain, graph)
@@ -72,14 +81,19 @@ class Registries(MultiService):
     def startService(self) -> None:
         database, rules = connect(self._path), self._rules
         self._database = database
-        records = Records(database, self._wall, rules.longest)
-        for endpoint, answer in zip(
-            self._endpoints, (Domain(records).answer, Graph(database).answer), strict=True
-        ):
+        quota = Quota(database, rules.limits, self._counts)
+        records = Records(database, self._wall, rules.longest, quota)
+        graph = Graph(database, quota, self._wall)
+        for endpoint, answer in zip(self._endpoints, (Domain(records).answer, graph.answer), strict=True):
             if endpoint is not None:
                 tls = rules.tls if endpoint is self._endpoints[0] else None
                 resource = RegistryResource(
-                    answer, self._reactor, rules.balancer, rules.fault, tls is not None
+                    answer,
+                    self._reactor,
+                    rules.balancer,
+                    rules.fault,
+                    tls is not None,
+                    quota if rules.named else None,
                 )
                 if tls is not None:
                     endpoint = Certified(endpoint, tls, self._reactor)
@@ -90,7 +104,9 @@ class Registries(MultiService):
                 listening.setServiceParent(self)
         Every(rules.sweep, records.sweep, self._reactor).setServiceParent(self)
         if isinstance(self._path, Path):
-            Tidy(self._path, self._run, self._reactor).setServiceParent(self)
+            tidy = Tidy(self._path, self._run, self._reactor)
+            tidy.setServiceParent(self)
+            quota.full = tidy.move
         super().startService()
 
     def stopService(self) -> Deferred[Any]:
@@ -100,12 +116,14 @@ class Registries(MultiService):
 
 class Every(Service):
     """
-    Does something every so many seconds.
+    Does something every so many seconds, and soon again if it says that there is more.
     """
 
-    def __init__(self, seconds: float, do: Callable[[], None], clock: Any) -> None:
+    def __init__(self, seconds: float, do: Callable[[], bool], clock: Any) -> None:
         self._seconds = seconds
         self._do = do
+        self._clock = clock
+        self._more: IDelayedCall | None = None
         self._beat = LoopingCall(self._once)
         self._beat.clock = clock
 
@@ -115,7 +133,8 @@ class Every(Service):
 
     def _once(self) -> None:
         try:
-            self._do()
+            if self._do() and (self._more is None or not self._more.active()):
+                self._more = self._clock.callLater(SOON, self._once)
         except sqlite3.Error as why:  # the disk may be full now, and not the next time
             log.error("the registry's file cannot be used: {why}", why=str(why))
 
@@ -123,3 +142,5 @@ class Every(Service):
         super().stopService()
         if self._beat.running:
             self._beat.stop()
+        if self._more is not None and self._more.active():
+            self._more.cancel()

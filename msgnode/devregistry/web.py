@@ -15,15 +15,20 @@ from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.devregistry.balancer import TO_ERROR, may_pass
 from msgnode.devregistry.domain import BROKEN, Answering, Reply
 from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.quota import Quota
 
 log = Logger()
+
+PAYER = "X-Msgnode-Payer"
+MOST_PAYER = 1000  # characters
 
 
 class RegistryResource(Resource):
     """
     One registry.  `fault` may befall requests; only `balancer`, an IP address, may ask, if given.
 
-    Who writes needs a certificate, if it is `certified`.
+    Who writes needs a certificate, if it is `certified`.  With a `quota` the
+    node says in a header who pays for what it writes.
     """
 
     isLeaf = True
@@ -35,6 +40,7 @@ class RegistryResource(Resource):
         balancer: str = "",
         fault: Fault | None = None,
         certified: bool = False,
+        quota: Quota | None = None,
     ) -> None:
         super().__init__()
         self.fault = fault
@@ -42,6 +48,7 @@ class RegistryResource(Resource):
         self._clock = clock
         self._balancer = balancer
         self._certified = certified
+        self._quota = quota
 
     def render(self, request: Request) -> Any:
         fault = self.fault
@@ -59,6 +66,8 @@ class RegistryResource(Resource):
         if self._certified and not may_pass(request):
             return send(request, TO_ERROR)
         assert request.content is not None
+        if self._quota is not None:
+            self._quota.payer = (request.getHeader(PAYER) or "")[:MOST_PAYER]
         method, uri = request.method.decode("ascii", "replace"), request.uri.decode("utf-8", "replace")
         try:
             reply = self._answer(method, uri, request.content.read())
