@@ -114,11 +114,12 @@ class Routing(Section):
 
 class WebSocketOptions(Section):
     """
-    Seconds between pings; bytes above which a message is deflated (0: off).
+    Seconds between pings; bytes above which a message is deflated (0: off); what may come out of such.
     """
 
     ping: Seconds = 25.0
     deflate_above: OrOff = 0
+    inflated_bytes_per_second: OrOff = 16 * 1024 * 1024
 
 
 def _decisions() -> str:

@@ -33,7 +33,7 @@ from msgnode.owners import AddressOwnership
 from msgnode.ownership import Ownership
 from msgnode.paper import Air, Paper
 from msgnode.proof import Validator
-from msgnode.rates import Rates
+from msgnode.rates import Inflation, Rates
 from msgnode.reception import Reception
 from msgnode.registered import Registered
 from msgnode.router import Responder, Router
@@ -90,6 +90,7 @@ class Node:
         self.registry_counts = RegistryCounts()
         self.arrivals = Arrivals(config)
         self.rates = Rates(config, clock.seconds)
+        self.inflation = Inflation(config, clock.seconds)
         self.slices = Slices(clock)
         self.keeping = keeping = keeping or Nothing()
         state = Path(config.state) if config.state != "none" else None
@@ -154,6 +155,7 @@ class Node:
         The configuration has changed: take over what is not read where it is used.
         """
         self.rates.apply()
+        self.inflation.apply()
         options = self.config.session
         self.sessions.ledger.most = options.memory
         strict = self.rates.on or options.message_token != "off"

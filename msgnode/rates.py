@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgnode.config import Config
 from msgnode.peer import peer_host
-from msgnode.session import Session
+from msgnode.session import Connection, Session
 
 LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
 
@@ -66,6 +66,13 @@ class Buckets:
         if (self.messages and bucket.messages < 1) or (self.size and bucket.size <= 0):
             return None
         return bucket
+
+    def draw(self, name: str, size: int, now: float) -> None:
+        """
+        Take so many bytes, whatever is left.
+        """
+        self.find(name, now)
+        self._buckets[name].size -= size
 
     def wait(self, name: str, now: float) -> float:
         """
@@ -163,3 +170,44 @@ class Rates:
         if host and self._peers.on:
             found.append((self._peers, host))
         return found
+
+
+class Inflation:
+    """
+    What comes out of compressed messages: so many bytes a second of one host, or of a connection without one.
+
+    `total` counts them, `pauses` how often somebody had to wait.
+    """
+
+    def __init__(self, config: Config, now: Callable[[], float]) -> None:
+        self.total = self.pauses = 0
+        self._buckets = Buckets()
+        self._config = config
+        self._now = now
+        self.apply()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def apply(self) -> None:
+        """
+        The limit may have changed.
+        """
+        self._buckets.set(0, self._config.websocket.inflated_bytes_per_second)
+
+    def who(self, connection: Connection) -> str:
+        """
+        Whom it is counted for.
+        """
+        return peer_host(connection.peer, self._config.trusted_proxies) or f"connection {id(connection)}"
+
+    def came(self, size: int, who: str) -> None:
+        self.total += size
+        if self._buckets.on:
+            self._buckets.draw(who, size, self._now())
+
+    def wait(self, who: str) -> float:
+        """
+        Seconds until they may send more.
+        """
+        return self._buckets.wait(who, self._now()) if self._buckets.on else 0.0

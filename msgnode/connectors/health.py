@@ -237,6 +237,8 @@ class NodeCollector(Collector):
             ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
             ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),
             ("disk_refused", "What was not taken on because the disk is low.", self._node.watermark.refused),
+            ("inflated_bytes", "Bytes that came out of compressed messages.", self._node.inflation.total),
+            ("inflated_pauses", "How often that was too much a second.", self._node.inflation.pauses),
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)

@@ -35,6 +35,9 @@ MASKED = 0x80
 # Of one turn of the event loop; Autobahn takes a step for a frame's header and one for its payload.
 FRAMES, STEPS = range(MESSAGES), range(2 * MESSAGES)
 
+# Bytes that come out of compressed messages in one turn, but for the last one; and of one that is compressed.
+MOST_INFLATED, MOST_DEFLATED = 1024 * 1024, 256 * 1024
+
 PARTS = 64  # of an unfinished message, each with its own memory
 
 # Bytes of an unfinished frame that may wait here; each read copies them once more.
@@ -108,6 +111,7 @@ class LaneProtocol(WebSocketServerProtocol):
 
     _kept = b""  # the beginning of a frame whose end has not come yet
     _backlog: Backlog | None = None  # of a read that held many frames
+    _inflated = 0  # bytes that came out of compressed messages in this turn
     _more = False  # there are more frames than one turn may have
     _longest = -1  # bytes of payload that the lane takes; -1: the lane is off
 
@@ -128,11 +132,9 @@ class LaneProtocol(WebSocketServerProtocol):
         if self.state != OPEN:
             return
         deflate = self._perMessageCompress
-        if deflate is not None and len(payload) >= self.factory.deflateAbove:
+        if deflate is not None and self.factory.deflateAbove <= len(payload) <= MOST_DEFLATED:
             # Not sendMessage, which holds what we send to the limit on what we hear.
-            deflate.start_compress_message()
-            short = deflate.compress_message_data(payload) + deflate.end_compress_message()
-            self.sendFrame(opcode=1, payload=short, rsv=4)
+            self.sendFrame(opcode=1, payload=self.factory.deflated(payload, deflate), rsv=4)
         elif self._longest < 0 or self.send_queue:
             self.sendFrame(opcode=1, payload=payload)
         else:
@@ -234,10 +236,36 @@ class LaneProtocol(WebSocketServerProtocol):
         if self.state not in (OPEN, CLOSING):
             super().consumeData()
             return
+        self._inflated = 0
+        deflate = self._perMessageCompress is not None
         for _ in STEPS:
+            if deflate and self.data and (self._inflated > MOST_INFLATED or self.overdrawn()):
+                break
             if not self.processData() or self.state == CLOSED:
                 return
         self._more = True
+
+    def onFrameData(self, payload: bytes) -> Any:
+        if self._perMessageCompress is None or self.current_frame.opcode > 7 or not self._isMessageCompressed:
+            return super().onFrameData(payload)
+        # Autobahn adds to the total what comes out and was not there before.
+        before, used = self.message_data_total_length, len(payload)
+        proceeds = super().onFrameData(payload)
+        size = self.message_data_total_length - before + used
+        self._inflated += size
+        self.inflated(size)
+        return proceeds
+
+    def inflated(self, size: int) -> None:
+        """
+        So many bytes came out of what is compressed.
+        """
+
+    def overdrawn(self) -> bool:
+        """
+        Is that too much, so that the rest must wait?
+        """
+        return False
 
     def _pass_on(self, data: bytes) -> None:
         """
@@ -336,6 +364,8 @@ class LaneFactory(WebSocketServerFactory):
         self._options: list[Any] = []
         self._payload = b""
         self._frame = text_frame(b"")
+        self._inflated = b""
+        self._deflated: dict[Any, bytes] = {}
 
     def buildProtocol(self, addr: Any) -> Any:
         """
@@ -353,6 +383,24 @@ class LaneFactory(WebSocketServerFactory):
         connection = self._settled()
         connection.factory = self
         return connection
+
+    def deflated(self, payload: bytes, deflate: Any) -> bytes:
+        """
+        The payload compressed, once for all that it goes to in a row with the same options.
+        """
+        if not deflate.server_no_context_takeover:
+            deflate.start_compress_message()
+            short: bytes = deflate.compress_message_data(payload) + deflate.end_compress_message()
+            return short
+        if payload is not self._inflated:
+            self._inflated = payload
+            self._deflated.clear()
+        options = deflate.server_max_window_bits, deflate.mem_level
+        if options not in self._deflated:
+            deflate.start_compress_message()
+            short = deflate.compress_message_data(payload) + deflate.end_compress_message()
+            self._deflated[options] = short
+        return self._deflated[options]
 
     def framed(self, payload: bytes) -> bytes:
         """

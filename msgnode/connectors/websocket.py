@@ -14,6 +14,7 @@ from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflat
 from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.task import deferLater
 from zope.interface import implementer
 
 from msgnode.closing import Closing
@@ -38,6 +39,7 @@ FORGOTTEN = (
     "http_request_params",
     "websocket_protocols",
 )
+MARGIN = 0.01  # seconds, so that rounding leaves nothing to wait for
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 
 
@@ -54,6 +56,7 @@ class WebSocketConnection(LaneProtocol):
     factory: "WebSocketFactory"
     session: Session | None = None
     full = False
+    _inflator = ""  # for whom what comes out of its compressed messages is counted
     is_stub = False  # on /stub/connect
 
     def onConnect(self, request: Any) -> str | None:
@@ -162,7 +165,22 @@ class WebSocketConnection(LaneProtocol):
         self.transport.abortConnection()
 
     def settled(self) -> Deferred[None] | None:
-        return self.factory.node.holding.settled(self)
+        node = self.factory.node
+        wait = node.inflation.wait(self._inflator) if self._inflator else 0.0
+        if wait:
+            node.inflation.pauses += 1
+            return deferLater(self.factory.clock, wait + MARGIN)
+        return node.holding.settled(self)
+
+    def inflated(self, size: int) -> None:
+        inflation = self.factory.node.inflation
+        self._inflator = self._inflator or inflation.who(self)
+        inflation.came(size, self._inflator)
+
+    def overdrawn(self) -> bool:
+        inflation = self.factory.node.inflation
+        self._inflator = self._inflator or inflation.who(self)
+        return inflation.wait(self._inflator) > 0
 
     def unreadable(self, text: str, code: int) -> None:
         """
@@ -191,6 +209,7 @@ class WebSocketFactory(LaneFactory):
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         super().__init__(cork, clock, node.slices)
         self.node = node
+        self.clock = clock
         self.apply()
 
     def apply(self) -> None:
