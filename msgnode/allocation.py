@@ -6,11 +6,14 @@ addresses are finite and come from elsewhere, such as the SIP accounts of an
 IMS: they are leased to a session and free again at its end.
 """
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
+from twisted.internet.defer import Deferred
+
 from msgnode.address import LONGEST, Domain, is_scheme
-from msgnode.binding import Binder, flat
+from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.config import Config
 from msgnode.errors import Rejected
 from msgnode.keeping import Keeping
@@ -19,24 +22,38 @@ from msgnode.message import Message
 from msgnode.pool import Pool
 from msgnode.routes import ALLOCATED, RoutingTable
 from msgnode.session import Session
+from msgnode.slices import ADDRESSES
 
 _BESIDE = ("/subscription", "/changes", "/children/")  # what a reporter binds beside its object
+_CHILD = "/children/"
 
 
 class Allocation:
     """
     Answers `create` and `delete` at the three allocation addresses.
+
+    A create makes at most `allocation.per_request` addresses, and with their
+    children no more than `limits.addresses_per_request` and Making allow; what
+    a delete costs is bounded by what the session holds.
     """
 
     def __init__(
-        self, config: Config, domain: Domain, routes: RoutingTable, binder: Binder, keeping: Keeping
+        self,
+        config: Config,
+        domain: Domain,
+        routes: RoutingTable,
+        binder: Binder,
+        requests: Requests,
+        keeping: Keeping,
     ) -> None:
         self._keeping = keeping
-        self._limits = config.allocation
+        self._config = config
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
+        self._promised: set[str] = set()  # of pools, to requests that are not done
         self._domain = domain
         self._routes = routes
         self._binder = binder
+        self._requests = requests
         self._hyperties = f"{domain.node}/hyperty-address-allocation"
 
     @property
@@ -44,27 +61,36 @@ class Allocation:
         node = self._domain.node
         return (f"{node}/address-allocation", self._hyperties, f"{node}/object-address-allocation")
 
-    def respond(self, message: Message, session: Session) -> Message:
+    def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         """
         200 with `value.allocated` to a create, a bare 200 to a delete.
         """
         kind = message.type.lower()
         body = message.fields()
         if kind == "create":
-            allocated = self._allocate(message, body, session)
-            return message.reply({"code": 200, "value": {"allocated": allocated}})
+            allocated: list[str] = []
+            steps = self._allocate(message, body, session, allocated)
+            answer = {"code": 200, "value": {"allocated": allocated}}
+            return self._requests.answer(message, steps, lambda: message.reply(answer))
         if kind == "delete":
-            self._release(message, body, session)
-            return message.reply({"code": 200})
+            steps = self._release(message, body, session)
+            return self._requests.answer(message, steps, lambda: message.reply({"code": 200}))
         raise Rejected(f"allocation understands create and delete, not {message.type!r}")
 
-    def _allocate(self, message: Message, body: dict[str, Any], session: Session) -> list[str]:
+    # -- create ------------------------------------------------------------------
+
+    def _allocate(
+        self, message: Message, body: dict[str, Any], session: Session, allocated: list[str]
+    ) -> Iterator[None]:
+        """
+        Fill `allocated`, in slices.
+        """
         value = body.get("value")
         if value is None:
             value = {}
         if not isinstance(value, dict):
             raise Rejected(f"'value' must be an object, not {value!r}"[:200])
-        number, most = value.get("number", 1), self._limits.per_request
+        number, most = value.get("number", 1), self._config.allocation.per_request
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= most:
             raise Rejected(f"'number' must be an integer from 1 to {most}, not {number!r}"[:200])
         key = value.get("allocationKey")
@@ -73,47 +99,111 @@ class Allocation:
         scheme = "hyperty" if message.to == self._hyperties else body.get("scheme") or "hyperty"
         if not isinstance(scheme, str) or not is_scheme(scheme):
             raise Rejected(f"'scheme' must be the scheme of a URL, such as 'comm', not {scheme!r}"[:200])
-        allocated = self._new(scheme, number)
-        children = [name for name in flat(body.get("childrenResources")) if "://" not in name]
-        channels = [f"{address}/children/{name}" for address in allocated for name in children]
-        self._binder.bind([*allocated, *channels], session, ALLOCATED)
+        most = self._config.limits.addresses_per_request
+        children = [name for name in flat(body.get("childrenResources"), most) if "://" not in name]
+        _making(number, scheme, self._domain.name, children).check(len(message.data), most)
+        allocated += self._new(scheme, number)
+        channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
+        self._promised.update(allocated)
+        try:
+            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED)
+        finally:
+            self._promised.difference_update(allocated)
         message.resources = allocated
-        if key is not None:
+        if key is not None and not session.ended:
             if session.keys is None:
                 session.keys = Keys()
             session.keys.add(key, allocated)
             self._keeping.keyed(session.sid, key, allocated)
-        return allocated
 
     def _new(self, scheme: str, number: int) -> list[str]:
         pool = self._pools.get(scheme)
         if pool is not None:
-            return pool.free(number, self._routes.is_allocated)
+            return pool.free(number, self._is_leased)
         return [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
 
-    def _release(self, message: Message, body: dict[str, Any], session: Session) -> None:
+    def _is_leased(self, address: str) -> bool:
+        return address in self._promised or self._routes.is_allocated(address)
+
+    # -- delete --------------------------------------------------------------------
+
+    def _release(self, message: Message, body: dict[str, Any], session: Session) -> Iterator[None]:
         """
-        Keys, addresses, lists in lists, an object with its children.
+        Keys, addresses, lists in lists, an object with its children; in slices.
         """
         if "resource" not in body and "childrenResources" not in body:
             raise Rejected("name what to de-allocate in 'resource' or 'childrenResources'")
-        named = flat(body.get("resource")) + flat(body.get("childrenResources"))
+        most = self._config.limits.addresses_per_request
+        named = flat(body.get("resource"), most) + flat(body.get("childrenResources"), most)
         message.resources = named
-        children = [name for name in named if "://" not in name]
-        for name in named:
-            keys = session.keys
-            if keys is not None and name in keys:
-                for address in keys.take(name):
-                    self._drop(address, children, session)
-            elif name in session.bindings:
-                self._drop(name, children, session)
+        freed: dict[str, None] = {}
+        for done, address in enumerate(self._meant(named, session), 1):
+            if address is not None:
+                self._drop(address, session)
+                freed[address] = None
+            if done % ADDRESSES == 0:
+                yield
+        children = dict.fromkeys(name for name in named if "://" not in name)
+        if freed and children:
+            yield from self._drop_children(freed, children, session)
 
-    def _drop(self, address: str, children: list[str], session: Session) -> None:
+    def _meant(self, named: list[str], session: Session) -> Iterator[str | None]:
+        """
+        What the session holds of each name, or by it if it is a key; None where that is nothing.
+        """
+        for name in named:
+            if session.keys is not None and name in session.keys:
+                yield from session.keys.take(name)
+            else:
+                yield name if name in session.bindings else None
+
+    def _drop(self, address: str, session: Session) -> None:
         self._routes.unbind(address, session)
         if session.keys is not None:
             session.keys.forget(address)
             self._keeping.unkeyed(session.sid, address)
         for suffix in _BESIDE:
             self._routes.unbind(address + suffix, session)
-        for name in children:
-            self._routes.unbind(f"{address}/children/{name}", session)
+
+    def _drop_children(
+        self, freed: dict[str, None], children: dict[str, None], session: Session
+    ) -> Iterator[None]:
+        """
+        Every child of every address; where those are more than the session holds, whatever it holds of them.
+        """
+        if len(freed) * len(children) <= len(session.bindings):
+            for done, address in enumerate(freed):
+                for beside, name in enumerate(children, done * len(children) + 1):
+                    self._routes.unbind(f"{address}{_CHILD}{name}", session)
+                    if beside % ADDRESSES == 0:
+                        yield
+            return
+        looked = 0
+        for address in list(session.bindings):
+            looked += 1 + address.count(_CHILD)
+            if looked > ADDRESSES:
+                looked = 0
+                yield
+            if _is_child(address, freed, children):
+                self._routes.unbind(address, session)
+
+
+def _making(number: int, scheme: str, domain: str, children: list[str]) -> Making:
+    """
+    So many addresses, each with its children.
+    """
+    long = len(scheme) + len(domain) + 40  # at least, with what stands between, and a UUID
+    channels = sum(map(len, children)) + (long + len(_CHILD)) * len(children)
+    return Making(number * (1 + len(children)), number * (long + channels))
+
+
+def _is_child(address: str, parents: dict[str, None], names: dict[str, None]) -> bool:
+    """
+    Is it `<parent>/children/<name>`, wherever the one ends and the other begins?
+    """
+    at = address.find(_CHILD)
+    while at >= 0:
+        if address[:at] in parents and address[at + len(_CHILD) :] in names:
+            return True
+        at = address.find(_CHILD, at + 1)
+    return False

@@ -3,36 +3,86 @@ Binding on request: may this session hear these addresses, and has it room for t
 
 Allocating and subscribing are the same act, so the checks are made here, once
 for both, and before the first address is bound: a request takes effect whole
-or not at all.
+or not at all.  A request of many addresses is checked and bound in slices.
+
+What a request would make is known by counting: a few names in two lists that
+are crossed make far more addresses than there are bytes in it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from msgnode.address import LONGEST, Domain
 from msgnode.config import Limits
 from msgnode.errors import Rejected
+from msgnode.holding import Holding
+from msgnode.keeping import Keeping
+from msgnode.message import Message
 from msgnode.owners import AddressOwnership
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
+from msgnode.slices import ADDRESSES, Slices
+
+log = Logger()
 
 
-def flat(value: object, what: str = "an address") -> list[str]:
+FLOOR = 1024 * 1024  # bytes that any request may make
+TIMES = 16  # as many bytes as the request has, if that is more
+EACH = 64  # bytes of memory for an address, beside its characters
+POLICIES = 100  # addresses that the policies are asked about in one slice
+
+
+def flat(value: object, most: int, what: str = "an address") -> list[str]:
     """
-    The strings in a string, a list, or lists in lists; Rejected for anything else in them.
+    The strings in a string, a list, or lists in lists; Rejected for anything else in them, and for more
+    than `most` (413).
     """
     if value is None:
         return []
     found: list[str] = []
-    pending = [value]
+    pending: list[Iterator[object]] = [iter((value,))]
     while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            found.append(item)
-        elif isinstance(item, list):
-            pending.extend(reversed(item))
+        for item in pending[-1]:
+            if isinstance(item, str):
+                found.append(item)
+                if len(found) > most:
+                    raise Rejected(f"one request may name {most} addresses; this one names more", 413)
+            elif isinstance(item, list):
+                pending.append(iter(item))
+                break
+            else:
+                raise Rejected(f"{what} is a string, not {item!r}"[:200])
         else:
-            raise Rejected(f"{what} is a string, not {item!r}"[:200])
+            pending.pop()
     return found
+
+
+class Making(NamedTuple):
+    """
+    What a request would make: how many addresses, and how many characters they have together.
+    """
+
+    addresses: int
+    characters: int
+
+    def check(self, size: int, most: int) -> None:
+        """
+        Rejected (413) if that is too much for a request of `size` bytes.
+        """
+        number, characters = self.addresses, self.characters
+        if number > most:
+            raise Rejected(f"the request would make {number} addresses; one may make {most}", 413)
+        if characters + EACH * number > max(FLOOR, TIMES * size):
+            raise Rejected(
+                f"the request has {size} bytes and would make {number} addresses of {characters} characters "
+                "together; ask for fewer at a time",
+                413,
+            )
 
 
 class Binder:
@@ -43,31 +93,90 @@ class Binder:
     def __init__(
         self, domain: Domain, routes: RoutingTable, ownership: AddressOwnership, limits: Limits
     ) -> None:
+        self._expected: dict[Session, int] = {}  # how many are being bound to a session
         self._domain = domain
         self._routes = routes
         self._ownership = ownership
         self._limits = limits
 
-    def bind(self, addresses: Iterable[str], session: Session, kind: int) -> None:
+    def bind(
+        self,
+        addresses: Iterable[str],
+        session: Session,
+        kind: int,
+        ask: Callable[[str, int], None] | None = None,
+    ) -> Iterator[None]:
         """
         Bind all of them, or raise Rejected (403, 429) and none.
+
+        In slices of ADDRESSES.  `ask` raises if one may not be bound; it is told how many they are.
         """
-        addresses = list(dict.fromkeys(addresses))
+        wanted: dict[str, None] = {}
         new = 0
-        for address in addresses:
-            if address not in session.bindings:
-                new += 1
-                self._check(address, session)
+        coming = iter(addresses)
+        while some := list(islice(coming, ADDRESSES)):
+            if len(wanted) >= ADDRESSES:
+                yield
+            for address in some:
+                if address in wanted:
+                    continue
+                if address not in session.bindings:
+                    new += 1
+                    self._check(address, session)
+                self._ownership.check_bind(address, session, kind)
+                wanted[address] = None
+        if ask is not None:
+            for done, address in enumerate(wanted):
+                if done and done % POLICIES == 0:
+                    yield
+                ask(address, len(wanted))
+        self._check_room(session, new)
+        session.used = session.used or bool(wanted)
+        self._expect(session, new)
+        try:
+            rest = iter(wanted)
+            while some := list(islice(rest, ADDRESSES)):
+                if len(wanted) > ADDRESSES:
+                    yield
+                before = len(session.bindings)
+                for address in some:
+                    if len(wanted) <= ADDRESSES or self._may_still(address, session, kind):
+                        own = self._ownership.announce(address, session, kind)
+                        self._routes.bind(address, session, kind | own)
+                bound = len(session.bindings) - before
+                self._expect(session, -bound)
+                new -= bound
+        finally:
+            self._expect(session, -new)
+
+    def _expect(self, session: Session, number: int) -> None:
+        """
+        So many more will be bound to it, and find room.
+        """
+        expected = self._expected.pop(session, 0) + number
+        if expected:
+            self._expected[session] = expected
+
+    def _may_still(self, address: str, session: Session, kind: int) -> bool:
+        """
+        Is it still nobody else's?  A runtime that opened since it was checked has taken back its own.
+        """
+        owner = self._routes.runtime(address)
+        if owner is not None and owner is not session:
+            return False
+        try:
             self._ownership.check_bind(address, session, kind)
+        except Rejected:
+            return False
+        return True
+
+    def _check_room(self, session: Session, new: int) -> None:
         most = self._limits.bindings_per_session
-        if len(session.bindings) + new > most:
-            held = len(session.bindings)
+        held = len(session.bindings) + self._expected.get(session, 0)
+        if held + new > most:
             raise Rejected(
                 f"a session may hold {most} addresses; this one has {held}, not room for {new}", 429
             )
-        for address in addresses:
-            self._routes.bind(address, session, kind | self._ownership.announce(address, session, kind))
-        session.used = session.used or bool(addresses)
 
     def _check(self, address: str, session: Session) -> None:
         if not address or len(address) > LONGEST:
@@ -77,3 +186,32 @@ class Binder:
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:
             raise Rejected(f"{address} belongs to the runtime {owner.runtime}", 403)
+
+
+class Requests:
+    """
+    Requests to the node whose work takes more than one turn: what their client sends behind them waits.
+    """
+
+    def __init__(self, slices: Slices, holding: Holding, keeping: Keeping) -> None:
+        self._slices = slices
+        self._holding = holding
+        self._keeping = keeping
+
+    def answer(
+        self, message: Message, steps: Iterator[None], reply: Callable[[], Message]
+    ) -> Message | Deferred[Message]:
+        """
+        The reply to a request when all its steps are done: now, or when what they changed is on disk.
+        """
+        rest = self._slices.begin(steps)
+        if rest is None:
+            return reply()
+        work = self._holding.hold(message.origin)
+        answered: Deferred[Message] = Deferred()
+        rest.addCallback(lambda done: self._keeping.settled())
+        rest.addCallback(lambda done: reply())
+        rest.addCallbacks(answered.callback, answered.errback)
+        rest.addErrback(partial(log.failure, "answering a request for many addresses"))
+        rest.addBoth(lambda done: self._holding.release(work))
+        return answered

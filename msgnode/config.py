@@ -63,6 +63,7 @@ class Limits(Section):
     message: Bytes = 8_388_608
     sessions: Count = 100_000
     bindings_per_session: Count = 100_000
+    addresses_per_request: Count = 100_000
     learnt_per_session: OrOff = 1000
     messages_per_post: Count = 10_000
     connections: Count = 20_000

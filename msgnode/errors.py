@@ -39,8 +39,10 @@ class Malformed(Rejected):
     `id` and `from_` are what could be read of it, for the answer.
     """
 
-    def __init__(self, text: str, id: int | str | None = None, from_: str | None = None) -> None:
-        super().__init__(text)
+    def __init__(
+        self, text: str, id: int | str | None = None, from_: str | None = None, code: int | None = None
+    ) -> None:
+        super().__init__(text, code)
         self.id = id
         self.from_ = from_
 

@@ -21,6 +21,7 @@ from msgnode.errors import Malformed
 NO_BODY = Raw()
 NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
+MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
 MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
 # Our own fields share the Struct with the wire's, because one allocation a
@@ -80,8 +81,12 @@ class Message(Struct, gc=False):
         """
         if not memoryview(self.body).nbytes:
             return {}
+        body = bytes(self.body)
+        if len(body) > MOST_NESTED and body.count(b"[") + body.count(b"{") > MOST_NESTED:
+            most = f"the node reads no 'body' with more than {MOST_NESTED} lists and objects in it"
+            raise Malformed(most, self.id, self.from_, 413)
         try:
-            return _loads(bytes(self.body), rough) or {}
+            return _loads(body, rough) or {}
         except (ValueError, RecursionError):
             # What was skipped at first: a number of 5000 digits, a nesting that is just too deep.
             raise Malformed("'body' holds what cannot be read", self.id, self.from_) from None

@@ -18,7 +18,7 @@ from msgnode.address import Domain
 from msgnode.allocation import Allocation
 from msgnode.arrivals import Arrivals
 from msgnode.asserted import vouched
-from msgnode.binding import Binder
+from msgnode.binding import Binder, Requests
 from msgnode.config import Config
 from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
@@ -107,8 +107,9 @@ class Node:
         self.identities, self.gate = self._watch(validator, clock, wall)
         self.handshake = Handshake(self.sessions, domain, ownership, owners, self.gate)
         binder = Binder(domain, self.routes, owners, config.limits)
-        allocation = Allocation(config, domain, self.routes, binder, keeping)
-        self._subscription = subscription = Subscription(domain, self.routes, binder)
+        requests = Requests(self.slices, self.holding, keeping)
+        allocation = Allocation(config, domain, self.routes, binder, requests, keeping)
+        self._subscription = subscription = Subscription(domain, self.routes, binder, requests, config.limits)
         self.responders: dict[str, Responder] = {subscription.address: subscription}
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
         self._router = router = Router(

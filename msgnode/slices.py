@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Cooperator
 
 MESSAGES = 128  # of one client that are carried in one slice
-ADDRESSES = 500  # bound, freed or asked about in one slice: some milliseconds
+ADDRESSES = 1000  # bound, freed or asked about in one slice: some milliseconds
 SIZE = 16 * 1024  # and bytes, about: as many as one read of a socket brings
 
 

@@ -3,6 +3,8 @@ A whole node in memory, and clients true to the Protocol.
 """
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -51,6 +53,18 @@ def turn(clock: Clock) -> None:
             clock.calls.remove(call)
             call.called = 1
             call.func(*call.args, **call.kw)
+
+
+def peak(act: Callable[[], object]) -> int:
+    """
+    How many bytes were held at most while it acted, beyond what there was.
+    """
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class MemoryJournal:

@@ -6,7 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.fakes import Client, MemoryNode
+from msgnode.slices import ADDRESSES
+from tests.fakes import Client, MemoryNode, peak, turn
 
 NODE = "domain://msg-node.example.org"
 ALLOCATION = f"{NODE}/address-allocation"
@@ -396,3 +397,114 @@ class DeleteTests(AllocationTests):
             self.release(self.a, {"resource": address})
 
         self.assertEqual(0, len(self.a.session.keys))
+
+
+class ManyTests(AllocationTests):
+    """
+    Requests for thousands of addresses.
+    """
+
+    def send(self, body: dict[str, Any], type: str = "create", client: Client | None = None) -> None:
+        client = client or self.a
+        client.tell({"id": 7, "type": type, "from": f"{client.runtime}/x", "to": ALLOCATION, "body": body})
+
+    def codes(self) -> list[int]:
+        self.node.clock.advance(0)
+        return [message["body"]["code"] for message in self.a.take()]
+
+    def test_product(self) -> None:
+        """
+        Addresses with children are refused by how many they would be together, before they are made.
+        """
+        body = {"value": {"number": 1000}, "childrenResources": [f"c{n}" for n in range(1000)]}
+
+        spent = peak(lambda: self.send(body))
+
+        self.assertIn("would make 1001000 addresses; one may make 100000", self.a.take()[0]["body"]["desc"])
+        self.assertLess(spent, 1_000_000)
+        self.assertEqual({}, self.a.session.bindings)
+
+    def test_characters(self) -> None:
+        """
+        So are long names of children, by how many bytes that would be.
+        """
+        self.send({"value": {"number": 1000}, "childrenResources": ["c" * 1500]})
+
+        self.assertEqual([413], self.codes())
+        self.assertEqual({}, self.a.session.bindings)
+
+    def test_create_in_slices(self) -> None:
+        """
+        Thousands of children are bound some at a time, and all are bound when the answer comes.
+        """
+        self.send({"value": {"number": 1000, "allocationKey": "k"}, "childrenResources": ["a", "b"]})
+        self.assertEqual([], self.a.take())
+        self.node.clock.advance(0)
+
+        allocated = self.a.take()[0]["body"]["value"]["allocated"]
+
+        self.assertEqual(1000, len(allocated))
+        self.assertEqual(3000, len(self.a.session.bindings))
+        self.send({"resource": "k", "childrenResources": ["a", "b"]}, "delete")
+        self.assertEqual([200], self.codes())
+        self.assertEqual({}, self.a.session.bindings)
+
+    def test_pool_in_slices(self) -> None:
+        """
+        What is being leased to one session is not leased to another meanwhile.
+        """
+        self.restart(pools={"sip": {"scheme": "sip", "pattern": "sip:{1..700}@d"}})
+        self.send({"scheme": "sip", "value": {"number": 600}, "childrenResources": ["a"]})
+        self.assertEqual([], self.a.take())
+
+        self.send({"scheme": "sip", "value": {"number": 101}}, client=self.b)
+        self.send({"scheme": "sip", "value": {"number": 100}}, client=self.b)
+
+        self.assertEqual([503, 200], [message["body"]["code"] for message in self.b.take()])
+        self.assertEqual([200], self.codes())
+        leased = [*self.a.session.bindings, *self.b.session.bindings]
+        self.assertEqual(700, len({address for address in leased if "/" not in address}))
+
+    def test_delete_of_what_is_not_there(self) -> None:
+        """
+        A delete of thousands of names and one address costs no more than what the session holds.
+        """
+        (address,) = self.allocate(self.a)
+        names = [f"c{n}" for n in range(20_000)]
+        self.a.subscribe(f"{address}/children/c17", f"{address}/children/other", "a/children/c17")
+
+        spent = peak(lambda: self.send({"resource": [address, *names]}, "delete"))
+
+        self.assertEqual([200], self.codes())
+        self.assertEqual({f"{address}/children/other", "a/children/c17"}, set(self.a.session.bindings))
+        self.assertLess(spent, 10_000_000)
+
+    def test_delete_by_many_keys(self) -> None:
+        """
+        All of many keys are freed by one request, some at a time, though each might name a child of each.
+        """
+        keys = [f"k{n}" for n in range(2 * ADDRESSES)]
+        for key in keys:
+            self.allocate(self.a, {"value": {"number": 2, "allocationKey": key}, "childrenResources": ["k1"]})
+        held = []
+
+        self.send({"childrenResources": keys}, "delete")
+        while not self.a.raw:
+            held.append(len(self.a.session.bindings))
+            turn(self.node.clock)
+
+        self.assertGreater(len(held), 4)
+        self.assertEqual([200], self.codes())
+        self.assertEqual(({}, 0), (self.a.session.bindings, len(self.a.session.keys)))
+
+    def test_names_that_look_like_paths(self) -> None:
+        """
+        A child whose own name has `/children/` in it is found as well, however much there is to look through.
+        """
+        (address,) = self.allocate(self.a, {"childrenResources": ["a/children/b"]})
+        names = [f"c{n}" for n in range(10)]
+
+        self.send({"resource": [address, "a/children/b", *names]}, "delete")
+
+        self.assertEqual([200], self.codes())
+        self.assertEqual({}, self.a.session.bindings)

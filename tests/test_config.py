@@ -70,6 +70,7 @@ class DefaultTests(ConfigTests):
             (10, config.drain_seconds),
             (100_000, config.limits.sessions),
             (100_000, config.limits.bindings_per_session),
+            (100_000, config.limits.addresses_per_request),
             (1000, config.limits.learnt_per_session),
             (1000, config.allocation.per_request),
             ({}, config.pools),

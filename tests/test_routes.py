@@ -2,16 +2,13 @@
 Who hears an address.
 """
 
-import tracemalloc
-from collections.abc import Callable
-
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.address import LONGEST
 from msgnode.routes import ALLOCATED, DEEPEST, LEARNT, SUBSCRIBED
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES
-from tests.fakes import MemoryNode, turn
+from tests.fakes import MemoryNode, peak, turn
 
 RUNTIME = "runtime://example.org/1"
 
@@ -30,18 +27,6 @@ class Compared(str):
     def startswith(self, *args: object) -> bool:
         Compared.times += 1
         return str.startswith(self, *args)
-
-
-def peak(act: Callable[[], object]) -> int:
-    """
-    How many bytes were held at most while it acted, beyond what there was.
-    """
-    tracemalloc.start()
-    try:
-        act()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 class RoutesTests(SynchronousTestCase):

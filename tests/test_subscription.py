@@ -2,11 +2,13 @@
 Subscriptions, in every spelling that runtimes send or sent.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.fakes import Client, MemoryNode
+from msgnode.slices import ADDRESSES
+from tests.fakes import Client, MemoryNode, peak, turn
 
 SM = "domain://msg-node.example.org/sm"
 OBJECT = "comm://example.org/9d2"
@@ -365,3 +367,177 @@ class RefusedTests(SubscriptionTests):
         """
         for type in ("create", "read", "delete", "ping"):
             self.assertRefused(self.ask(self.a, type, {"resources": ["a"]}), 400, repr(type))
+
+
+class ManyTests(SubscriptionTests):
+    """
+    Requests for thousands of addresses.
+    """
+
+    def crossed(self, names: int) -> dict[str, list[str]]:
+        """
+        A body that names so many objects, and as many children of each.
+        """
+        return {
+            "resource": [f"comm://d/{n}" for n in range(names)],
+            "childrenResources": [f"c{n}" for n in range(names)],
+        }
+
+    def last_line(self) -> tuple[int, list[str] | None]:
+        line = self.node.journal.messages[-1]
+        return line["code"], line["resources"]
+
+    def send(self, type: str, body: dict[str, Any]) -> None:
+        self.a.tell({"id": 7, "type": type, "from": f"{self.a.runtime}/x", "to": SM, "body": body})
+
+    def test_product(self) -> None:
+        """
+        Two lists that are crossed are refused by what they would make, before it is made.
+        """
+        body = self.crossed(1000)
+        for type in ("subscribe", "unsubscribe"):
+            spent = peak(lambda type=type: self.send(type, body))
+
+            self.assertEqual(
+                "the request would make 1003000 addresses; one may make 100000",
+                self.a.take()[0]["body"]["desc"],
+            )
+            self.assertEqual((413, None), self.last_line())
+            self.assertLess(spent, 1_000_000)
+            self.assertBound(self.a)
+
+    def test_characters(self) -> None:
+        """
+        A few long names and a few short ones make far more bytes than they have; that is refused, too.
+        """
+        body = {
+            "resource": [f"comm://d/{'x' * 1900}/{n}" for n in range(20)],
+            "children": [f"{n}" for n in range(1000)],
+        }
+
+        answer = self.ask(self.a, "subscribe", body)
+
+        self.assertRefused(answer, 413, "would make 20060 addresses of")
+        self.assertBound(self.a)
+
+    def test_bound_by_the_operator(self) -> None:
+        """
+        How many addresses one request may name or make is the operator's to say.
+        """
+        self.restart(limits={"addresses_per_request": 5})
+
+        self.grant(self.a, "subscribe", {"resources": ["a", "b", "c", "d", "e"]})
+        for body in (
+            {"resources": ["1", "2", "3", "4", "5", "6"]},
+            {"resources": ["1", "2"], "resource": "o", "children": ["n"]},
+        ):
+            self.assertRefused(self.ask(self.a, "subscribe", body), 413)
+
+        self.assertBound(self.a, "a", "b", "c", "d", "e")
+
+    def test_one_object_with_many_children(self) -> None:
+        """
+        What observers of large objects send is taken: one object, and thousands of children.
+        """
+        body = {"resource": OBJECT, "childrenResources": [f"c{n}" for n in range(3000)]}
+
+        self.send("subscribe", body)
+        self.node.clock.advance(0)
+        self.assertEqual([200], [message["body"]["code"] for message in self.a.take()])
+        self.assertEqual(3003, len(self.a.session.bindings))
+
+        self.send("unsubscribe", body)
+        self.node.clock.advance(0)
+        self.assertEqual([200], [message["body"]["code"] for message in self.a.take()])
+        self.assertBound(self.a)
+
+    def test_in_slices(self) -> None:
+        """
+        Thousands of addresses are bound some at a time; the answer comes when all are, and order holds.
+        """
+        many = [f"comm://d/{n}" for n in range(4 * ADDRESSES)]
+        bound = []
+
+        self.send("subscribe", {"resources": many})
+        self.a.tell(
+            {"id": 8, "type": "unsubscribe", "from": "x:y", "to": SM, "body": {"resources": many[:1]}}
+        )
+        while not self.a.raw:
+            bound.append(len(self.a.session.bindings))
+            turn(self.node.clock)
+
+        self.assertEqual(0, bound[0])
+        self.assertLessEqual(max(after - before for before, after in pairwise(bound)), ADDRESSES)
+        self.node.clock.advance(0)
+        self.assertEqual([(7, 200), (8, 200)], [(m["id"], m["body"]["code"]) for m in self.a.take()])
+        self.assertEqual(set(many[1:]), set(self.a.session.bindings))
+
+    def test_all_or_none_in_slices(self) -> None:
+        """
+        One address of thousands that may not be bound, and none is.
+        """
+        self.send("subscribe", {"resources": [*(f"comm://d/{n}" for n in range(3000)), self.b.runtime]})
+        self.node.clock.advance(0)
+
+        self.assertEqual([403], [message["body"]["code"] for message in self.a.take()])
+        self.assertBound(self.a)
+
+    def test_room_is_kept(self) -> None:
+        """
+        Two requests of one session that are bound at once do not take each other's room.
+        """
+        self.restart(limits={"bindings_per_session": 3000})
+        again = self.node.client()
+        self.send("subscribe", {"resources": [f"comm://d/{n}" for n in range(2000)]})
+        while not self.a.session.bindings:
+            turn(self.node.clock)
+        again.reopen(f"{self.a.runtime}/{self.a.token}")
+
+        more = {"resources": [f"b:{n}" for n in range(1200)]}
+        again.tell({"id": 9, "type": "subscribe", "from": "x:y", "to": SM, "body": more})
+        self.node.clock.advance(0)
+
+        self.assertEqual(2000, len(again.session.bindings))
+        self.assertIn((9, 429), [(m["id"], m["body"]["code"]) for m in again.take()])
+
+    def test_end_in_between(self) -> None:
+        """
+        A session that ends while its addresses are bound leaves none behind.
+        """
+        self.send("subscribe", {"resources": [f"comm://d/{n}" for n in range(4 * ADDRESSES)]})
+        while not self.a.session.bindings:
+            turn(self.node.clock)
+
+        self.node.sessions.end(self.a.session, "closed")
+        self.node.clock.advance(0)
+
+        self.assertEqual(0, len(self.node.routes))
+
+    def test_runtime_that_opens_in_between(self) -> None:
+        """
+        What a runtime has below its name stays its own, though another was about to bind it.
+        """
+        below = [f"runtime://example.org/new/{n}" for n in range(3 * ADDRESSES)]
+        self.send("subscribe", {"resources": below})
+        while not self.a.session.bindings:
+            turn(self.node.clock)
+
+        new = self.node.client("runtime://example.org/new")
+        self.node.clock.advance(0)
+
+        self.assertBound(self.a)
+        self.assertEqual((new.session,), self.node.routes.resolve(below[-1]))
+
+    def test_nothing_but_lists(self) -> None:
+        """
+        A body that is lists and nothing else is not taken apart: it would cost thirty times its size.
+        """
+        lists = "[" + ",".join(["[]"] * 200_000) + "]"
+        data = (
+            f'{{"id":7,"type":"subscribe","from":"x:y","to":"{SM}","body":{{"resources":{lists}}}}}'.encode()
+        )
+
+        spent = peak(lambda: self.a.tell(data))
+
+        self.assertEqual([413], [message["body"]["code"] for message in self.a.take()])
+        self.assertLess(spent, 4 * len(data))
