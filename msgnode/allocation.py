@@ -17,7 +17,7 @@ from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.config import Config
 from msgnode.errors import Rejected
 from msgnode.keeping import Keeping
-from msgnode.keys import Keys
+from msgnode.keys import Keys, key_size
 from msgnode.message import Message
 from msgnode.pool import Pool
 from msgnode.routes import ALLOCATED, RoutingTable
@@ -104,15 +104,16 @@ class Allocation:
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
         allocated += self._new(scheme, number)
         channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
+        beside = key_size(key, number) if key is not None else 0
         self._promised.update(allocated)
         try:
-            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED)
+            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED, beside=beside)
         finally:
             self._promised.difference_update(allocated)
         message.resources = allocated
         if key is not None and not session.ended:
             if session.keys is None:
-                session.keys = Keys()
+                session.keys = Keys(session.account)
             session.keys.add(key, allocated)
             self._keeping.keyed(session.sid, key, allocated)
 

@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from msgnode.address import LONGEST, Domain
+from msgnode.budget import Budget, binding_size
 from msgnode.config import Limits
 from msgnode.errors import Rejected
 from msgnode.holding import Holding
@@ -91,13 +92,19 @@ class Binder:
     """
 
     def __init__(
-        self, domain: Domain, routes: RoutingTable, ownership: AddressOwnership, limits: Limits
+        self,
+        domain: Domain,
+        routes: RoutingTable,
+        ownership: AddressOwnership,
+        limits: Limits,
+        budget: Budget,
     ) -> None:
         self._expected: dict[Session, int] = {}  # how many are being bound to a session
         self._domain = domain
         self._routes = routes
         self._ownership = ownership
         self._limits = limits
+        self._budget = budget
 
     def bind(
         self,
@@ -105,14 +112,15 @@ class Binder:
         session: Session,
         kind: int,
         ask: Callable[[str, int], None] | None = None,
+        beside: int = 0,
     ) -> Iterator[None]:
         """
-        Bind all of them, or raise Rejected (403, 429) and none.
+        Bind all of them, or raise Rejected (403, 429) and none; `beside`: bytes remembered with them.
 
         In slices of ADDRESSES.  `ask` raises if one may not be bound; it is told how many they are.
         """
         wanted: dict[str, None] = {}
-        new = 0
+        new, size = 0, beside
         coming = iter(addresses)
         while some := list(islice(coming, ADDRESSES)):
             if len(wanted) >= ADDRESSES:
@@ -122,6 +130,7 @@ class Binder:
                     continue
                 if address not in session.bindings:
                     new += 1
+                    size += binding_size(address)
                     self._check(address, session)
                 self._ownership.check_bind(address, session, kind)
                 wanted[address] = None
@@ -130,29 +139,32 @@ class Binder:
                 if done and done % POLICIES == 0:
                     yield
                 ask(address, len(wanted))
-        self._check_room(session, new)
+        self._check_room(session, new, size)
         session.used = session.used or bool(wanted)
-        self._expect(session, new)
+        self._expect(session, new, size)
         try:
             rest = iter(wanted)
             while some := list(islice(rest, ADDRESSES)):
                 if len(wanted) > ADDRESSES:
                     yield
-                before = len(session.bindings)
+                before, left = len(session.bindings), size
                 for address in some:
                     if len(wanted) <= ADDRESSES or self._may_still(address, session, kind):
+                        if address not in session.bindings:
+                            left -= binding_size(address)
                         own = self._ownership.announce(address, session, kind)
                         self._routes.bind(address, session, kind | own)
                 bound = len(session.bindings) - before
-                self._expect(session, -bound)
-                new -= bound
+                self._expect(session, -bound, left - size)
+                new, size = new - bound, left
         finally:
-            self._expect(session, -new)
+            self._expect(session, -new, -size)
 
-    def _expect(self, session: Session, number: int) -> None:
+    def _expect(self, session: Session, number: int, size: int) -> None:
         """
         So many more will be bound to it, and find room.
         """
+        session.account.charge(size)
         expected = self._expected.pop(session, 0) + number
         if expected:
             self._expected[session] = expected
@@ -170,13 +182,15 @@ class Binder:
             return False
         return True
 
-    def _check_room(self, session: Session, new: int) -> None:
+    def _check_room(self, session: Session, new: int, size: int) -> None:
         most = self._limits.bindings_per_session
         held = len(session.bindings) + self._expected.get(session, 0)
         if held + new > most:
             raise Rejected(
                 f"a session may hold {most} addresses; this one has {held}, not room for {new}", 429
             )
+        if size:
+            self._budget.check(session.account, size)
 
     def _check(self, address: str, session: Session) -> None:
         if not address or len(address) > LONGEST:

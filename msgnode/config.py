@@ -57,11 +57,19 @@ class SessionTimes(Section):
 
 class Limits(Section):
     """
-    What one message, one session, one peer address and the whole node may take.
+    What one message, one session, one user, one peer address and the whole node may take.
     """
 
     message: Bytes = 8_388_608
     sessions: Count = 100_000
+    sessions_per_ip: OrOff = 5000
+    sessions_per_user: OrOff = 5000
+    new_sessions_per_minute_per_ip: OrOff = 3000
+    delayed_closes: OrOff = 1000
+    state_bytes: OrOff = 536_870_912
+    state_bytes_per_ip: OrOff = 134_217_728
+    state_bytes_per_user: OrOff = 134_217_728
+    state_bytes_per_session: OrOff = 50_331_648
     bindings_per_session: Count = 100_000
     addresses_per_request: Count = 100_000
     learnt_per_session: OrOff = 1000

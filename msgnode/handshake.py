@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.address import SESSION, Domain, split_token
 from msgnode.agreement import Wish, agree, must_wait, wish_of
+from msgnode.budget import Budget
 from msgnode.closing import CLOSED, DISK, FAILED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
@@ -30,7 +31,8 @@ from msgnode.sessions import Sessions
 # What the log and the metrics call a refusal.
 _REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401, RATE.code: 429}
 CLOSINGS = {429: RATE, 500: UNDECIDED, 503: UNDECIDED}  # by what a policy would answer
-TAKEN_WAITS = 5.0  # seconds before 4401: the stubs of today come back at once
+DELAY = 5.0  # seconds before such a close: the stubs of today come back at once
+DELAYED = {why.word for why in (TAKEN, FULL, RATE, UNDECIDED, FAILED)}
 
 
 class Handshake:
@@ -39,9 +41,16 @@ class Handshake:
     """
 
     def __init__(
-        self, sessions: Sessions, domain: Domain, ownership: Ownership, owners: AddressOwnership, gate: Gate
+        self,
+        sessions: Sessions,
+        domain: Domain,
+        ownership: Ownership,
+        owners: AddressOwnership,
+        gate: Gate,
+        budget: Budget,
     ) -> None:
         self._gate = gate
+        self._budget = budget
         self._sessions = sessions
         self._domain = domain
         self._ownership = ownership
@@ -171,7 +180,10 @@ class Handshake:
             return obstacle
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
-            session = self._sessions.create(name, anonymous=not runtime)
+            host = self._budget.host(connection)
+            session = self._sessions.create(name, not runtime, host)
+            if not self._user(connection):
+                self._budget.take_turn(host)
         before = session.identity
         if not (self._gate.is_open or before or session.proof is not None or session.has_token(token)):
             # Whoever had what was nobody's keeps no key to what it may become.
@@ -186,13 +198,14 @@ class Handshake:
         """
         If it is somebody's now who it was not, whoever had it until then speaks for it no longer.
         """
+        self._budget.settle(session)
         if session.identity and session.identity != before:
             self._sessions.unseat(session)
 
     def _refuse(self, why: Closing, connection: Connection) -> None:
         self._sessions.counts.refuse(_REFUSALS[why.code])
-        held = why.code == TAKEN.code and not connection.counted
-        self._sessions.part(connection, why, TAKEN_WAITS if held else 0)
+        delayed = why.word in DELAYED and not connection.counted
+        self._sessions.part(connection, why, DELAY if delayed else 0)
 
     def renew(self, message: Message, connection: Connection) -> Session | None:
         """
@@ -235,7 +248,15 @@ class Handshake:
         if watermark is not None and watermark.low:
             watermark.refused += 1
             return FULL
-        return FULL if self._sessions.full else None
+        user = self._user(connection)
+        return None if self._budget.may_open(runtime, user, self._budget.host(connection)) else FULL
+
+    def _user(self, connection: Connection) -> str:
+        """
+        Who the connection has shown itself to be, or "".
+        """
+        shown = self._gate.who(connection)
+        return shown.user if shown is not None else connection.identity
 
     def _blocked(
         self, message: Message, runtime: str, session: Session | None, connection: Connection

@@ -7,15 +7,18 @@ which allocates and frees for ever keeps no more than it holds.
 
 from collections.abc import Iterable
 
+from msgnode.budget import KEY, KEYED, Account, text_size
+
 
 class Keys:
     """
-    The keys of one session.
+    The keys of one session, charged to its account.
     """
 
-    __slots__ = ("_addresses", "_keys")
+    __slots__ = ("_account", "_addresses", "_keys")
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._addresses: dict[str, dict[str, None]] = {}  # by key, in order
         self._keys: dict[str, str] = {}  # by address
 
@@ -26,8 +29,13 @@ class Keys:
         return len(self._keys)
 
     def add(self, key: str, addresses: Iterable[str]) -> None:
-        held = self._addresses.setdefault(key, {})
+        held = self._addresses.get(key)
+        if held is None:
+            held = self._addresses[key] = {}
+            self._account.charge(key_size(key))
         for address in addresses:
+            if address not in self._keys:
+                self._account.charge(KEYED)
             held[address] = None
             self._keys[address] = key
 
@@ -38,6 +46,7 @@ class Keys:
         addresses = list(self._addresses.pop(key))
         for address in addresses:
             del self._keys[address]
+        self._account.charge(-key_size(key, len(addresses)))
         return addresses
 
     def forget(self, address: str) -> None:
@@ -48,5 +57,14 @@ class Keys:
         if key is not None:
             held = self._addresses[key]
             del held[address]
+            self._account.charge(-KEYED)
             if not held:
                 del self._addresses[key]
+                self._account.charge(-key_size(key))
+
+
+def key_size(key: str, addresses: int = 0) -> int:
+    """
+    What is remembered of a key with so many addresses.
+    """
+    return KEY + text_size(key) + KEYED * addresses

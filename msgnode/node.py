@@ -19,6 +19,7 @@ from msgnode.allocation import Allocation
 from msgnode.arrivals import Arrivals
 from msgnode.asserted import vouched
 from msgnode.binding import Binder, Requests
+from msgnode.budget import Budget
 from msgnode.config import Config
 from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
@@ -90,6 +91,7 @@ class Node:
         self.registry_counts = RegistryCounts()
         self.arrivals = Arrivals(config)
         self.rates = Rates(config, clock.seconds)
+        self.budget = Budget(config, clock.seconds)
         self.inflation = Inflation(config, clock.seconds)
         self.slices = Slices(clock)
         self.keeping = keeping = keeping or Nothing()
@@ -98,26 +100,46 @@ class Node:
         self.paper = paper = paper or Air()
         self.routes = RoutingTable(keeping, self.slices)
         self.sessions = Sessions(
-            config, self.routes, journal, self.counts, clock, keeping, paper, self.arrivals, wall, chance
+            config,
+            self.routes,
+            journal,
+            self.counts,
+            clock,
+            keeping,
+            paper,
+            self.arrivals,
+            self.budget,
+            wall,
+            chance,
         )
         self._domain = domain = Domain(config.domain)
         self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
         self.holding = Holding(self.sessions.part, self.sessions.connections.__contains__, clock)
         self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
         self.identities, self.gate = self._watch(validator, clock, wall)
-        self.handshake = Handshake(self.sessions, domain, ownership, owners, self.gate)
-        binder = Binder(domain, self.routes, owners, config.limits)
+        self.handshake = Handshake(self.sessions, domain, ownership, owners, self.gate, self.budget)
+        binder = Binder(domain, self.routes, owners, config.limits, self.budget)
         requests = Requests(self.slices, self.holding, keeping)
         allocation = Allocation(config, domain, self.routes, binder, requests, keeping)
         self._subscription = subscription = Subscription(domain, self.routes, binder, requests, config.limits)
         self.responders: dict[str, Responder] = {subscription.address: subscription}
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
         self._router = router = Router(
-            config, domain, self.routes, self.responders, journal, self.counts, keeping, owners
+            config,
+            domain,
+            self.routes,
+            self.responders,
+            journal,
+            self.counts,
+            keeping,
+            owners,
+            self.budget,
         )
         self.sessions.watermark = router.watermark = self.watermark
         self.sessions.receipt = router.receipts.give_late
-        self.registered = Registered(keeping, self.sessions.get, config.limits.bindings_per_session)
+        self.registered = Registered(
+            keeping, self.sessions.get, config.limits.bindings_per_session, self.budget
+        )
         self.sessions.farewell = self.registered.forget
         self.publish = router.publish
         self.back_ends: list[BackEnd] = []

@@ -7,10 +7,13 @@ bucket is not empty, and is paid off before the next one does.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgnode.config import Config
 from msgnode.peer import peer_host
-from msgnode.session import Connection, Session
+
+if TYPE_CHECKING:
+    from msgnode.session import Connection, Session
 
 LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
 
@@ -133,7 +136,7 @@ class Rates:
         self._peers.set(limits.peer_rate_messages, limits.peer_rate_bytes)
         self.on = self._sessions.on or self._peers.on
 
-    def take(self, session: Session | None, peer: str, size: int) -> bool:
+    def take(self, session: "Session | None", peer: str, size: int) -> bool:
         """
         May a message of that size come in, from that session and that peer?  If not, it costs them nothing.
 
@@ -149,14 +152,14 @@ class Rates:
             bucket.size -= size
         return True
 
-    def wait(self, session: Session, peer: str) -> float:
+    def wait(self, session: "Session", peer: str) -> float:
         """
         Seconds until they may send again; 0: now.
         """
         now = self._now()
         return max((buckets.wait(name, now) for buckets, name in self._payers(session, peer)), default=0.0)
 
-    def _payers(self, session: Session | None, peer: str) -> list[tuple[Buckets, str]]:
+    def _payers(self, session: "Session | None", peer: str) -> list[tuple[Buckets, str]]:
         """
         Visitors, whose sessions last for one message, have one together: those of a user, else of an address.
         """
@@ -195,7 +198,7 @@ class Inflation:
         """
         self._buckets.set(0, self._config.websocket.inflated_bytes_per_second)
 
-    def who(self, connection: Connection) -> str:
+    def who(self, connection: "Connection") -> str:
         """
         Whom it is counted for.
         """

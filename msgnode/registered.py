@@ -4,6 +4,7 @@ What each session has registered at the domain registry, so that its end can be 
 
 from collections.abc import Callable
 
+from msgnode.budget import REGISTERED, Account, Budget, text_size
 from msgnode.keeping import Keeping
 from msgnode.session import Session
 
@@ -13,8 +14,12 @@ class Registered:
     An address belongs to the session that registered it last; `get` finds a session by its name.
     """
 
-    def __init__(self, keeping: Keeping, get: Callable[[str], Session | None], most: int) -> None:
+    def __init__(
+        self, keeping: Keeping, get: Callable[[str], Session | None], most: int, budget: Budget
+    ) -> None:
         self._keeping = keeping
+        self._budget = budget
+        self._accounts: dict[int, Account] = {}  # by session
         self._get = get
         self._most = most
         self._by_session: dict[int, set[str]] = {}
@@ -44,18 +49,22 @@ class Registered:
             return True
         if (held is not None and not anew) or len(urls) >= self._most:
             return True
+        if not self._budget.has_room(session.account, _size(url)):
+            return True
         self.drop(url)
-        self.restore(session.sid, url, session.identity)
+        self.restore(session, url, session.identity)
         self._keeping.registered(session.sid, url)
         return True
 
-    def restore(self, sid: int, url: str, owner: str) -> None:
+    def restore(self, session: Session, url: str, owner: str) -> None:
         """
         So it was before a restart.
         """
         self._owns(owner, url)
-        self._by_session.setdefault(sid, set()).add(url)
-        self._holder[url] = sid
+        self._by_session.setdefault(session.sid, set()).add(url)
+        self._holder[url] = session.sid
+        self._accounts[session.sid] = session.account
+        session.account.charge(_size(url))
 
     def _owns(self, owner: str, url: str) -> None:
         if owner:
@@ -69,6 +78,7 @@ class Registered:
         self._owner.pop(url, None)
         if sid is not None:
             self._by_session[sid].discard(url)
+            self._accounts[sid].charge(-_size(url))
             self._keeping.unregistered(sid, url)
 
     def ended(self, session: Session) -> list[str]:
@@ -76,6 +86,7 @@ class Registered:
         The session has ended; what it leaves behind.  On disk it stays until `told`.
         """
         urls = sorted(self._by_session.pop(session.sid, ()))
+        self._accounts.pop(session.sid, None)
         for url in urls:
             del self._holder[url]
             self._owner.pop(url, None)
@@ -93,3 +104,7 @@ class Registered:
         The registry knows that what an ended session had registered is gone, or another's.
         """
         self._keeping.unregistered(sid, url)
+
+
+def _size(url: str) -> int:
+    return REGISTERED + text_size(url)

@@ -49,6 +49,8 @@ class Rows(Protocol):
     def registered(self) -> Iterable[tuple[int, str]]: ...
     @property
     def proofs(self) -> Iterable[tuple[int, str]]: ...
+    @property
+    def hosts(self) -> Iterable[tuple[int, str]]: ...
 
 
 def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
@@ -65,6 +67,9 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     for sid, proof in rows.proofs:
         if sid in found:
             found[sid].proof = read_proof(proof)
+    for sid, host in rows.hosts:
+        if sid in found:
+            found[sid].host = host
     known = {session.runtime for session in found.values()}
     for sid, owing in owed.items():
         state = msgspec.json.decode(owing.state) if owing.state else None
@@ -72,6 +77,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             if state is None or state["runtime"] in known:
                 continue
             found[sid] = Session(state["runtime"], node.sessions, sid)
+            found[sid].host = state.get("host", "")
             node.keeping.opened(found[sid])
         _owe(node, found[sid], state, owing)
     for session in found.values():
@@ -86,13 +92,13 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
         if sid in found:
             keys = found[sid].keys
             if keys is None:
-                keys = found[sid].keys = Keys()
+                keys = found[sid].keys = Keys(found[sid].account)
             keys.add(key, [address])
     for sid, url in rows.registered:
         if sid in found:
             # Whose it is stays known where the proof has ended.
             shown = found[sid].proof
-            node.registered.restore(sid, url, shown.user if shown is not None else found[sid].identity)
+            node.registered.restore(found[sid], url, shown.user if shown is not None else found[sid].identity)
         else:
             node.registered.left.append((sid, url))
     for session in found.values():
@@ -108,6 +114,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     if state is not None:
         session.token_hash = bytes.fromhex(state["token"])
         session.anonymous, session.identity = state["anonymous"], state["identity"]
+        session.host = state.get("host", session.host)
         # A spool of before there were proofs says nothing of them.
         session.proof = read_proof(state.get("proof")) or session.proof
         session.missed = state["missed"] + owing.missed

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from msgnode.address import LONGEST, Domain, is_multicast
+from msgnode.budget import Budget, binding_size
 from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
@@ -75,6 +76,7 @@ class Router:
         counts: Counts,
         keeping: Keeping,
         owners: AddressOwnership,
+        budget: Budget,
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
@@ -85,6 +87,7 @@ class Router:
         self._config = config
         self._keeping = keeping
         self._owners = owners
+        self._budget = budget
         self._domain = domain
         self._routes = routes
         self._responders = responders
@@ -344,7 +347,9 @@ class Router:
             return
         if session.learnt >= self._config.limits.learnt_per_session or from_ in self._routes:
             return
-        if len(from_) <= LONGEST and not any(part in from_ for part in _NO_SENDER):
+        if len(from_) > LONGEST or any(part in from_ for part in _NO_SENDER):
+            return
+        if self._budget.has_room(session.account, binding_size(from_)):
             self._routes.bind(from_, session, LEARNT)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from msgnode.address import LONGEST
+from msgnode.budget import binding_size
 from msgnode.keeping import Keeping
 from msgnode.listeners import Listeners, Ordered, Owners
 from msgnode.slices import ADDRESSES, Slices
@@ -191,6 +192,7 @@ class RoutingTable:
         self._add(address, session)
 
     def _add(self, address: str, session: "Session") -> None:
+        session.account.charge(binding_size(address))
         if address.startswith(RUNTIMES) and self.runtime(address) is not session:
             if address not in self._strays:
                 self._ordered.add(address)
@@ -226,6 +228,7 @@ class RoutingTable:
     def _remove(self, address: str, session: "Session", held: int) -> None:
         if held & OWNED:
             self.owners.discard(address, session)
+        session.account.charge(-binding_size(address))
         if self._strays and self._strays.hears(address, session):
             self._strays.remove(address, session)
             if address not in self._strays:

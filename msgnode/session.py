@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from msgnode.address import SESSION
+from msgnode.budget import Account
 from msgnode.closing import Closing
 from msgnode.counts import Counts
 from msgnode.errors import Malformed
@@ -118,6 +119,8 @@ class Session:
     """
     `runtime` is its key, `bindings` what it hears and why, `keys` its allocations by key.
 
+    `account` is what the node remembers for it, `host` from where it was
+    opened ("" where that counts for nobody).
     `identity` is who it is now, by its token or its certificate, or empty;
     `proof` what its token proved, kept when that has ended: it stays its owner's.
     `sid` stands for it on disk.  `missed` counts what a client that
@@ -128,12 +131,14 @@ class Session:
         "__weakref__",
         "_home",
         "_waiting",
+        "account",
         "alone",
         "anonymous",
         "bindings",
         "connection",
         "ended",
         "expiry",
+        "host",
         "identity",
         "keys",
         "lapse",
@@ -153,6 +158,8 @@ class Session:
     def __init__(self, runtime: str, home: Home, sid: int = 0) -> None:
         self.runtime = runtime
         self.sid = sid
+        self.account = Account()
+        self.host = ""
         self.identity = ""
         self.proof: Proof | None = None
         self.lapse: IDelayedCall | None = None  # what its identity comes to next
@@ -587,6 +594,7 @@ class Session:
             "token": self.token_hash.hex(),
             "anonymous": self.anonymous,
             "identity": self.identity,
+            "host": self.host,
             "proof": self.proof.encoded() if self.proof is not None else "",
             "missed": self.missed,
             "outbox": self.outbox.as_dict() if self.outbox is not None else None,

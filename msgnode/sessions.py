@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.arrivals import Arrivals
+from msgnode.budget import Budget
 from msgnode.closing import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.config import Config
 from msgnode.counts import Counts
@@ -60,6 +61,7 @@ class Sessions(Service):
         keeping: Keeping,
         paper: Paper,
         arrivals: Arrivals,
+        budget: Budget,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -80,6 +82,7 @@ class Sessions(Service):
         self._superseded: dict[Session, set[Connection]] = {}
         self._stale: dict[Session, IDelayedCall] = {}  # when a sender is told that its message went stale
         self._cutting: set[Connection] = set()  # will be closed for not reading
+        self._delayed: dict[Connection, IDelayedCall] = {}  # will be closed a little later
         self._stopped: Deferred[None] | None = None
         self._config = config
         self._routes = routes
@@ -87,6 +90,7 @@ class Sessions(Service):
         self._clock = clock
         self._keeping = keeping
         self._arrivals = arrivals
+        self._budget = budget
         self._refused: dict[Connection, int] = {}  # messages refused because they came too fast
         self._wall = wall
         self._chance = chance
@@ -125,10 +129,6 @@ class Sessions(Service):
             self._by_token.pop(session.token_hash, None)
             session.token_hash = b""
             self._keeping.changed(session)
-
-    @property
-    def full(self) -> bool:
-        return len(self._by_runtime) >= self._config.limits.sessions
 
     # -- what a session asks of us -----------------------------------------
 
@@ -212,6 +212,7 @@ class Sessions(Service):
         self.connections.discard(connection)
         self._arrivals.gone(connection)
         self._refused.pop(connection, None)
+        self._let_be(connection)
         self._stop_waiting(connection)
         self._leave(connection)
         if self._stopped is not None and not self._stopped.called and not self.connections:
@@ -224,14 +225,18 @@ class Sessions(Service):
         self._stop_waiting(connection)
         self._leave(connection)
 
-    def part(self, connection: Connection, why: Closing, hold: float = 0) -> None:
+    def part(self, connection: Connection, why: Closing, delay: float = 0) -> None:
         """
-        Close a connection from our side, after `hold` seconds; its session, if it has one, stays.
+        Close a connection from our side, after `delay` seconds; its session, if it has one, stays.
+
+        At once, where `limits.delayed_closes` others wait for that.
         """
         self._stop_waiting(connection)
         self._leave(connection)
-        if hold:
-            self._clock.callLater(hold, self._part_at_last, connection, why)
+        if delay and connection in self._delayed:
+            return
+        if delay and len(self._delayed) < self._config.limits.delayed_closes:
+            self._delayed[connection] = self._clock.callLater(delay, self._part_at_last, connection, why)
         else:
             self._lose(connection, why)
 
@@ -245,7 +250,12 @@ class Sessions(Service):
         for connection in connections:
             self.part(connection, why)
 
+    @property
+    def delayed_closes(self) -> int:
+        return len(self._delayed)
+
     def _part_at_last(self, connection: Connection, why: Closing) -> None:
+        del self._delayed[connection]
         if connection in self.connections and connection.session is None:
             self._lose(connection, why)
 
@@ -297,15 +307,24 @@ class Sessions(Service):
         if deadline is not None:
             deadline.cancel()
 
+    def _let_be(self, connection: Connection) -> None:
+        """
+        It need not be closed any more: it is gone, or has a session.
+        """
+        delayed = self._delayed.pop(connection, None)
+        if delayed is not None:
+            delayed.cancel()
+
     # -- sessions ----------------------------------------------------------
 
-    def create(self, runtime: str, anonymous: bool = False) -> Session:
+    def create(self, runtime: str, anonymous: bool = False, host: str = "") -> Session:
         """
-        A new session.  Everything at and below its runtimeURL is its own from now on.
+        A new session, opened from this host.  Everything at and below its runtimeURL is its own from now on.
         """
         self._last_sid += 1
         session = Session(runtime, self, self._last_sid)
-        session.anonymous = anonymous
+        session.anonymous, session.host = anonymous, host
+        self._budget.opened(session)
         self._by_runtime[runtime] = session
         self._keeping.opened(session)
         self._routes.join(session)
@@ -318,6 +337,7 @@ class Sessions(Service):
         """
         self._last_sid = max(self._last_sid, session.sid)
         self._by_runtime[session.runtime] = session
+        self._budget.opened(session)
         if session.token_hash:
             self._by_token[session.token_hash] = session
         self._routes.join(session)
@@ -337,6 +357,7 @@ class Sessions(Service):
 
         Session.resume, called after the client was answered, sends what waits.
         """
+        self._let_be(connection)
         if self.ledger.paper.failing is not None:
             self.ledger.settle()  # if it takes something now, others go on, but nobody before its answer
         self._stop_waiting(connection)
@@ -404,6 +425,7 @@ class Sessions(Service):
             timer.cancel()
         self._routes.forget(session)  # before: it is told nothing of its own end
         session.end()
+        self._budget.ended(session)
         self._keeping.ended(session)
         self.ledger.forget(session.sid)
         del self._by_runtime[session.runtime]

@@ -46,6 +46,7 @@ STEPS = (
         AND address NOT GLOB '*/changes' AND address NOT GLOB '*/registration'
         AND address NOT GLOB '*/status' AND address NOT GLOB '*/children/*'
     """,
+    "CREATE TABLE host (sid INTEGER PRIMARY KEY, host TEXT NOT NULL) STRICT",
 )
 OWNED_SINCE = 4  # the version from which on the file itself says who owns an address
 
@@ -55,6 +56,7 @@ COLUMNS = {
     "key": ("sid", "address", "key"),
     "registered": ("sid", "address"),
     "proof": ("sid", "proof"),
+    "host": ("sid", "host"),
 }
 
 Change = tuple[str, tuple[Any, ...]]
@@ -70,6 +72,7 @@ class Loaded(NamedTuple):
     keys: Iterable[tuple[int, str, str]]
     registered: Iterable[tuple[int, str]] = ()
     proofs: Iterable[tuple[int, str]] = ()
+    hosts: Iterable[tuple[int, str]] = ()
 
 
 def lock(directory: Path) -> int:
@@ -151,6 +154,7 @@ def load(database: sqlite3.Connection) -> Loaded:
         database.execute("SELECT sid, key, address FROM key"),
         database.execute("SELECT sid, address FROM registered"),
         database.execute("SELECT sid, proof FROM proof"),
+        database.execute("SELECT sid, host FROM host"),
     )
 
 

@@ -35,6 +35,8 @@ PROVE = "INSERT OR REPLACE INTO proof VALUES (?, ?)"
 LEAVE = "UPDATE session SET since = ? WHERE sid = ?"
 END = "DELETE FROM session WHERE sid = ?"
 UNPROVE = "DELETE FROM proof WHERE sid = ?"
+FROM = "INSERT OR REPLACE INTO host VALUES (?, ?)"  # who opened it
+UNFROM = "DELETE FROM host WHERE sid = ?"
 UNBIND_ALL = "DELETE FROM binding WHERE sid = ?"
 UNKEY_ALL = "DELETE FROM key WHERE sid = ?"
 BIND = "INSERT OR REPLACE INTO binding VALUES (?, ?, ?)"
@@ -135,6 +137,8 @@ class Store(Service):
     def opened(self, session: Session) -> None:
         who = (session.sid, session.runtime, session.token_hash, session.anonymous, session.used)
         self._note(OPEN, (*who, session.identity))
+        if session.host:
+            self._note(FROM, (session.sid, session.host))
 
     def changed(self, session: Session) -> None:
         self._note(CHANGE, (session.token_hash, session.used, session.identity, session.sid))
@@ -145,7 +149,7 @@ class Store(Service):
         self._note(LEAVE, (when, session.sid))
 
     def ended(self, session: Session) -> None:
-        for statement in (END, UNBIND_ALL, UNKEY_ALL, UNPROVE):
+        for statement in (END, UNBIND_ALL, UNKEY_ALL, UNPROVE, UNFROM):
             self._note(statement, (session.sid,))
 
     def bound(self, sid: int, address: str, kinds: int) -> None:

@@ -280,6 +280,7 @@ class Ends(Suite):
         first = self.client()
 
         second = self.enter("runtime://example.org/b")
+        self.net.advance(5)
 
         self.assertClosed(second, 1013)
         self.assertEqual(30, second.retry_after)

@@ -770,6 +770,7 @@ class EnforcementTests(SynchronousTestCase):
         self.a.post(OTHER, "create")
         c = self.node.client()
         c.tell({"id": 1, "type": "open", "from": THIRD, "to": "mn:/session"})
+        self.node.clock.advance(5)
 
         self.assertEqual([503], [message["body"]["code"] for message in self.a.take()])
         self.assertEqual([], self.b.take())

@@ -81,6 +81,7 @@ class RefusedTests(HandshakeTests):
             late = self.node.client()
 
             late.tell({"id": 1, "type": "open", **from_, "to": "mn:/session"})
+            self.node.clock.advance(5)
 
             self.assertEqual(([], FULL, "full; retry_after=30"), (late.got, late.lost, late.lost.reason))
             self.assertEqual(("open", "", from_.get("from", ""), "refused", 503), self.logged())

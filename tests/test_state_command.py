@@ -46,6 +46,7 @@ def state() -> TemporaryDirectory[str]:
                 used=True,
                 identity="",
                 proof=None,
+                host="",
             )
         )
         store.bound(sid, f"comm://example.org/{sid}", 1)
@@ -343,7 +344,7 @@ class RepairTests(StateTests):
 
             self.assertIn("0 rows could be kept", result.output)
             store, found = self.start()
-            self.assertEqual([[]] * 5, found)
+            self.assertEqual([[]] * 6, found)
             store.shut()
 
     def test_directory(self) -> None:

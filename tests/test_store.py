@@ -55,7 +55,14 @@ def session(sid: int, runtime: str = "runtime://example.org/1") -> Any:
     Of a session, what is kept.
     """
     return SimpleNamespace(
-        sid=sid, runtime=runtime, token_hash=b"hash", anonymous=False, used=False, identity="x", proof=None
+        sid=sid,
+        runtime=runtime,
+        token_hash=b"hash",
+        anonymous=False,
+        used=False,
+        identity="x",
+        proof=None,
+        host="192.0.2.1",
     )
 
 
@@ -116,7 +123,7 @@ class KeepingTests(StoreTests):
 
         rows = made.open()
 
-        self.assertEqual([[]] * 5, [list(part) for part in rows])
+        self.assertEqual([[]] * 6, [list(part) for part in rows])
         self.assertEqual(0o700, inside.stat().st_mode & 0o777)
         self.assertEqual(0o600, (inside / NAME).stat().st_mode & 0o777)
 
@@ -158,10 +165,11 @@ class KeepingTests(StoreTests):
         self.store.changed(changed)
         self.commit()
 
-        sessions, _, _, _, proofs = self.restart()
+        sessions, _, _, _, proofs, hosts = self.restart()
 
         self.assertEqual([(1, changed.runtime, b"new", 0, 1, "y", None)], sessions)
         self.assertEqual([(1, changed.proof.encoded())], proofs)
+        self.assertEqual([(1, "192.0.2.1")], hosts)
 
     def test_bindings(self) -> None:
         """
@@ -208,7 +216,7 @@ class KeepingTests(StoreTests):
 
         found = self.restart()
 
-        self.assertEqual([[2], [2], [2], [1, 2], [2]], [[row[0] for row in rows] for rows in found])
+        self.assertEqual([[2], [2], [2], [1, 2], [2], [2]], [[row[0] for row in rows] for rows in found])
 
     def test_text(self) -> None:
         """

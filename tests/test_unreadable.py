@@ -117,6 +117,7 @@ class FailingTests(SynchronousTestCase):
         net.node.sessions.attach = fail  # type: ignore[method-assign]
         bob = WebSocketRuntime(net, BOB)
         bob.send({"id": 1, "type": "open", "from": BOB, "to": "mn:/session"})
+        net.advance(5)
 
         self.assertEqual((1013, "failed; retry_after=30"), (bob.code, bob.reason))
         self.assertEqual([], bob.take())

@@ -154,6 +154,7 @@ class LowDiskTests(SynchronousTestCase):
 
         stranger.tell({"id": 1, "type": "open", "from": CLEO, "to": "mn:/session"})
         again.tell({"id": 2, "type": "re-open", "from": f"{ANN}/{self.ann.token}", "to": "mn:/session"})
+        self.node.clock.advance(5)
 
         self.assertEqual(1013, stranger.lost.code)
         self.assertIsNotNone(stranger.lost.retry_after)

@@ -172,6 +172,7 @@ class FrameTests(WebSocketCase):
         self.client("b").open()
 
         late.send({"id": 1, "type": "open", "from": late.url, "to": "mn:/session"})
+        self.net.advance(5)
 
         self.assertEqual((1013, "full; retry_after=30"), (late.code, late.reason))
 

@@ -177,6 +177,7 @@ class NodeCollector(Collector):
         known = sum(bool(session.identity) for session in node.sessions)
         yield GaugeMetricFamily("msgnode_sessions_known", "Sessions with a proved identity.", known)
         held = [session for session in node.sessions if session.waiting]
+        yield from self._budget()
         yield GaugeMetricFamily("msgnode_addresses", "Addresses bound.", len(node.routes))
         yield GaugeMetricFamily(
             "msgnode_addresses_owned", "Addresses that a session announced.", len(node.routes.owners)
@@ -218,6 +219,30 @@ class NodeCollector(Collector):
             "msgnode_event_loop_lag_worst_seconds", "The worst since start.", self._lag.worst
         )
 
+    def _budget(self) -> Iterator[Metric]:
+        """
+        What is remembered, and the most of it that one of each kind has.
+        """
+        budget = self._node.budget
+        yield GaugeMetricFamily(
+            "msgnode_state_bytes",
+            "Memory for sessions, addresses, keys and registrations.",
+            budget.node.bytes,
+        )
+        sessions = GaugeMetricFamily("msgnode_sessions_most", "Sessions that one has.", labels=["of"])
+        size = GaugeMetricFamily("msgnode_state_bytes_most", "That memory, for one.", labels=["of"])
+        for of, accounts in budget.by_kind(self._node.sessions).items():
+            if of != "session":
+                sessions.add_metric([of], max((account.sessions for account in accounts), default=0))
+            size.add_metric([of], max((account.bytes for account in accounts), default=0))
+        yield sessions
+        yield size
+        yield GaugeMetricFamily(
+            "msgnode_delayed_closes",
+            "Connections that were refused and are closed in some seconds.",
+            self._node.sessions.delayed_closes,
+        )
+
     def _counters(self) -> Iterator[Metric]:
         counts = self._node.counts
         for name, text, number in (
@@ -251,6 +276,12 @@ class NodeCollector(Collector):
         turned_away.add_metric(["told"], arrivals.refused)
         turned_away.add_metric(["unheard"], arrivals.dropped)
         yield turned_away
+        over = CounterMetricFamily(
+            "msgnode_over_limit", "What was not taken on for a limit, by its key.", labels=["limit"]
+        )
+        for limit, number in sorted(self._node.budget.refused.items()):
+            over.add_metric([f"limits.{limit}"], number)
+        yield over
         refused = CounterMetricFamily("msgnode_refused", "Messages refused.", labels=["code"])
         for code, number in sorted(counts.refused.items()):
             refused.add_metric([str(code)], number)

@@ -100,7 +100,11 @@ class Server:
 def _msgnode(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
     config = home / CONFIG
     # Allocation would reach the default within seconds.
-    config.write_text("[limits]\nbindings_per_session = 100000000\n")
+    unlimited = ("state_bytes", "state_bytes_per_ip", "state_bytes_per_session", "sessions_per_ip")
+    config.write_text(
+        "[limits]\nbindings_per_session = 100000000\nnew_sessions_per_minute_per_ip = 0\n"
+        + "".join(f"{key} = 0\n" for key in unlimited)
+    )
     command = [str(venvs.node / "bin" / "twistd"), "-n", "--pidfile=", "msgnode", "--config", str(config)]
     for option, wire in (("--web", "websocket"), ("--line", "line"), ("--admin", "admin")):
         command += [option, f"tcp:{ports[wire]}:interface=127.0.0.1"]
