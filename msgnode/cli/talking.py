@@ -6,14 +6,18 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
 from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import react
 
-from msgnode.client import CannotConnect, Client, ClientError, Closed, Refused, TimedOut
+from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
+from msgnode.client.login import Source
 
+NOT_LET_IN = 4401  # the node's code for it
 OK, REFUSED, USAGE, NOT_CONNECTED, LATE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 URL = "ws://127.0.0.1:9090/ws"
 
@@ -51,6 +55,14 @@ _OPTIONS = (
         envvar="MSGNODE_TOKEN",
         default="",
         help="Go on with this session of the runtime.  Better in MSGNODE_TOKEN, where nobody else sees it.",
+    ),
+    click.option(
+        "--login",
+        envvar="MSGNODE_LOGIN",
+        default="",
+        metavar="TOKEN|@FILE|-",
+        help="Who you are, where the node asks: an identity token, the file it is in (read again when it "
+        "ends), or - for stdin.  Better in MSGNODE_LOGIN or a file, where nobody else sees it.",
     ),
     click.option("--ca", type=click.Path(), help="Trust these certificates (PEM), not the system's."),
     click.option("--certificate", type=click.Path(), help="Show this certificate (PEM, with its key)."),
@@ -109,7 +121,15 @@ class Talk:
     """
 
     def __init__(
-        self, url: str, runtime: str, domain: str, token: str, ca: str, certificate: str, as_json: bool
+        self,
+        url: str,
+        runtime: str,
+        domain: str,
+        token: str,
+        login: str,
+        ca: str,
+        certificate: str,
+        as_json: bool,
     ) -> None:
         self.url = url
         self.console = Console(as_json)
@@ -119,11 +139,30 @@ class Talk:
             "runtime": runtime,
             "domain": domain,
             "token": token,
+            "identity": self._identity(login),
             "ca": ca,
             "certificate": certificate,
         }
         if token and not runtime:
             self.console.stop("--token needs --runtime: whose session it is", USAGE)
+
+    def _identity(self, login: str) -> Source | None:
+        """
+        What --login means.
+        """
+        if login.startswith("@"):
+            path = Path(login[1:])
+            try:
+                read_token(path)
+            except NoToken as why:
+                self.console.stop(f"--login: {why}", USAGE)
+            return partial(read_token, path)
+        if login != "-":
+            return login.strip() or None
+        token = sys.stdin.read().strip()
+        if not token:
+            self.console.stop("--login -: no token came on stdin", USAGE)
+        return token
 
     def run(
         self, action: Callable[["Talk"], Awaitable[None]], until_interrupted: bool = False, **options: Any
@@ -172,32 +211,60 @@ class Talk:
             case Refused():
                 self.console.stop(_advised(why), REFUSED, code=why.code)
             case CannotConnect():
-                self.console.stop(f"cannot connect to {why}\n{_connecting(str(why))}", NOT_CONNECTED)
+                self.console.stop(f"cannot connect to {why}\n{self._connecting(str(why))}", NOT_CONNECTED)
             case Closed():
-                self.console.stop(f"{why}\n{_CLOSED.get(why.code, '')}".rstrip(), REFUSED, code=why.code)
+                self.console.stop(f"{why}\n{self._closed(why.code)}".rstrip(), REFUSED, code=why.code)
             case TimedOut():
                 self.console.stop(f"{why}\n{_LATE}", LATE)
         self.console.stop(str(why), REFUSED)
 
+    def _closed(self, code: int) -> str:
+        if code == NOT_LET_IN:
+            return _NOT_KNOWN if self._options["identity"] is None else _NOT_BELIEVED
+        return _CLOSED.get(code, "")
+
+    def _connecting(self, text: str) -> str:
+        if "refused" in text and "4403" not in text:
+            return "Is the node running?  'twistd -n msgnode' starts one; --url names another."
+        if "DNS" in text or "ookup" in text:
+            return "Is the name right?"
+        if "certificate" in text.lower() or "verify failed" in text:
+            return "--ca names the certificates to trust."
+        if "no identity token" in text:
+            return "--login names it, or the file it is in."
+        for code in (4403, NOT_LET_IN):
+            if str(code) in text:
+                return self._closed(code)
+        return "Is it the URL of a node?  By default ws://HOST:9090/ws, or tcp://HOST:9091 for lines."
+
+
+def read_token(path: Path) -> str:
+    """
+    The identity token in a file; NoToken says why there is none.
+    """
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as why:
+        text = why.strerror if isinstance(why, OSError) else "it is not text"
+        raise NoToken(f"{path} cannot be read: {text}") from None
+    if not token:
+        raise NoToken(f"{path} is empty")
+    return token
+
 
 _LATE = "Is anybody bound to it?  The node does not tell; 'msgnode send' does."
+_NOT_KNOWN = (
+    "Either the node wants to know who you are: show an identity token with --login or MSGNODE_LOGIN.\n"
+    "Or the session is another's: give its token in MSGNODE_TOKEN, or take another --runtime."
+)
+_NOT_BELIEVED = (
+    "Either the token of --login is no good here: it has ended, or this node does not trust who gave it.\n"
+    "Or the session is another user's: give its token in MSGNODE_TOKEN, or take another --runtime."
+)
 _CLOSED = {
-    4401: "The session is another's; give its token in MSGNODE_TOKEN, or take another --runtime.",
     4403: "This runtimeURL cannot be opened; one looks like runtime://example.org/me.",
     4409: "Another client opened the same runtime.",
 }
-
-
-def _connecting(text: str) -> str:
-    if "refused" in text:
-        return "Is the node running?  'twistd -n msgnode' starts one; --url names another."
-    if "DNS" in text or "ookup" in text:
-        return "Is the name right?"
-    if "certificate" in text.lower() or "verify failed" in text:
-        return "--ca names the certificates to trust."
-    if "4403" in text or "4401" in text:
-        return _CLOSED[4403 if "4403" in text else 4401]
-    return "Is it the URL of a node?  By default ws://HOST:9090/ws, or tcp://HOST:9091 for lines."
 
 
 def _advised(why: Refused) -> str:

@@ -6,7 +6,7 @@ A client of a messaging node, for programs, devices and the command line.
 
 from msgnode.client.aio import AsyncClient
 from msgnode.client.client import Client
-from msgnode.client.errors import CannotConnect, ClientError, Closed, Full, Refused, TimedOut
+from msgnode.client.errors import CannotConnect, ClientError, Closed, Full, NoToken, Refused, TimedOut
 from msgnode.client.message import Message
 from msgnode.client.registry import Registration
 
@@ -18,6 +18,7 @@ __all__ = [
     "Closed",
     "Full",
     "Message",
+    "NoToken",
     "Refused",
     "Registration",
     "TimedOut",

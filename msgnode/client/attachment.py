@@ -21,6 +21,7 @@ from msgnode.address import SESSION
 from msgnode.client.backoff import Backoff
 from msgnode.client.errors import CannotConnect, Closed, Full
 from msgnode.client.links import Link
+from msgnode.client.login import Login
 from msgnode.client.message import decode, encode
 from msgnode.client.place import Place
 from msgnode.client.pulse import QUIET, Pulse
@@ -32,8 +33,9 @@ log = Logger()
 ACK_AFTER = 64  # messages
 ACK_WITHIN = 0.5  # seconds
 PATIENCE = 10.0  # seconds for the node to answer `open`, or to close
+RENEWAL = "renewal"  # the id of what shows a newer identity token
 MOST_KEPT = 64 * 1024 * 1024  # bytes that are not acknowledged
-TOO_LONG = 1009
+TOO_LONG, TOKEN = 1009, 4401
 # Trying again is useless, whatever a node forgot to say about it.
 _FINAL = frozenset({1003, 4401, 4403, 4409})
 
@@ -81,6 +83,7 @@ class Attachment:
         holder: Holder,
         runtime: str,
         token: str,
+        login: Login | None,
         resume: bool,
         chance: Callable[[], float],
     ) -> None:
@@ -90,6 +93,7 @@ class Attachment:
         self.opened = 0  # times
         self._reactor = reactor
         self._place = place
+        self._login = login
         self._resume = resume
         self._holder = holder
         self._backoff = Backoff(chance)
@@ -173,15 +177,36 @@ class Attachment:
         There is a connection: open the session on it.
         """
         self._opening = link
+        late = f"'open' was not answered within {PATIENCE:g} s; is this the node's port for {link.speaks}?"
+        self._timer = self._reactor.callLater(PATIENCE, self._drop, link, late)
+        if self._login is None:
+            self._open(link, {})
+            return
+        asked = self._login.token()
+        asked.addCallbacks(lambda token: self._open(link, {"token": token}), self._not_known, (), {}, (link,))
+        asked.addErrback(lambda why: log.failure("opening the session", why))
+
+    def _open(self, link: Link, body: dict[str, Any]) -> None:
+        if self._opening is not link:
+            return  # it was lost meanwhile
         kind = "re-open" if self.token else "open"
         request: dict[str, Any] = {"id": 0, "type": kind, "to": SESSION}
         if self._from:
             request["from"] = self._from
         if self._resume:
-            request["body"] = {"resume": self.tally.wish}
-        late = f"'open' was not answered within {PATIENCE:g} s; is this the node's port for {link.speaks}?"
-        self._timer = self._reactor.callLater(PATIENCE, self._drop, link, late)
+            body["resume"] = self.tally.wish
+        if body:
+            request["body"] = body
         link.send(encode(request))
+
+    def _not_known(self, why: Failure, link: Link) -> None:
+        """
+        There is no identity token to open with.
+        """
+        if self._first is None:
+            log.warn("{why}; trying again later", why=why.getErrorMessage())
+        if self._opening is link:
+            self._drop(link, why.getErrorMessage())
 
     def heard(self, data: bytes) -> None:
         """
@@ -216,6 +241,8 @@ class Attachment:
             self._holder.changed(False)
         self._too_long = why is not None and why.code == TOO_LONG
         final = why is not None and why.code in _FINAL and why.retry_after is None
+        if was_open and why is not None and why.code == TOKEN and self._login is not None:
+            final = not self._login.renews  # what was shown has ended; the next may do
         if why is not None and why.retry_after is not None:
             self._backoff.ask(why.retry_after)
         if final:
@@ -248,6 +275,10 @@ class Attachment:
             self._look_flushed()
         elif message.get("type") == "response" and self._opening is not None:
             self._answered(message, body)
+        elif message.get("type") == "response" and message.get("id") == RENEWAL and body.get("code") != 200:
+            log.warn("the node refused the new identity token: {why}", why=body.get("desc"))
+        elif message.get("type") == "update" and body.get("attribute") == "token":
+            self._renew(body.get("value"))
         return True
 
     def _answered(self, message: dict[str, Any], body: dict[str, Any]) -> None:
@@ -284,6 +315,28 @@ class Attachment:
             self._holder.unsent(tally.drop_first())
         for data in list(tally.kept) if tally.counting else tally.released():
             link.send(data)
+
+    # -- who it is -------------------------------------------------------------
+
+    def _renew(self, left: Any) -> None:
+        """
+        What was shown of who this is ends in so many seconds; show something newer.
+        """
+        login, link = self._login, self._link
+        if login is None or link is None:
+            return
+        if not login.renews:
+            log.warn("the identity token ends in {left} s, and nothing gives another", left=left)
+            return
+        asked = login.token()
+        asked.addCallback(self._show, link)
+        asked.addErrback(lambda why: log.warn("{why}", why=why.getErrorMessage()))
+
+    def _show(self, token: str, link: Link) -> None:
+        if self._link is link:
+            body = {"token": token}
+            update = {"id": RENEWAL, "type": "update", "from": self.runtime, "to": SESSION, "body": body}
+            link.send(encode(update))
 
     # -- the rest --------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from msgnode.client.addresses import Addresses, Handler
 from msgnode.client.attachment import Attachment
 from msgnode.client.errors import Closed, Refused
+from msgnode.client.login import Login, Source
 from msgnode.client.message import Message, decode, encode
 from msgnode.client.pending import Pending
 from msgnode.client.place import Place, place
@@ -30,7 +31,10 @@ class Client:
     `url` says where the node is: ws://, wss://, tcp://, tls:// or unix://.
 
     `runtime` is the runtimeURL; without one the node makes one up.  With a
-    `token` an earlier session goes on.  `domain` is that of the node, and taken
+    `token` an earlier session goes on.  `identity` shows who the client is,
+    where the node looks at that: an identity token, or a function that gives
+    one, as str, Deferred or coroutine.  It is called for each connection, and
+    when the node says that the last one is about to end.  `domain` is that of the node, and taken
     from `runtime` if it is not given.  `heard` gets what no handler is for;
     without it requests to such an address are answered 404.  `changed` is told
     of each connection and its loss.
@@ -43,6 +47,7 @@ class Client:
         runtime: str = "",
         *,
         token: str = "",
+        identity: Source | None = None,
         domain: str = "",
         resume: bool = True,
         ca: str | None = None,
@@ -62,7 +67,8 @@ class Client:
         self._addresses = Addresses(self)
         self._answers, self._receipts = Pending(reactor), Pending(reactor)
         where = place(url, reactor, ca, certificate) if isinstance(url, str) else url
-        self._attachment = Attachment(reactor, where, self, runtime, token, resume, chance)
+        login = Login(identity, run) if identity else None
+        self._attachment = Attachment(reactor, where, self, runtime, token, login, resume, chance)
 
     # -- the session -----------------------------------------------------------
 

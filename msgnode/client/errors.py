@@ -17,6 +17,12 @@ class CannotConnect(ClientError):
     """
 
 
+class NoToken(CannotConnect):
+    """
+    What was to give an identity token gave none.
+    """
+
+
 class Refused(ClientError):
     """
     A request was answered with a code from 300 on.  A handler raises it to answer so.

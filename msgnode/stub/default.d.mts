@@ -39,6 +39,11 @@ export interface Configuration {
   maxMessage?: number;
   /** Every message carries the session's token to the node, which takes it out: for `message_token = "require"`. */
   token?: boolean;
+  /**
+   * Who the user is, for nodes with `identity.auth`: a token of an OpenID provider, or a function that gives one.  It is
+   * called for each connection, and when the node says that the last one is about to end.
+   */
+  identity?: string | (() => string | Promise<string>);
   /** `false`: a page that is reloaded keeps nothing for its next life in sessionStorage. */
   persist?: boolean;
 }

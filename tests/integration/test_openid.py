@@ -3,8 +3,11 @@ A real login: another's OpenID provider, a real node, sockets between them.
 """
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +16,7 @@ from unittest import TestCase
 from oidc_provider_mock import User, run_server_in_thread
 
 from msgnode.devices import line, make_token
+from tests.examples import blocks
 from tests.integration.logins import CHALLENGE, log_in, open_with
 from tests.integration.process import Lines, NodeProcess
 from tests.test_identity_ways import encoded
@@ -162,3 +166,75 @@ class DeviceTests(TestCase):
         self.assertIsNone(device.receive())
         self.node.stop()
         self.assertNotIn(self.secret, self.node.said)
+
+    def msgnode(self, *arguments: str, stdin: str = "", **environment: str) -> tuple[int, str]:
+        """
+        A verb's exit code, and all it printed.
+        """
+        done = subprocess.run(
+            [Path(sys.executable).with_name("msgnode"), *arguments],
+            env={**os.environ, "MSGNODE_URL": f"tcp://127.0.0.1:{self.node.ports['line']}", **environment},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_verb_logs_in(self) -> None:
+        """
+        By an option, a file, stdin or the environment; its token is in nothing that it prints.
+        """
+        file = self.devices.with_name("token")
+        file.write_text(f"{self.secret}\n")
+        ask = [
+            "request",
+            "domain://msg-node.localhost/idm",
+            '{"resource": "/identity/device://localhost/lamp"}',
+        ]
+        ways: list[tuple[list[str], dict[str, str]]] = [
+            (["--login", self.secret], {}),
+            (["--login", f"@{file}"], {}),
+            (["--login", "-"], {"stdin": f"{self.secret}\n"}),
+            ([], {"MSGNODE_LOGIN": f"@{file}"}),
+        ]
+        for options, how in ways:
+            with self.subTest(options=options):
+                code, said = self.msgnode(*ask, "--runtime", "runtime://localhost/lamp", *options, **how)
+
+                self.assertEqual(0, code, said)
+                self.assertIn('"userURL": "device://localhost/lamp"', said)
+                self.assertNotIn(self.secret, said)
+
+    def test_the_program_of_the_documentation_logs_in(self) -> None:
+        """
+        The device in docs/client.md opens its session with the token from its file.
+        """
+        file = self.devices.with_name("token")
+        file.write_text(f"{self.secret}\n")
+        code = next(b.text for b in blocks("docs/client.md") if "read_text" in b.text)
+        code = code.replace("/etc/lamp/token", str(file)).replace("example.org", "localhost")
+        code = code.replace("wss://mn.localhost/ws", f"tcp://127.0.0.1:{self.node.ports['line']}")
+        code = code.replace("        await client.request", "        print(await client.request")
+        code = code.replace('request("hyperty://localhost/lamp")', 'request("hyperty://localhost/lamp"))')
+
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("lamp", done.stdout)
+
+    def test_a_verb_that_does_not_log_in_is_told_how(self) -> None:
+        """
+        And so is one whose token is no good, or cannot be read.
+        """
+        for options, code, text in (
+            ([], 1, "show an identity token with --login or MSGNODE_LOGIN"),
+            (["--login", "of my own making"], 1, "the token of --login is no good here"),
+            (["--login", "@/nowhere/token"], 2, "/nowhere/token cannot be read: No such file or directory"),
+            (["--login", "-"], 2, "no token came on stdin"),
+        ):
+            with self.subTest(options=options):
+                found, said = self.msgnode("send", "hyperty://localhost/x", "1", *options)
+
+                self.assertEqual(code, found, said)
+                self.assertIn(text, said)

@@ -28,8 +28,9 @@ export class PollingLink {
 
   /** The GETs acknowledge by themselves, and are their own sign of life. */
   tell(message) {
-    if (message.type !== 'close') return;
+    if (message.type !== 'close' && message.type !== 'update') return;
     const headers = { Authorization: `Bearer ${this._on.token}` };
+    // `keepalive`: the page may be about to go.
     const asked = { method: 'POST', body: JSON.stringify(message), headers, keepalive: true };
     this._world.fetch(this._url, asked).catch(() => {});
   }

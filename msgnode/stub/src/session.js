@@ -84,18 +84,50 @@ export class Session {
     return this._why ? `the node ended it: ${this._why}` : 'too much waits for the node';
   }
 
+  // -- who it is -------------------------------------------------------------
+
+  get _renews() {
+    return typeof this._config.identity === 'function';
+  }
+
+  async _login(use, fail) {
+    try {
+      const token = await this._config.identity();
+      if (typeof token !== 'string' || !token) throw new Error('expected a string');
+      use(token);
+    } catch (why) {
+      fail(why);
+    }
+  }
+
   // -- links -----------------------------------------------------------------
 
   _connect() {
     this._timer = null;
     this._heard = false;
+    this._deadline(PATIENCE, 'no answer');
+    const { identity } = this._config;
+    if (!this._renews) return this._begin(identity);
+    const turn = (this._link = { drop() {} }); // there is no link before there is a token
+    this._login(
+      (token) => this._link === turn && this._begin(token),
+      (why) => {
+        if (this._link !== turn) return;
+        this._heard = true; // it says nothing about this kind of link
+        this.lost(1006, `no identity token: ${why?.message || why}`);
+      },
+    );
+  }
+
+  /** Make the link, and open the session with the identity token, if there is one. */
+  _begin(token) {
     const kind = this._polls ? PollingLink : WebSocketLink;
     const url = this._polls ? this._config.poll || pollURL(this._config.url) : this._url;
     const opening = this._message(this.token ? 're-open' : 'open', {
       resume: this._epoch ? { epoch: this._epoch, received: this.received } : true,
+      ...(token && { token }),
     });
     this._asked = opening.id;
-    this._deadline(PATIENCE, 'no answer');
     try {
       this._link = new kind(this._world, url, opening, this);
     } catch (why) {
@@ -112,7 +144,9 @@ export class Session {
   lost(code, reason) {
     const { setTimeout, Date, Math } = this._world;
     const was = this._live;
-    const asked = code === 401 ? 0 : wait(code, reason);
+    // Who was let in has a token that ended; the next may do.
+    const ended = code === 401 || (code === 4401 && was && this._renews);
+    const asked = ended ? 0 : wait(code, reason);
     this._end();
     if (code === 401) this.token = this._epoch = '';
     if (code === 1009) this._outbox.dropLongest(413, 'too long for the node');
@@ -163,7 +197,17 @@ export class Session {
       this.acknowledged(message.body.received);
     } else if (!this._live && message.id === this._asked) {
       this._answered(message.body || {});
+    } else if (message.body?.attribute === 'token') {
+      this._renew();
     }
+  }
+
+  /** The identity token is about to end: show a newer one, if there is a way to have one. */
+  _renew() {
+    const link = this._link;
+    if (!this._renews) return;
+    // Without one the node ends the connection, and the next attempt says why.
+    this._login((token) => this._live && this._link === link && link.tell(this._message('update', { token })), () => {});
   }
 
   _count() {
