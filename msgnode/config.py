@@ -74,6 +74,8 @@ class Limits(Section):
     addresses_per_request: Count = 100_000
     learnt_per_session: OrOff = 1000
     messages_per_post: Count = 10_000
+    recipients_at_once: Count = 5000
+    list_deliveries: Count = 10_000
     connections: Count = 20_000
     per_peer: Count = 1000
     rate_messages: OrOff = 0

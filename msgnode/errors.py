@@ -47,6 +47,14 @@ class Malformed(Rejected):
         self.from_ = from_
 
 
+class TooLarge(Malformed):
+    """
+    A message that comes to too much; answered by mn:/validator.
+    """
+
+    code = 413
+
+
 class Claimed(Rejected):
     """
     The sender says it is the node; answered by mn:/validator.

@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.outbox import ACK_AFTER, Outbox
 from msgnode.paper import Paper
-from msgnode.waiting import FOREVER, OVERHEAD, Kept
+from msgnode.waiting import FOREVER, OVERHEAD, Kept, Payload
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
 TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing
@@ -72,7 +72,7 @@ class Ledger:
         if until != FOREVER:
             until = self.by_wall(until)
         kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
-        self.held += OVERHEAD + kept.size
+        self.held += OVERHEAD + _taken(data)
         if self.held > self.most >> 1:
             self._to_disk.append(kept)
 
@@ -106,8 +106,8 @@ class Ledger:
         Keep this message on disk only, if it is there.
         """
         if kept.place and kept.data is not None and self.paper.holds(kept.place, kept.size):
+            self.held -= _let_go(kept.data)
             kept.data = None
-            self.held -= kept.size
 
     def rewrite(self, sid: int, kept: Kept, number: int) -> None:
         """
@@ -120,7 +120,7 @@ class Ledger:
         if kept.data is None:
             # Where it lies goes, and the disk may not take it again: in memory until it has.
             kept.data = data
-            self.held += kept.size
+            self.held += _taken(data)
             self._to_disk.append(kept)
         if kept.place:
             self.paper.release(kept.size)
@@ -166,7 +166,7 @@ class Ledger:
     def release(self, kept: Kept) -> None:
         if self.sent:
             self._write_sent()
-        self.held -= OVERHEAD if kept.data is None else OVERHEAD + kept.size
+        self.held -= OVERHEAD if kept.data is None else OVERHEAD + _let_go(kept.data)
         if kept.place:
             self.paper.release(kept.size)
             kept.place = 0
@@ -180,8 +180,9 @@ class Ledger:
         size = in_memory = on_disk = 0
         for kept in done:
             size += kept.size
-            if kept.data is not None:
-                in_memory += kept.size
+            data = kept.data
+            if data is not None:
+                in_memory += kept.size if data.__class__ is bytes else _let_go(data)
             if kept.place:
                 on_disk += kept.size
                 kept.place = 0
@@ -282,3 +283,23 @@ class Ledger:
         if (self._untold or self._unwritten) and not self._telling:
             self._telling = True
             self._clock.callLater(TELL_EVERY, self._tell)
+
+
+def _taken(data: bytes) -> int:
+    """
+    How much more memory these bytes take, now that one more message has them.
+    """
+    if isinstance(data, Payload):
+        data.holders += 1
+        return len(data) if data.holders == 1 else 0
+    return len(data)
+
+
+def _let_go(data: bytes) -> int:
+    """
+    How much less, now that one has them no more.
+    """
+    if isinstance(data, Payload):
+        data.holders -= 1
+        return 0 if data.holders else len(data)
+    return len(data)

@@ -7,8 +7,9 @@ The body is decoded only when a responder asks for it.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from secrets import token_hex
 from typing import Annotated, Any
 
 import msgspec
@@ -121,24 +122,33 @@ class Message(Struct, gc=False):
         """
         A copy of this message for one of several recipients.
         """
+        return next(self.copies([address]))
+
+    def copies(self, addresses: Iterable[str]) -> Iterator["Message"]:
+        """
+        A copy for each of these; the message is decoded once for all.
+        """
+        place = token_hex(16)
         try:
             fields = msgspec.json.decode(self.data, type=dict[str, Raw])
-            data = _encode({**fields, "to": address})
+            data = _encode({**fields, "to": place})
         except msgspec.DecodeError:  # half a character, which msgspec does not take
-            data = literals.dumps({**literals.loads(self.data), "to": address})
-        return Message(
-            self.id,
-            self.type,
-            address,
-            self.from_,
-            self.body,
-            self.priority,
-            self.ttl,
-            self.receipt,
-            data,
-            came=self.came,
-            origin=self.origin,
-        )
+            data = literals.dumps({**literals.loads(self.data), "to": place})
+        before, _, after = data.partition(b'"%s"' % place.encode())
+        for address in addresses:
+            yield Message(
+                self.id,
+                self.type,
+                address,
+                self.from_,
+                self.body,
+                self.priority,
+                self.ttl,
+                self.receipt,
+                before + _encode(address) + after,
+                came=self.came,
+                origin=self.origin,
+            )
 
 
 _decoder = msgspec.json.Decoder(Message)

@@ -24,6 +24,7 @@ from msgnode.config import Config
 from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
 from msgnode.errors import TooFast
+from msgnode.fanout import Fanout
 from msgnode.gate import Gate
 from msgnode.handshake import Handshake
 from msgnode.holding import Holding
@@ -124,6 +125,10 @@ class Node:
         self._subscription = subscription = Subscription(domain, self.routes, binder, requests, config.limits)
         self.responders: dict[str, Responder] = {subscription.address: subscription}
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
+        is_there = self.sessions.connections.__contains__
+        self.fanout = Fanout(
+            config.limits, self.holding, self.slices, self.counts, self.sessions.ledger.settle, is_there
+        )
         self._router = router = Router(
             config,
             domain,
@@ -134,6 +139,7 @@ class Node:
             keeping,
             owners,
             self.budget,
+            self.fanout,
         )
         self.sessions.watermark = router.watermark = self.watermark
         self.sessions.receipt = router.receipts.give_late
@@ -179,6 +185,7 @@ class Node:
         """
         self.rates.apply()
         self.inflation.apply()
+        self.fanout.apply()
         options = self.config.session
         self.sessions.ledger.most = options.memory
         strict = self.rates.on or options.message_token != "off"
@@ -194,6 +201,7 @@ class Node:
         self._router.policy = self.handshake.policy = self._subscription.policy = enforcement
         self._reception.leaving = enforcement.leaving if enforcement is not None else None
         self._router.several.leaving = self._reception.leaving
+        self.fanout.decides = enforcement is not None and enforcement.outward
 
     def offer(self, responder: Offer) -> None:
         """

@@ -186,7 +186,8 @@ class Reception:
         # Without one it was carried, later than others; but who was asked must answer.
         if reply is not None or message.outcome == "answered":
             self._answer(reply, session, message.origin)
-        self._settled(message, session)
+        if message.outcome:  # a list of recipients is written down one by one
+            self._settled(message, session)
 
     def _answer_failed(self, why: Failure, message: Message, session: Session) -> None:
         if isinstance(why.value, Rejected):

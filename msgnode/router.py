@@ -6,18 +6,20 @@ address is answered by its responder; every other address is looked up, and
 the bytes go to each session bound to it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from time import time_ns
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain, is_multicast
 from msgnode.budget import Budget, binding_size
 from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
+from msgnode.fanout import Batch, Delivery, Fanout
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.owners import AddressOwnership
@@ -77,6 +79,7 @@ class Router:
         keeping: Keeping,
         owners: AddressOwnership,
         budget: Budget,
+        fanout: Fanout,
     ) -> None:
         self.receipts = Receipts(routes)
         self.policy: Policy | None = None  # None while there are no policies
@@ -85,6 +88,7 @@ class Router:
         self.awaited: dict[tuple[str, int | str], tuple[Session, Callable[[Message], None]]] = {}
         self.watermark: Watermark | None = None
         self._config = config
+        self._fanout = fanout
         self._keeping = keeping
         self._owners = owners
         self._budget = budget
@@ -94,7 +98,9 @@ class Router:
         self._journal = journal
         self._counts = counts
         self._registry = f"domain://registry.{domain.name}"
-        self.several = Several(self.route, domain, self.receipts, journal, counts)
+        self.several = Several(
+            self.route, domain, routes, self.receipts, journal, counts, fanout, config.limits
+        )
 
     def route(self, message: Message, session: Session, count: int = 1) -> Reply:
         """
@@ -178,22 +184,23 @@ class Router:
         if not recipients:
             return self._find_nobody(message, to, session)
         if self.policy is not None and self.policy.outward:
-            self._deliver_decided(message, session, recipients)
-        else:
-            self._deliver(message, session, recipients)
+            return self._deliver_decided(message, session, recipients)
+        self._deliver(message, session, recipients)
         return None
 
     def _deliver_decided(
         self, message: Message, session: Session | None, recipients: tuple[Session, ...]
-    ) -> None:
+    ) -> Deferred[Any] | None:
         """
         Deliver to those of the recipients the policies let it go to; Blocked if that is nobody.
         """
         assert self.policy is not None
-        if len(recipients) == 1:
+        if len(recipients) == 1 and self._fanout.gathering is None:
             self.policy.check(OUT, message, recipients[0])
             self._deliver(message, session, recipients)
-            return
+            return None
+        if len(recipients) > self._fanout.decided_at_once or self._fanout.gathering is not None:
+            return self._decide_in_slices(message, session, recipients)
         delivered = waiting = 0
         refusal: Blocked | None = None
         for recipient in recipients:
@@ -212,6 +219,59 @@ class Router:
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
         if session is not None:
             self.receipts.give(message, 202, session, delivered + waiting)
+        return None
+
+    def _decide_in_slices(
+        self, message: Message, session: Session | None, recipients: tuple[Session, ...]
+    ) -> Deferred[Any]:
+        """
+        The same where it are many: everything is decided before the first of them gets it.
+        """
+        fanout, data = self._fanout, message.data
+        gathering = fanout.gathering
+        batch = gathering or Batch(message.origin)
+        unchanged: list[Session] = []
+        changed: list[tuple[Message, Session]] = []
+        refusals: list[Blocked] = []
+
+        def decide() -> Iterator[None]:
+            for number, recipient in enumerate(recipients, 1):
+                mine = copy(message)
+                mine.receipt = False
+                try:
+                    if self.policy is not None:
+                        self.policy.check(OUT, mine, recipient)
+                except Blocked as why:
+                    refusals.append(why)
+                else:
+                    if mine.data is data:
+                        unchanged.append(recipient)
+                    else:
+                        changed.append((mine, recipient))
+                if number % fanout.decided_at_once == 0:
+                    yield
+
+        def plan() -> None:
+            if refusals and not unchanged and not changed:
+                raise refusals[-1]
+            plans: list[Delivery] = [(mine, recipient.alone) for mine, recipient in changed]
+            if unchanged:
+                plans.append((copy(message), tuple(unchanged)))
+            for one, whom in plans:
+                self._counts.echoes += batch.add(one, session, whom)
+            message.recipients = sum(one.recipients for one, _ in plans)
+            message.waiting = sum(one.waiting for one, _ in plans)
+            reached = "delivered" if message.recipients else "waiting"
+            message.outcome = reached if message.recipients or message.waiting else "dropped"
+
+        def tell(done: object) -> None:
+            if session is not None:
+                self.receipts.give(message, 202, session, message.recipients + message.waiting)
+
+        reply = fanout.decide(batch, decide(), plan).addCallback(tell)
+        if gathering is None:
+            fanout.finish(batch)
+        return reply
 
     def publish(self, message: Message) -> int:
         """
@@ -221,24 +281,39 @@ class Router:
         recipients = self._routes.resolve(message.to)
         if recipients:
             message.came = time_ns()
-            self._publish_decided(message, recipients)
-            message.origin = OWN
-            self._journal.message(message, None)
+            later = self._publish_decided(message, recipients)
+            if later is None:
+                self._published(None, message)
+            else:
+                later.addErrback(self._not_published, message).addCallback(self._published, message)
         return len(recipients)
 
-    def _publish_decided(self, message: Message, recipients: tuple[Session, ...]) -> None:
+    def _published(self, done: object, message: Message) -> None:
+        message.origin = OWN
+        self._journal.message(message, None)
+
+    def _publish_decided(self, message: Message, recipients: tuple[Session, ...]) -> Deferred[Any] | None:
         if self.policy is None or not self.policy.outward:
             self._deliver(message, None, recipients)
-            return
+            return None
         try:
-            self._deliver_decided(message, None, recipients)
-        except Blocked as why:
-            message.outcome, message.code = "refused", why.code
-            self._counts.refuse(why.code)
+            return self._deliver_decided(message, None, recipients)
+        except Blocked:
+            self._not_published(Failure(), message)
+            return None
+
+    def _not_published(self, failed: Failure, message: Message) -> None:
+        why = failed.trap(Blocked) and failed.value
+        assert isinstance(why, Blocked)
+        message.outcome, message.code = "refused", why.code
+        self._counts.refuse(why.code)
 
     def _deliver(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> None:
         if message.receipt and session is not None:
             self._deliver_for_receipt(message, session, recipients)
+            return
+        if len(recipients) > self._fanout.at_once:
+            self._fanout.deliver(message, session, recipients)
             return
         data = message.data
         delivered = waiting = 0

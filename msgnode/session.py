@@ -136,6 +136,7 @@ class Session:
         "anonymous",
         "bindings",
         "connection",
+        "due",
         "ended",
         "expiry",
         "host",
@@ -169,6 +170,7 @@ class Session:
         self.learnt = 0  # bindings made because of a `from`, counted by the routing table
         self.alone = (self,)
         self.anonymous = False
+        self.due = False  # it stands by for a slice of a message to very many
         self.ended = False  # nothing can be bound to it or kept for it any more
         self.used = False  # did it ever bind anything
         self.expiry: IDelayedCall | None = None
@@ -249,6 +251,20 @@ class Session:
         """
         self.ready = None
 
+    def stand_by(self) -> None:
+        """
+        What comes now waits for `catch_up`.
+        """
+        self.ready = None
+        self.due = True
+
+    def catch_up(self) -> None:
+        """
+        Its slice has come, or something that must not overtake it.
+        """
+        self.due = False
+        self.resume()
+
     def go_on(self) -> None:
         """
         A new connection, or a disk that writes again: what is not acknowledged once more, then the rest.
@@ -318,7 +334,18 @@ class Session:
 
     def keep(self, message: Message, asker: int = 0) -> bool:
         """
-        Let the message wait.  False: there is no room for it, or nobody will come, and who asked is told.
+        Let the message wait, unless it is only for a slice that it would.  False: as `owe`.
+        """
+        if self.due:
+            self.catch_up()
+            if self.ready is not None:
+                self.deliver(message, asker)
+                return True
+        return self.owe(message, asker)
+
+    def owe(self, message: Message, asker: int = 0) -> bool:
+        """
+        Put it behind what waits.  False: there is no room for it, or nobody will come; who asked is told.
         """
         home, waiting = self._home, self._waiting
         if self.ended:

@@ -12,10 +12,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.address import Domain
+from msgnode.config import Limits
 from msgnode.counts import Counts
-from msgnode.errors import Malformed, NoRoute, Rejected, failure_code
+from msgnode.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
+from msgnode.fanout import Fanout
 from msgnode.message import Message
 from msgnode.receipts import Receipts, wants_answer
+from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.sessions import Journal
 
@@ -74,17 +77,23 @@ class Several:
         self,
         carry: Callable[[Message, Session, int], "Reply"],
         domain: Domain,
+        routes: RoutingTable,
         receipts: Receipts,
         journal: Journal,
         counts: Counts,
+        fanout: Fanout,
+        limits: Limits,
     ) -> None:
         # What the policies make of an answer of the node; None: it must not leave.
         self.leaving: Callable[[Message, Session], Message | None] | None = None
         self._carry = carry
         self._domain = domain
+        self._routes = routes
         self._receipts = receipts
         self._journal = journal
         self._counts = counts
+        self._fanout = fanout
+        self._limits = limits
 
     def route(self, message: Message, to: list[str], session: Session) -> "Reply":
         """
@@ -98,12 +107,27 @@ class Several:
             if self._domain.owns(address):
                 own = f"{address} is the node's own address; send to it alone"
                 raise Malformed(own, message.id, message.from_)
-        alone = dict.fromkeys(to)
-        lines = Lines(len(alone), TIMES * len(message.data) + ROOM, self._journal.message)
-        for address in alone:
-            one = message.addressed(address)
+        addresses = list(dict.fromkeys(to))
+        resolve = self._routes.resolve
+        number = sum(len(resolve(address)) for address in addresses)
+        if number <= self._fanout.most_now:
+            self._route_each(message, addresses, session, len(to))
+            return None
+        most = self._limits.list_deliveries
+        if number > most:
+            far = (
+                f"a message to a list goes to at most {most} sessions in all, not {number}; send it to fewer"
+            )
+            raise TooLarge(far, message.id, message.from_)
+        with self._fanout.gather(message.origin) as batch:
+            self._route_each(message, addresses, session, len(to))
+        return self._fanout.finish(batch)  # type: ignore[return-value]
+
+    def _route_each(self, message: Message, addresses: list[str], session: Session, count: int) -> None:
+        lines = Lines(len(addresses), TIMES * len(message.data) + ROOM, self._journal.message)
+        for one in message.copies(addresses):
             try:
-                reply = self._carry(one, session, len(to))
+                reply = self._carry(one, session, count)
                 if isinstance(reply, Deferred):
                     reply.addCallback(self._sent, one, session, lines)
                     reply.addErrback(self._not_sent, one, session, lines)
@@ -111,7 +135,6 @@ class Several:
                     self._sent(reply, one, session, lines)
             except Exception:
                 self._not_sent(Failure(), one, session, lines)
-        return None
 
     def _sent(self, reply: "Reply", one: Message, session: Session, lines: Lines) -> None:
         if isinstance(reply, Message) and self.leaving is not None:

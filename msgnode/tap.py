@@ -141,7 +141,7 @@ def factories(
     What answers on each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
     """
     config = node.config
-    cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
+    cork = node.fanout.together = Cork(node.settle, config.session.unsent_bytes, node.counts)
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = Poll(node, cork, reactor)

@@ -34,6 +34,14 @@ def patience(type: str, to: str) -> float:
     return RESPONSE_WAITS if kind == "response" else FOREVER
 
 
+class Payload(bytes):
+    """
+    The bytes of a message that very many are owed; memory is counted once for all `holders`.
+    """
+
+    holders = 0
+
+
 class Kept(Struct, gc=False):
     """
     One message that the node still owes a session.

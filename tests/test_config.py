@@ -72,6 +72,8 @@ class DefaultTests(ConfigTests):
             (100_000, config.limits.bindings_per_session),
             (100_000, config.limits.addresses_per_request),
             (1000, config.limits.learnt_per_session),
+            (5000, config.limits.recipients_at_once),
+            (10_000, config.limits.list_deliveries),
             (1000, config.allocation.per_request),
             ({}, config.pools),
             (False, config.routing.reply_unknown),

@@ -1,0 +1,201 @@
+"""
+Fan-out: one message to more than can be sent to in one turn of the event loop.
+
+Who gets it, and what, is fixed and written down as a whole before its first
+byte leaves.  It is sent in slices: each recipient is paused until its turn, and
+what others send it meanwhile comes behind, or brings its turn forward.  What
+closes, opens again or is killed between two slices finds it where all that
+waits is.  The sender's later frames wait until everybody had a turn.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from msgnode.config import Limits
+from msgnode.counts import Counts
+from msgnode.holding import Holding, Work
+from msgnode.message import Message
+from msgnode.session import Connection, Session
+from msgnode.slices import Slices
+from msgnode.waiting import Payload
+
+log = Logger()
+
+SLICES = 5  # what is sent without slices would be so many
+DECISIONS = 10  # decisions take as long as sending to so many more recipients
+PART = 16 * 1024  # bytes to send that take as long as one more recipient
+MOST_PARTS = 8  # of one recipient; a transport takes no more at once
+
+Delivery = tuple[Message, Sequence[Session]]
+
+
+class Batch:
+    """
+    What one message of a sender comes to: copies, and who gets each.
+
+    `pending` counts the decisions that are not made yet.
+    """
+
+    def __init__(self, origin: Connection | None) -> None:
+        self.origin = origin
+        self.plan: list[Delivery] = []
+        self.pending = 0
+        self.work: Work | None = None
+        self.committed: Deferred[None] | None = None
+
+    def add(self, message: Message, session: Session | None, recipients: Sequence[Session]) -> int:
+        """
+        Plan this delivery, and say in the message what comes of it; how many are its own sender.
+        """
+        echoes = 0
+        if session in recipients and message.has_via:
+            echoes, recipients = 1, [each for each in recipients if each is not session]
+        ready = sum(each.ready is not None for each in recipients)
+        message.recipients, message.waiting = ready, len(recipients) - ready
+        message.outcome = "delivered" if ready else "waiting" if recipients else "dropped"
+        self.plan.append((message, recipients))
+        return echoes
+
+
+class Fanout:
+    """
+    `at_once` recipients are sent to without all this, and decided on `decided_at_once`; while a
+    batch is gathered all goes there.  In one turn it sends to `slice` of them.
+
+    `settle` writes down what is owed; `together` lets what is sent in one slice leave at once.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        holding: Holding,
+        slices: Slices,
+        counts: Counts,
+        settle: Callable[[], None],
+        is_there: Callable[[Any], bool],
+    ) -> None:
+        self.together: AbstractContextManager[Any] = nullcontext()
+        self.gathering: Batch | None = None
+        self.decides = False  # have policies a say in what goes out?
+        self.at_once = self.slice = self.decided_at_once = 0
+        self._limits = limits
+        self._holding = holding
+        self._slices = slices
+        self._counts = counts
+        self._settle = settle
+        self._is_there = is_there
+        self.apply()
+
+    @property
+    def most_now(self) -> int:
+        """
+        To how many a message is sent without all this.
+        """
+        return self.decided_at_once if self.decides else self.at_once
+
+    def apply(self) -> None:
+        """
+        The configuration may have changed.
+        """
+        self.at_once = self._limits.recipients_at_once
+        self.slice = max(1, self.at_once // SLICES)
+        self.decided_at_once = max(1, self.at_once // DECISIONS)
+
+    def deliver(self, message: Message, session: Session | None, recipients: Sequence[Session]) -> None:
+        """
+        Deliver to all of these, with the batch that is gathered or alone.
+        """
+        batch = self.gathering
+        if batch is not None:
+            self._counts.echoes += batch.add(message, session, recipients)
+            return
+        batch = Batch(message.origin)
+        self._counts.echoes += batch.add(message, session, recipients)
+        self.finish(batch)
+
+    @contextmanager
+    def gather(self, origin: Connection | None) -> Iterator[Batch]:
+        """
+        All that is delivered meanwhile is one batch, which `finish` sends.
+        """
+        batch = self.gathering = Batch(origin)
+        self.at_once = -1
+        try:
+            yield batch
+        finally:
+            self.gathering = None
+            self.apply()
+
+    def decide(self, batch: Batch, steps: Iterator[None], plan: Callable[[], None]) -> Deferred[None]:
+        """
+        Make decisions in slices, and then plan what they come to; the batch has to wait for it.
+        """
+        self._hold(batch)
+        batch.pending += 1
+        return self._slices.work(steps).addCallback(lambda done: plan()).addBoth(self._decided, batch)
+
+    @staticmethod
+    def _decided(result: Any, batch: Batch) -> Any:
+        batch.pending -= 1
+        if batch.committed is not None and not batch.pending:
+            committed, batch.committed = batch.committed, None
+            committed.callback(None)
+        return result
+
+    def finish(self, batch: Batch) -> Deferred[None] | None:
+        """
+        Write the batch down and send it; fires when it is written, if decisions are still to be made.
+        """
+        if not batch.pending:
+            self._commit(batch)
+            return None
+        batch.committed = Deferred()
+        return batch.committed.addCallback(lambda done: self._commit(batch))
+
+    def _commit(self, batch: Batch) -> None:
+        """
+        Owe everything at once.
+        """
+        due: list[Session] = []
+        for message, recipients in batch.plan:
+            message.data = Payload(message.data)
+            for recipient in recipients:
+                if recipient.ready is not None:
+                    recipient.stand_by()
+                    due.append(recipient)
+                recipient.owe(message)
+        batch.plan = []
+        self._counts.waited -= len(due)
+        if not due:
+            self._release(batch)
+            return
+        self._hold(batch)
+        sent = self._slices.work(self._send(due))
+        sent.addErrback(partial(log.failure, "sending to many"))
+        sent.addBoth(lambda done: self._release(batch))
+
+    def _send(self, due: list[Session]) -> Iterator[None]:
+        self._settle()
+        at = 0
+        while at < len(due):
+            with self.together:
+                cost = 0
+                while at < len(due) and cost < self.slice:
+                    recipient = due[at]
+                    at += 1
+                    cost += 1 + min(recipient.waiting_bytes // PART, MOST_PARTS)
+                    recipient.catch_up()
+            yield
+
+    def _hold(self, batch: Batch) -> None:
+        if batch.work is None and batch.origin is not None and self._is_there(batch.origin):
+            batch.work = self._holding.hold(batch.origin)
+
+    def _release(self, batch: Batch) -> None:
+        if batch.work is not None:
+            self._holding.release(batch.work)
