@@ -23,6 +23,7 @@ NO_BODY = Raw()
 NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
 MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
+MOST_STRINGS = 10_000  # keys and texts outside of the body
 MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
 # Our own fields share the Struct with the wire's, because one allocation a
@@ -152,12 +153,14 @@ class Message(Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Message)
+_TOO_MANY = f"a header has at most {MOST_STRINGS} texts and keys; put more into the body"
+_KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*+")\s*:\s*')
+_scanner = json.JSONDecoder(parse_int=str, strict=False)
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.encode
 
 
-# Half a character.
-HALF = re.compile(
+_HALF = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
@@ -170,7 +173,7 @@ def _loads(data: bytes, rough: bool = False) -> Any:
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        whole = HALF.sub(rb"\\ufffd", data)
+        whole = _HALF.sub(rb"\\ufffd", data)
         return json.loads(whole, parse_int=literals.rough) if rough else msgspec.json.decode(whole)
 
 
@@ -216,6 +219,8 @@ def decode(data: bytes, origin: Any = None) -> Message:
     # the keys are looked at.
     plain = message.to.__class__ is str and message.from_ and half is None
     if not plain or (found != quotes and found != quotes + _ours(message)):
+        if found > 2 * MOST_STRINGS and half is None:
+            raise Malformed(_TOO_MANY, message.id, message.from_ or None)
         _check_unusual(message)
     return message
 
@@ -311,21 +316,22 @@ def _doubled(message: Message) -> str | None:
         # Each key has two quotes.  If that accounts for all, no other stands beside these.
         if data.count(b'"') == sum(2 + bytes(value).count(b'"') for value in fields.values()):
             return None
-    last: list[tuple[str, Any]] = []
-
-    def keep_last(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal last
-        last = pairs  # the outermost object is done last
-
+    body, seen = bytes(message.body), set()
+    text = data.decode("latin-1")  # as long as the bytes
+    at = text.index("{") + 1
     try:
-        json.loads(data, object_pairs_hook=keep_last, parse_int=str, strict=False)
+        while (key := _KEY.match(text, at)) is not None:
+            name = json.loads(data[key.start(1) : key.end(1)])
+            if name in seen:
+                return str(name)
+            seen.add(name)
+            if len(seen) > MOST_STRINGS:
+                raise Malformed(_TOO_MANY, message.id, message.from_ or None)
+            at = key.end()
+            # No object is the beginning of another.
+            at = at + len(body) if body and data.startswith(body, at) else _scanner.raw_decode(text, at)[1]
     except RecursionError:
         raise Malformed("nested too deeply", message.id, message.from_ or None) from None
     except ValueError:
         raise Malformed("not JSON", message.id, message.from_ or None) from None
-    seen = set()
-    for key, _ in last:
-        if key in seen:
-            return key
-        seen.add(key)
     return None

@@ -90,15 +90,15 @@ class Reception:
                     return  # sent again, and done already
                 if self.check is not None and session is not None:
                     self.check(data, session, connection)
+                if session is None:
+                    raise NoSession(f"open a session before you send to {message.to}")
                 # From here on the message is what its recipients will get.
                 if UNDERSCORE in data or BACKSLASH in data or message.token is not NO_TOKEN:
                     message = redacted(message)
-                if self.vouch is not None and session is not None:
+                if self.vouch is not None:
                     vouched = self.vouch(message, session)
                     if vouched is not message.data:
                         message = _again(vouched, message)
-                if session is None:
-                    raise NoSession(f"open a session before you send to {message.to}")
                 if not message.from_:
                     raise Malformed("'from' is missing", message.id)
                 reply = self._route(message, session)

@@ -356,6 +356,33 @@ class Secrets(Suite):
             self.assertEqual(expected, json.loads(raw))
             receiver.take()
 
+    def test_token_in_escapes(self: Any) -> None:
+        """
+        Nor is it given away in escapes, with a letter behind it, in a key, or as the type of a handshake.
+        """
+        sender, receiver = self.client(), self.client("b")
+        token = sender.token or "mns_" + "x" * 43
+        plain = {"type": "create", "from": f"{sender.url}/x", "to": f"{receiver.url}/x"}
+        spelt = "".join(f"\\u{ord(each):04x}" for each in token)
+
+        for id, (text, body) in enumerate(
+            (
+                (spelt, {"via": "TOKEN"}),
+                (token + "x", {"via": "TOKEN"}),
+                (token, {"assertedIdentity/TOKEN": {"userURL": "user://example.org/ann"}}),
+                (spelt, {"TOKEN": 1}),
+            )
+        ):
+            sender.send(json.dumps({**plain, "id": id, "body": body}).replace("TOKEN", text).encode())
+        sender.send({"id": 4, "type": token, "from": sender.url, "to": "mn:/session"})
+        self.net.pump()
+
+        heard = [(message["id"], message["body"]) for message in receiver.take()]
+        self.assertEqual([(0, {"via": "*" * 47}), (1, {"via": "*" * 48})], heard)
+        answers = [(message["id"], message["body"]["code"]) for message in sender.take()]
+        self.assertEqual([(2, 400), (3, 400), (4, 400)], answers)
+        self.assertNotIn(token, repr(vars(self.net.journal)))
+
     def test_token_in_via_to_many(self: Any) -> None:
         """
         Nor does it when the message goes to a list, to subscribers or back as an echo.

@@ -322,6 +322,16 @@ class ExactlyTwiceTests(SynchronousTestCase):
             with self.assertRaisesRegex(Malformed, "stands twice"):
                 decode(data)
 
+    def test_many(self) -> None:
+        """
+        A header has at most ten thousand keys and texts, so that looking at them takes no time; a body any.
+        """
+        many = ",".join(f'"{n}":{n}' for n in range(10_000)).encode()
+
+        self.assertEqual("ping", decode(encoded()[:-1] + b',"body":{' + many + b"}}").type)
+        with self.assertRaisesRegex(Malformed, "at most 10000 texts and keys; put more into the body"):
+            decode(encoded()[:-1] + b"," + many + b"}")
+
     def test_cut_in_a_body(self) -> None:
         """
         Not where the end of the message is like its body, nor where the end of a key is like `body`.
