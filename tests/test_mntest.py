@@ -11,7 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.network import Network
 from tests.registry import RegistryNode
-from tests.vertx_stub import VertxStub
+from tests.runtimes import WebSocketRuntime
+from tests.vertx_stub import LateVertxStub, VertxStub
 
 D = "example.org"
 P = f"hyperty-runtime://{D}/protostub/1"
@@ -54,6 +55,37 @@ class Case(SynchronousTestCase):
     def end(self, stub: VertxStub) -> None:
         stub.disconnect()
         self.assertEqual("disconnected", stub.statuses[-1])
+
+
+class ViaTests(Case):
+    """
+    The stub of 2019, whose `via` holds its token.
+    """
+
+    def test_each_hears_the_other(self) -> None:
+        """
+        Nobody takes another's message for an echo, nobody hears its own, and no token is passed on.
+        """
+        stubs = [LateVertxStub(self.net, f"{P}{n}", f"{RUNTIME}{n}") for n in range(2)]
+        changes = f"comm://{D}/o/changes"
+        for stub in stubs:
+            stub.start()
+            self.ask(
+                stub,
+                {"id": 1, "type": "subscribe", "from": stub.url, "to": SM, "body": {"resources": [changes]}},
+            )
+        plain = WebSocketRuntime(self.net, f"{RUNTIME}2").open()
+        plain.ask(id=1, type="subscribe", to=SM, body={"resources": [changes]})
+        seen = [len(stub.bus) for stub in stubs]
+
+        stubs[0].post({"id": 5, "type": "update", "from": stubs[0].url, "to": changes, "body": {"value": 1}})
+        stubs[1].post({"id": 6, "type": "update", "from": stubs[1].url, "to": changes, "body": {"value": 2}})
+
+        heard = [[message["id"] for message in stub.bus[n:]] for stub, n in zip(stubs, seen, strict=True)]
+        self.assertEqual([[6], [5]], heard)
+        self.assertEqual(
+            [f"{RUNTIME}{n}/{'*' * 47}" for n in range(2)], [m["body"]["via"] for m in plain.take()]
+        )
 
 
 class ConnectTests(Case):
