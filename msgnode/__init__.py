@@ -17,7 +17,8 @@ senders.py     what they are told of whoever sends
 fulfilment.py, delays.py, marking.py    and what they oblige to is done
 router.py      route: the one path, a responder or the routing table; several.py: each of a list
 routes.py      resolve: which sessions hear an address
-ownership.py   who may have a session, and speak for whom
+takeover.py    who may have a session
+ownership.py   whose an address is, and who may send from it
 session.py     a runtime's place; waiting.py is what waits while it is away
 outbox.py      acknowledged resume: both directions counted
 ledger.py      what is owed, written down in spool.py before it leaves; sweep.py empties old files

@@ -24,7 +24,7 @@ from msgnode.errors import Rejected
 from msgnode.holding import Holding
 from msgnode.keeping import Keeping
 from msgnode.message import Message
-from msgnode.owners import AddressOwnership
+from msgnode.ownership import AddressOwnership
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES, Slices

@@ -23,7 +23,7 @@ from msgnode.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.fulfilment import Fulfilment
 from msgnode.marking import mark
 from msgnode.message import Message, decode
-from msgnode.owners import AddressOwnership
+from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy import Context, Decision, Program
 from msgnode.policy.counters import Counters

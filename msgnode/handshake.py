@@ -21,12 +21,12 @@ from msgnode.closing import CLOSED, DISK, FAILED, FULL, RATE, REFUSED, SLOW, TAK
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
 from msgnode.message import Message, compose
-from msgnode.owners import AddressOwnership
-from msgnode.ownership import Ownership
+from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, Policy
 from msgnode.redaction import without_secrets
 from msgnode.session import Connection, Session
 from msgnode.sessions import Sessions
+from msgnode.takeover import Takeover
 
 # What the log and the metrics call a refusal.
 _REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401, RATE.code: 429}
@@ -44,7 +44,7 @@ class Handshake:
         self,
         sessions: Sessions,
         domain: Domain,
-        ownership: Ownership,
+        takeover: Takeover,
         owners: AddressOwnership,
         gate: Gate,
         budget: Budget,
@@ -53,7 +53,7 @@ class Handshake:
         self._budget = budget
         self._sessions = sessions
         self._domain = domain
-        self._ownership = ownership
+        self._takeover = takeover
         self._owners = owners
         self.policy: Policy | None = None
 
@@ -168,7 +168,7 @@ class Handshake:
         session = self._sessions.get(runtime) if runtime else connection.session
         obstacle = self._obstacle(runtime, session, connection)
         if obstacle is None and not self._gate.owns(runtime, session, connection):
-            obstacle = self._ownership.refuses(runtime, session, connection, token)
+            obstacle = self._takeover.refuses(runtime, session, connection, token)
         if obstacle is None and self._gate.refuses(runtime, session, connection, token):
             obstacle = TAKEN
         if obstacle is None and session is not None and must_wait(session, wish):
@@ -188,7 +188,7 @@ class Handshake:
         if not (self._gate.is_open or before or session.proof is not None or session.has_token(token)):
             # Whoever had what was nobody's keeps no key to what it may become.
             self._sessions.void_token(session)
-        session.identity = self._ownership.identity(session, connection) or self._gate.kept(session)
+        session.identity = self._takeover.identity(session, connection) or self._gate.kept(session)
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
         self._belongs(session, before)

@@ -31,8 +31,7 @@ from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
 from msgnode.message import Message
-from msgnode.owners import AddressOwnership
-from msgnode.ownership import Ownership
+from msgnode.ownership import AddressOwnership
 from msgnode.paper import Air, Paper
 from msgnode.proof import Validator
 from msgnode.rates import Inflation, Rates
@@ -44,6 +43,7 @@ from msgnode.session import Connection, Session
 from msgnode.sessions import Journal, Sessions
 from msgnode.slices import Slices
 from msgnode.subscription import Subscription
+from msgnode.takeover import Takeover
 from msgnode.watermark import Watermark
 
 
@@ -114,11 +114,11 @@ class Node:
             chance,
         )
         self._domain = domain = Domain(config.domain)
-        self._ownership = ownership = Ownership(config.session, self.routes, clock.seconds)
+        self._takeover = takeover = Takeover(config.session, self.routes, clock.seconds)
         self.holding = Holding(self.sessions.part, self.sessions.connections.__contains__, clock)
         self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
         self.identities, self.gate = self._watch(validator, clock, wall)
-        self.handshake = Handshake(self.sessions, domain, ownership, owners, self.gate, self.budget)
+        self.handshake = Handshake(self.sessions, domain, takeover, owners, self.gate, self.budget)
         binder = Binder(domain, self.routes, owners, config.limits, self.budget)
         requests = Requests(self.slices, self.holding, keeping)
         allocation = Allocation(config, domain, self.routes, binder, requests, keeping)
@@ -215,7 +215,7 @@ class Node:
             self.sessions.too_fast(connection)
             raise TooFast()
         if self.config.session.message_token != "off":
-            self._ownership.check_token(data, session, connection)
+            self._takeover.check_token(data, session, connection)
 
     def check_rate(self, message: Message, session: Session, connection: Connection) -> None:
         """

@@ -1,100 +1,190 @@
 """
-Whose is a session.
+Whose an address is: who may send from it, and who may bind it beside its owner.
 
-By default everybody may take over a session by its name, as the stubs of
-today need it after a page reload.  `takeover = "token"` wants the session's
-token, or the same certificate, and `message_token` wants the token in every
-message.
+An address belongs to the session that allocated it or was the first to
+subscribe it, for as long as that session is bound to it; whoever subscribes it
+later only listens.  What is published to (`/changes`, `/children/...`,
+`/registration`, `/status`) has no owner, and what lies at or below a runtimeURL
+is that runtime's.
 """
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
-import msgspec
+from twisted.logger import Logger
 
-from msgnode import literals
-from msgnode.address import split_token
-from msgnode.closing import TAKEN, Closing
+from msgnode.address import is_multicast
 from msgnode.config import SessionTimes
-from msgnode.errors import NoSession
-from msgnode.redaction import may_hold_token
-from msgnode.routes import RoutingTable
-from msgnode.session import Connection, Session
+from msgnode.errors import Claimed, Rejected
+from msgnode.routes import ALLOCATED, LEARNT, OWNED, RUNTIMES, RoutingTable
+
+if TYPE_CHECKING:
+    from msgnode.session import Session
+
+log = Logger()
+
+_GUARDED = ("hyperty://", *RUNTIMES)  # with `from_check`, heard by nobody beside their owner
 
 
-class Ownership:
+class AddressOwnership:
     """
-    The operator's switches, applied.
+    `options` has `from_check` and `takeover_after`; `now` is the clock that sessions are stamped with.
     """
 
     def __init__(self, options: SessionTimes, routes: RoutingTable, now: Callable[[], float]) -> None:
         self._options = options
         self._routes = routes
         self._now = now
-        self._bearers: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()
+        # Whom a log event names already.
+        self._told_of_binding: WeakSet[Session] = WeakSet()
+        self._told_of_sending: WeakSet[Session] = WeakSet()
 
-    def refuses(
-        self, runtime: str, session: Session | None, connection: Connection, token: str
-    ) -> Closing | None:
+    # -- whose it is ---------------------------------------------------------
+
+    def owner(self, address: str) -> "Session | None":
         """
-        Why this connection may not have the session of that name; None: it may.
+        The session that announced the address, else that at or below whose runtimeURL it lies.
         """
-        if self._options.takeover != "token" or not runtime:
+        return self._announced(address) or self._routes.runtime(address)
+
+    def _announced(self, address: str) -> "Session | None":
+        """
+        The session that announced it and is still there, where no runtime has come before it.
+        """
+        owner = self._routes.owners.get(address)
+        while owner is not None and owner.ended:
+            self._routes.disown(address, owner)
+            owner = self._routes.owners.get(address)
+        if owner is not None and address.startswith(RUNTIMES) and self._routes.runtime(address) is not None:
             return None
-        owner = session or self._routes.runtime(runtime)
-        if owner is None or owner is connection.session or owner.has_token(token):
-            return None
-        if owner.identity and owner.identity == connection.identity:
-            return None
-        if owner.connection is not None or owner.identity or owner is not session:
-            return TAKEN
-        left = owner.since + self._options.takeover_after - self._now()
-        return TAKEN._replace(retry_after=round(left + 1)) if left > 0 else None
+        return owner
 
-    def identity(self, session: Session, connection: Connection) -> str:
+    def owns(self, address: str, session: "Session") -> bool:
         """
-        Who the session belongs to, as far as a certificate has shown it.
+        Is it the session's own, or without an owner by its kind and bound to the session?
         """
-        if connection.identity or self._options.takeover == "open":
-            return connection.identity
-        return session.identity
+        if address == session.runtime:
+            return True
+        held = session.bindings.get(address, 0)
+        announced = self._announced(address)
+        if announced is not None:
+            return bool(held & OWNED) or _is_same_user(announced, session)
+        runtime = self._routes.runtime(address)
+        if runtime is not None:
+            return runtime is session
+        return bool(held) and is_multicast(address)
 
-    def check_token(self, data: bytes, session: Session, connection: Connection) -> None:
+    def may_send(self, from_: str, session: "Session") -> bool:
         """
-        With `message_token = "require"`: NoSession unless the message carries its session's token.
-
-        What was sent before the token could be known is let pass: until the
-        first message that carries it, or for `open_deadline` seconds.
+        May the session send from it: its own, or learnt of it because nobody else has it?
         """
-        if carries_token(data, session):
-            self._bearers[connection] = session
-        elif (
-            self._bearers.get(connection) is session
-            or self._now() - session.since > self._options.open_deadline
-        ):
-            raise NoSession(
-                "a message must carry its session's token, in 'token' or at the end of 'body.via'"
-            )
+        return self.owns(from_, session) or bool(session.bindings.get(from_, 0) & LEARNT)
 
+    def standing(self, address: str, session: "Session") -> tuple[str, str]:
+        """
+        For the policies: `mine`, `other` or `none`, and the owner's verified user, if any.
+        """
+        owner = self.owner(address)
+        if owner is None:
+            return "none", ""
+        return "mine" if self.owns(address, session) else "other", _name(owner)
 
-def carries_token(data: bytes, session: Session) -> bool:
-    """
-    Does the message carry its session's token, in a field `token` or at the end of `body.via`?
-    """
-    if not may_hold_token(data):
-        return False
-    try:
-        fields = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        try:
-            fields = literals.loads(data)  # half a character
-        except (ValueError, RecursionError):
+    # -- announcing ------------------------------------------------------------
+
+    def check_bind(self, address: str, session: "Session", kind: int) -> None:
+        """
+        With `from_check`: Rejected (403) if nobody but its owner may hear it.
+        """
+        if self._options.from_check == "off" or not address.startswith(_GUARDED):
+            return
+        owner = self._announced(address)
+        if owner is None or self._shares(owner, session) or self._yields(owner, kind):
+            return
+        if self._options.from_check == "refuse":
+            raise Rejected(f"{address} belongs to another session", 403)
+        if session not in self._told_of_binding:
+            self._told_of_binding.add(session)
+            log.warn("{runtime} binds {address}, another's", runtime=session.runtime, address=address)
+
+    def announce(self, address: str, session: "Session", kind: int) -> int:
+        """
+        The session allocates or subscribes it: OWNED if it is its own from now on, else 0.
+        """
+        if is_multicast(address):
+            return 0
+        owner = self._announced(address)
+        while owner is not None and not self._shares(owner, session):
+            if not self._yields(owner, kind):
+                return 0
+            self._routes.disown(address, owner)
+            owner = self._announced(address)
+        return OWNED
+
+    def holds(self, runtime: str) -> bool:
+        """
+        Is it another's address, so that nobody may open a session of that name and have it?
+
+        A runtime that opens takes back its own name from who merely subscribed it, unless that is the
+        name of a hyperty, or `from_check` protects whoever was first.
+        """
+        owner = None if runtime.startswith(RUNTIMES) else self._announced(runtime)
+        if owner is None or self._is_replaceable(owner):
             return False
-    token = fields.get("token")
-    if isinstance(token, str) and session.has_token(token):
-        return True
-    body = fields.get("body")
-    via = body.get("via") if isinstance(body, dict) else None
-    if isinstance(via, list):
-        via = via[-1] if via else None
-    return isinstance(via, str) and session.has_token(split_token(via)[1])
+        is_kept = runtime.startswith("hyperty://") or self._options.from_check == "refuse"
+        return is_kept or bool(owner.bindings[runtime] & ALLOCATED)
+
+    def _shares(self, owner: "Session", session: "Session") -> bool:
+        return owner is session or _is_same_user(owner, session)
+
+    def _yields(self, owner: "Session", kind: int) -> bool:
+        """
+        To whom the node allocates an address, who only subscribed it gives way: it may be of a pool.
+        """
+        return kind == ALLOCATED or self._is_replaceable(owner)
+
+    def _is_replaceable(self, owner: "Session") -> bool:
+        """
+        Has an owner whom nobody knows been away for too long?
+        """
+        if owner.connection is not None or _user(owner):
+            return False
+        return self._now() >= owner.since + self._options.takeover_after
+
+    # -- sending ---------------------------------------------------------------
+
+    def check_sender(self, from_: str, session: "Session") -> None:
+        """
+        With `from_check`: may the session send from it, or is it a hyperty that nobody has?
+        """
+        if self._options.from_check == "off" or self.may_send(from_, session):
+            return
+        if from_.startswith("hyperty://") and from_ not in self._routes:
+            return
+        if self._options.from_check == "refuse":
+            raise Claimed(f"{from_!r} is not yours to send from"[:200])
+        if session not in self._told_of_sending:
+            self._told_of_sending.add(session)
+            log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_)
+
+
+def _user(session: "Session") -> str:
+    """
+    Whose the session is, though what proved it may have ended.
+    """
+    return session.proof.user if session.proof is not None else session.identity
+
+
+def _is_same_user(owner: "Session", session: "Session") -> bool:
+    """
+    Is the session now its owner's, as a token or a certificate has shown?
+    """
+    return bool(session.identity) and session.identity == _user(owner)
+
+
+def _name(session: "Session") -> str:
+    """
+    The user as policies know the senders.
+    """
+    proof = session.proof
+    return (proof.username or proof.user) if proof is not None else session.identity

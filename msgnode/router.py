@@ -22,7 +22,7 @@ from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.fanout import Batch, Delivery, Fanout
 from msgnode.keeping import Keeping
 from msgnode.message import Message
-from msgnode.owners import AddressOwnership
+from msgnode.ownership import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.receipts import Receipts
 from msgnode.routes import LEARNT, OWNED, RoutingTable

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgnode.config import Config
 from msgnode.message import Message
-from msgnode.owners import AddressOwnership
+from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy import Context, Identity
 from msgnode.proof import Proof

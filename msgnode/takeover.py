@@ -1,0 +1,100 @@
+"""
+Whose is a session.
+
+By default everybody may take over a session by its name, as the stubs of
+today need it after a page reload.  `takeover = "token"` wants the session's
+token, or the same certificate, and `message_token` wants the token in every
+message.
+"""
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from msgnode import literals
+from msgnode.address import split_token
+from msgnode.closing import TAKEN, Closing
+from msgnode.config import SessionTimes
+from msgnode.errors import NoSession
+from msgnode.redaction import may_hold_token
+from msgnode.routes import RoutingTable
+from msgnode.session import Connection, Session
+
+
+class Takeover:
+    """
+    The operator's switches for it, applied.
+    """
+
+    def __init__(self, options: SessionTimes, routes: RoutingTable, now: Callable[[], float]) -> None:
+        self._options = options
+        self._routes = routes
+        self._now = now
+        self._bearers: WeakKeyDictionary[Connection, Session] = WeakKeyDictionary()
+
+    def refuses(
+        self, runtime: str, session: Session | None, connection: Connection, token: str
+    ) -> Closing | None:
+        """
+        Why this connection may not have the session of that name; None: it may.
+        """
+        if self._options.takeover != "token" or not runtime:
+            return None
+        owner = session or self._routes.runtime(runtime)
+        if owner is None or owner is connection.session or owner.has_token(token):
+            return None
+        if owner.identity and owner.identity == connection.identity:
+            return None
+        if owner.connection is not None or owner.identity or owner is not session:
+            return TAKEN
+        left = owner.since + self._options.takeover_after - self._now()
+        return TAKEN._replace(retry_after=round(left + 1)) if left > 0 else None
+
+    def identity(self, session: Session, connection: Connection) -> str:
+        """
+        Who the session belongs to, as far as a certificate has shown it.
+        """
+        if connection.identity or self._options.takeover == "open":
+            return connection.identity
+        return session.identity
+
+    def check_token(self, data: bytes, session: Session, connection: Connection) -> None:
+        """
+        With `message_token = "require"`: NoSession unless the message carries its session's token.
+
+        What was sent before the token could be known is let pass: until the
+        first message that carries it, or for `open_deadline` seconds.
+        """
+        if carries_token(data, session):
+            self._bearers[connection] = session
+        elif (
+            self._bearers.get(connection) is session
+            or self._now() - session.since > self._options.open_deadline
+        ):
+            raise NoSession(
+                "a message must carry its session's token, in 'token' or at the end of 'body.via'"
+            )
+
+
+def carries_token(data: bytes, session: Session) -> bool:
+    """
+    Does the message carry its session's token, in a field `token` or at the end of `body.via`?
+    """
+    if not may_hold_token(data):
+        return False
+    try:
+        fields = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        try:
+            fields = literals.loads(data)  # half a character
+        except (ValueError, RecursionError):
+            return False
+    token = fields.get("token")
+    if isinstance(token, str) and session.has_token(token):
+        return True
+    body = fields.get("body")
+    via = body.get("via") if isinstance(body, dict) else None
+    if isinstance(via, list):
+        via = via[-1] if via else None
+    return isinstance(via, str) and session.has_token(split_token(via)[1])
