@@ -50,6 +50,8 @@ class Allocation:
         self._config = config
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
         self._promised: set[str] = set()  # of pools, to requests that are not done
+        if self._pools:
+            routes.released = self._released
         self._domain = domain
         self._routes = routes
         self._binder = binder
@@ -102,6 +104,9 @@ class Allocation:
         most = self._config.limits.addresses_per_request
         children = [name for name in flat(body.get("childrenResources"), most) if "://" not in name]
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
+        pool = self._pools.get(scheme)
+        if pool is not None:
+            yield from pool.look(number, self._is_leased)
         allocated += self._new(scheme, number)
         channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
         beside = key_size(key, number) if key is not None else 0
@@ -110,6 +115,8 @@ class Allocation:
             yield from self._binder.bind([*allocated, *channels], session, ALLOCATED, beside=beside)
         finally:
             self._promised.difference_update(allocated)
+            for address in allocated:
+                self._released(address)
         message.resources = allocated
         if key is not None and not session.ended:
             if session.keys is None:
@@ -122,6 +129,13 @@ class Allocation:
         if pool is not None:
             return pool.free(number, self._is_leased)
         return [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
+
+    def _released(self, address: str) -> None:
+        """
+        A pool has it again; one that is still leased is found to be so.
+        """
+        for pool in self._pools.values():
+            pool.returned(address)
 
     def _is_leased(self, address: str) -> bool:
         return address in self._promised or self._routes.is_allocated(address)

@@ -11,7 +11,7 @@ many addresses at once, a session's end or its beginning, goes on in slices;
 what `resolve` says is right from the first of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,7 @@ class RoutingTable:
         # comes before them at once; in order they are found when they are taken back.
         self._strays = Listeners()
         self._ordered = Ordered()
+        self.released: Callable[[str], None] | None = None  # told of what is allocated no more
         self._leaving: set[Session] = set()  # ended, and not yet forgotten at every address
 
     def __len__(self) -> int:
@@ -210,6 +211,8 @@ class RoutingTable:
         if held & ~kinds & ~OWNED:
             left = session.bindings[address] = held & (~kinds | OWNED)
             self._keeping.bound(session.sid, address, left)
+            if held & kinds & ALLOCATED and self.released is not None:
+                self.released(address)
             return
         del session.bindings[address]
         session.learnt -= held == LEARNT
@@ -235,6 +238,8 @@ class RoutingTable:
                 self._ordered.remove(address)
         else:
             self._listeners.remove(address, session)
+        if held & ALLOCATED and self.released is not None:
+            self.released(address)
 
     # -- a session ends ----------------------------------------------------------
 

@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Rejected
 from msgnode.pool import MOST, Pool, expand
+from msgnode.slices import ADDRESSES
 from tests.test_allocation import AllocationTests
 
 
@@ -62,6 +63,45 @@ class FreeTests(SynchronousTestCase):
 
         self.assertEqual(503, why.code)
         self.assertEqual(["a"], pool.free(1, {"b"}.__contains__))
+
+    def test_looks_once(self) -> None:
+        """
+        What was found leased is not asked about again, until it is returned, however often it is wanted.
+        """
+        pool, asked = Pool([f"a{n}" for n in range(1000)]), []
+
+        def is_leased(address: str) -> bool:
+            asked.append(address)
+            return address != "a7" or len(asked) > 1000
+
+        self.assertRaises(Rejected, pool.free, 2, is_leased)
+        self.assertEqual(1000, len(asked))
+        for _ in range(100):
+            self.assertRaises(Rejected, pool.free, 2, is_leased)
+
+        self.assertEqual(1001, len(asked))
+        pool.returned("a8")
+        pool.returned("elsewhere")
+        self.assertEqual(["a8"], pool.free(1, lambda address: False))
+
+    def test_look(self) -> None:
+        """
+        A pool of which most is leased is looked through in slices, and offers what is free meanwhile.
+        """
+        pool, asked = Pool([f"a{n}" for n in range(10 * ADDRESSES)]), [0]
+
+        def is_leased(address: str) -> bool:
+            asked[-1] += 1
+            return address not in ("a3", f"a{10 * ADDRESSES - 1}")
+
+        for _ in pool.look(2, is_leased):
+            asked.append(0)
+            if len(asked) == 3:
+                self.assertEqual(["a3"], pool.free(1, lambda address: False))
+
+        self.assertGreater(len(asked), 9)
+        self.assertLessEqual(max(asked), ADDRESSES + 2)
+        self.assertEqual(["a3", f"a{10 * ADDRESSES - 1}"], sorted(pool.free(2, is_leased)))
 
 
 class LeaseTests(AllocationTests):
@@ -159,3 +199,27 @@ class LeaseTests(AllocationTests):
 
         self.lease(self.a, 1)
         self.lease(self.b, 2)
+
+    def test_again_and_again(self) -> None:
+        """
+        An address that was leased, freed, leased and given up with its session is there for the next one.
+        """
+        for _ in range(3):
+            leased = self.lease(self.a, 3)
+            self.assertEqual(503, self.ask(self.b, {"scheme": "sip", "value": {"number": 1}})["code"])
+            self.release(self.a, {"resource": leased[:2]})
+            self.assertEqual(503, self.ask(self.b, {"scheme": "sip", "value": {"number": 3}})["code"])
+            self.assertEqual(sorted(leased[:2]), sorted(self.lease(self.b, 2)))
+            self.release(self.b, {"resource": leased[:2]})
+            self.a.close()
+            self.a = self.node.client("runtime://example.org/a")
+
+    def test_refused(self) -> None:
+        """
+        What a request was to lease that is refused in the end is free.
+        """
+        body = {"scheme": "sip", "value": {"number": 3}, "childrenResources": ["x" * 2048]}
+        for _ in range(2):
+            self.assertEqual(400, self.ask(self.a, body)["code"])
+
+        self.assertEqual(3, len(self.lease(self.b, 3)))
