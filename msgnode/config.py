@@ -90,6 +90,8 @@ class StorageOptions(Section):
     """
 
     reserve_bytes: OrOff = 256 * 1024 * 1024
+    max_spool_bytes: Bytes = 4 * 1024 * 1024 * 1024
+    max_spool_bytes_per_sender: OrOff = 1024 * 1024 * 1024
     max_traffic_line_bytes: Annotated[int, Meta(ge=16384)] = 32 * 1024
     max_traffic_bytes_per_hour: OrOff = 8 * 1024 * 1024 * 1024
 

@@ -6,6 +6,7 @@ write, just before the first byte of it leaves.  So whatever a recipient has
 seen is on disk, and a sender is told that its messages are here after that.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -13,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.outbox import ACK_AFTER, Outbox
 from msgnode.paper import Paper
+from msgnode.spoolshare import RECORD
 from msgnode.waiting import FOREVER, OVERHEAD, Kept, Payload
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
@@ -42,6 +44,12 @@ class Ledger:
         self.paper = paper
         self.sent: list[tuple[int, Kept, int]] = []  # sid, message and number of what leaves in this batch
         self.most = most
+        # Bytes owed on disk beyond which `shed` is called; `crowded`: it could not make enough room.
+        self.most_on_disk = sys.maxsize
+        self.crowded = False
+        self.shed: Callable[[], None] = lambda: None
+        self._lowered = False  # more was owed already when that limit was set
+        self._shed_again = 0.0
         self._make_room = make_room
         self._hold = hold
         self._go_on = go_on
@@ -73,6 +81,8 @@ class Ledger:
             until = self.by_wall(until)
         kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
         self.held += OVERHEAD + _taken(data)
+        if kept.share is not None:
+            kept.share.bytes += RECORD + kept.size
         if self.held > self.most >> 1:
             self._to_disk.append(kept)
 
@@ -167,6 +177,8 @@ class Ledger:
         if self.sent:
             self._write_sent()
         self.held -= OVERHEAD if kept.data is None else OVERHEAD + _let_go(kept.data)
+        if kept.share is not None:
+            kept.share.bytes -= RECORD + kept.size
         if kept.place:
             self.paper.release(kept.size)
             kept.place = 0
@@ -180,6 +192,8 @@ class Ledger:
         size = in_memory = on_disk = 0
         for kept in done:
             size += kept.size
+            if kept.share is not None:
+                kept.share.bytes -= RECORD + kept.size
             data = kept.data
             if data is not None:
                 in_memory += kept.size if data.__class__ is bytes else _let_go(data)
@@ -257,7 +271,25 @@ class Ledger:
             self._to_disk = []
             if self.held > self.most:
                 self._make_room()
+        if self.crowded or self.paper.live > self.most_on_disk:
+            self._look_at_the_limit()
         self._tell_soon()
+
+    def limit_disk(self, most: int) -> None:
+        """
+        So much may be owed on disk from now on; what is owed already stays.
+        """
+        self.most_on_disk = most
+        self._lowered = self.paper.live > most
+
+    def _look_at_the_limit(self) -> None:
+        seconds, paper = self._clock.seconds(), self.paper
+        if paper.live > self.most_on_disk and not self._lowered and seconds >= self._shed_again:
+            self.shed()
+            if paper.live > self.most_on_disk:
+                self._shed_again = seconds + TRY_AGAIN
+        self.crowded = paper.live > self.most_on_disk
+        self._lowered = self._lowered and self.crowded
 
     def _write(self, now: bool) -> bool:
         """

@@ -42,6 +42,7 @@ from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal, Sessions
 from msgnode.slices import Slices
+from msgnode.spoolshare import Shares
 from msgnode.subscription import Subscription
 from msgnode.takeover import Takeover
 from msgnode.watermark import Watermark
@@ -142,6 +143,11 @@ class Node:
             self.fanout,
         )
         self.sessions.watermark = router.watermark = self.watermark
+        if config.state != "none":
+            storage = config.storage
+            self.sessions.shares = Shares(
+                lambda: storage.max_spool_bytes_per_sender, lambda: config.trusted_proxies
+            )
         self.sessions.receipt = router.receipts.give_late
         self.registered = Registered(
             keeping, self.sessions.get, config.limits.bindings_per_session, self.budget
@@ -188,6 +194,7 @@ class Node:
         self.fanout.apply()
         options = self.config.session
         self.sessions.ledger.most = options.memory
+        self.sessions.ledger.limit_disk(self.config.storage.max_spool_bytes)
         strict = self.rates.on or options.message_token != "off"
         self._reception.check = self._check if strict else None
         self._reception.vouch = None if self.config.identity.auth == "none" else vouched

@@ -139,7 +139,7 @@ class Outbox:
         ledger.sent.append((session.sid, kept, number))
         ledger.held += OVERHEAD + size
         self._hand_over(data)
-        if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes:
+        if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes or ledger.crowded:
             session.pause()
 
     def send_kept(self, kept: Kept, data: bytes) -> None:

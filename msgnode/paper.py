@@ -13,6 +13,8 @@ class Paper(Protocol):
     Where it is written: a Spool, or Air.
     """
 
+    live: int  # bytes of messages still owed
+
     @property
     def failing(self) -> OSError | MemoryError | None: ...
 
@@ -38,6 +40,7 @@ class Air:
     """
 
     failing: OSError | MemoryError | None = None
+    live = 0
 
     def keep(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int

@@ -103,6 +103,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             node.registered.left.append((sid, url))
     for session in found.values():
         node.sessions.expect(session, left_at.get(session.sid))
+    node.sessions.ledger.limit_disk(node.config.storage.max_spool_bytes)
 
 
 def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed) -> None:

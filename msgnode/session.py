@@ -25,6 +25,7 @@ from msgnode.ledger import Ledger
 from msgnode.message import Message, recall
 from msgnode.outbox import Outbox
 from msgnode.proof import Proof
+from msgnode.spoolshare import Share
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
 log = Logger()
@@ -109,7 +110,7 @@ class Home(Protocol):
     def make_queue(self) -> Waiting: ...
     def make_outbox(self, session: "Session", asked: bool) -> Outbox: ...
     def overflowed(self, session: "Session") -> None: ...
-    def has_no_room(self, message: Message, session: "Session") -> bool: ...
+    def may_keep(self, message: Message, session: "Session") -> Share | None: ...
     def expire_at(self, until: float, session: "Session") -> None: ...
     def receipt(self, data: bytes, code: int, asker: int) -> None: ...
     def say(self, connection: Connection, data: bytes) -> None: ...
@@ -352,7 +353,8 @@ class Session:
             if asker:
                 home.receipt(message.data, 410, asker)
             return False
-        if home.has_no_room(message, self):
+        share = home.may_keep(message, self)
+        if share is None:
             self._turn_away(message, asker)
             return False
         if waiting is None:
@@ -363,6 +365,7 @@ class Session:
             kept.asker = asker
             if kept.until != FOREVER:
                 home.expire_at(kept.until, self)
+        kept.share = share
         home.counts.waited += 1
         gone = waiting.put(kept)
         self.ledger.keep(self.sid, kept)
@@ -446,6 +449,14 @@ class Session:
             self.settle_receipt(oldest, 503)
             self.ledger.release(oldest)
             outbox.step("dropped")
+
+    def shed_waiting(self, enough: Callable[[], bool]) -> None:
+        """
+        The spool is full: away with the oldest of what waits until `enough()`.
+        """
+        while not enough() and self._waiting:
+            self._home.counts.shed += 1
+            self._drop(self._waiting.shed(), 503)
 
     def owed(self) -> list[Kept]:
         """

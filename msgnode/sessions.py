@@ -28,6 +28,7 @@ from msgnode.paper import Paper
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session, hashed
 from msgnode.shortage import Shortage
+from msgnode.spoolshare import NOBODY, Share, Shares
 from msgnode.waiting import Waiting
 from msgnode.watermark import Watermark
 
@@ -69,10 +70,12 @@ class Sessions(Service):
         self.connections: set[Connection] = set()
         self.draining = False
         self.watermark: Watermark | None = None
+        self.shares: Shares | None = None  # of the spool; None where there is none
         short = Shortage(self)
         self.ledger = Ledger(
             paper, config.session.memory, short.make_room, short.hold, short.go_on, clock, wall
         )
+        self.ledger.shed = short.make_room_on_disk
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
         self.farewell: Callable[[Session], object] = _no_farewell  # told of each session that ended
         self._by_runtime: dict[str, Session] = {}
@@ -154,14 +157,19 @@ class Sessions(Service):
             # Not now: the message that was one too many may be on its way to others.
             self._clock.callLater(0, self._cut, connection, SLOW)
 
-    def has_no_room(self, message: Message, session: Session) -> bool:
+    def may_keep(self, message: Message, session: Session) -> Share | None:
         """
-        Must this message not wait for that session?  What the node itself has to say always may.
+        Whose share this message takes while it waits for that session; None: it may not.
+
+        What the node itself has to say always may.
         """
-        watermark = self.watermark
-        if watermark is None or not watermark.low or session.connection is not None:
-            return False
-        return message.origin is not None
+        origin, watermark, shares = message.origin, self.watermark, self.shares
+        if origin is None or shares is None:
+            return NOBODY
+        if self.ledger.crowded or (watermark is not None and watermark.low and session.connection is None):
+            return None
+        share = shares.find(origin)
+        return None if shares.is_full(share, len(message.data)) else share
 
     def _cut(self, connection: Connection, why: Closing) -> None:
         self._cutting.discard(connection)

@@ -5,6 +5,7 @@ The ledger sees it first.
 """
 
 from collections.abc import Iterator
+from heapq import nlargest
 from typing import Protocol
 
 from twisted.logger import Logger
@@ -16,6 +17,9 @@ from msgnode.session import Connection, Session
 log = Logger()
 
 ROOMY = 0.9  # of the memory allowed is left in use after some was shed
+SPARED = 0.99  # of the spool, likewise
+LARGEST = 32  # queues that give way at a time,
+MOST_SHED = 4096  # and messages
 
 
 class All(Protocol):
@@ -87,6 +91,29 @@ class Shortage:
                 shed=self._all.counts.shed - shed,
                 most=ledger.most,
             )
+
+    def make_room_on_disk(self) -> None:
+        """
+        More is owed than the spool may have: the largest queues give way first, so many messages in a turn.
+        """
+        ledger, counts = self._all.ledger, self._all.counts
+        shed, most = counts.shed, ledger.most_on_disk
+        enough = int(most * SPARED)
+        last = shed + MOST_SHED
+        for session in nlargest(LARGEST, self._all, key=_waiting):
+            session.shed_waiting(lambda: ledger.paper.live <= enough or counts.shed >= last)
+            if ledger.paper.live <= enough:
+                break
+        if counts.shed != shed:
+            log.warn(
+                "{shed} messages that waited were dropped: more than {most} bytes in the spool",
+                shed=counts.shed - shed,
+                most=most,
+            )
+
+
+def _waiting(session: Session) -> int:
+    return session.waiting_bytes
 
 
 def _size(session: Session) -> int:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from msgnode.spoolshare import Share
+
 REQUESTS = frozenset({"create", "read", "subscribe", "unsubscribe", "execute"})
 REQUEST_WAITS = 15.0  # seconds; the shortest time-out of a runtime's bus
 RESPONSE_WAITS = 60.0  # seconds
@@ -49,7 +51,7 @@ class Kept(Struct, gc=False):
     `key` rises within the session, in the order of arrival.  `data` is None
     once it lies on disk only, at `place` (0: nowhere).  `until` is when it
     goes stale, by the node's clock.  `asker` is the sid of the session that
-    asked what becomes of it, or 0.
+    asked what becomes of it, or 0.  `share` is charged for it while it is owed.
     """
 
     key: int
@@ -59,6 +61,7 @@ class Kept(Struct, gc=False):
     priority: int = 5
     asker: int = 0
     place: int = 0
+    share: Share | None = None
 
 
 class Waiting:

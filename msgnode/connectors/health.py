@@ -199,6 +199,7 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_disk_low", "1 while the disk has too little room for anything new.", node.watermark.low
         )
+        yield GaugeMetricFamily("msgnode_spool_bytes", "Bytes of messages owed on disk.", node.paper.live)
         yield GaugeMetricFamily(
             "msgnode_registry_entries", "Entries of the embedded registries.", node.registry_counts.entries
         )
@@ -255,7 +256,7 @@ class NodeCollector(Collector):
             ("waited", "Messages that had to wait for their session.", counts.waited),
             ("stale", "Messages dropped because they waited too long.", counts.stale),
             ("overflow", "Messages dropped because too much waited.", counts.overflowed),
-            ("shed", "Messages dropped because the node was short of memory.", counts.shed),
+            ("shed", "Messages dropped because the node was short of memory or spool.", counts.shed),
             ("unkept", "Messages not kept, because the disk has no room for what waits.", counts.turned_away),
             ("held_back", "Times that more came for a client in one turn than is held.", counts.held_back),
             ("waiting_unreadable", "Messages that were kept and could not be read again.", counts.unread),
