@@ -48,12 +48,15 @@ def agree(
         missed = None if isinstance(wish, tuple) and not known else session.missed
     else:
         missed = _go_on(session, wish, stands)
+    if session.unsure:
+        missed = None
     outbox = session.outbox
     if not wish or outbox is None:
         session.note()
         return None  # nor was it told what it misses
     if missed is None or not stands or not known:
         session.missed = 0
+    session.unsure = False
     session.note()
     if missed:
         session.ledger.tells(session.sid)  # once only, so it has to be known after a kill

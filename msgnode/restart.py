@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from msgnode.config import ConfigError
 from msgnode.node import Node
-from msgnode.restore import restore
+from msgnode.restore import doubt, restore
 from msgnode.segment import Damaged
 from msgnode.spool import Spool
 from msgnode.store import Store
@@ -37,6 +37,12 @@ class Restart(Service):
             where = f"state: cannot write in {directory}"
             raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
         restore(self._node, rows, owed)
+        if self._spool.incomplete:
+            log.warn(
+                "state in {directory}: something is missing since a repair; all sessions are told",
+                directory=directory,
+            )
+            doubt(self._node, self._spool)
         log.info(
             "state in {directory}: {sessions} sessions, {addresses} addresses",
             directory=directory,

@@ -16,6 +16,7 @@ from msgnode.node import Node
 from msgnode.outbox import Outbox
 from msgnode.proof import read_proof
 from msgnode.session import Session
+from msgnode.spool import Spool
 from msgnode.waiting import Kept
 
 
@@ -106,6 +107,19 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     node.sessions.ledger.limit_disk(node.config.storage.max_spool_bytes)
 
 
+def doubt(node: Node, spool: Spool) -> None:
+    """
+    After a repair nobody knows what is gone: every session is told so.
+    """
+    ledger = node.sessions.ledger
+    for session in list(node.sessions):
+        session.doubt()
+        if ledger.held > ledger.most >> 1:
+            ledger.settle()
+    spool.accept()
+    ledger.settle(now=True)
+
+
 def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed) -> None:
     """
     The session goes on where the spool left it.
@@ -119,6 +133,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         # A spool of before there were proofs says nothing of them.
         session.proof = read_proof(state.get("proof")) or session.proof
         session.missed = state["missed"] + owing.missed
+        session.unsure = state.get("unsure", False)
         agreed = state["outbox"]
     ledger = node.sessions.ledger
     waiting = []

@@ -4,6 +4,9 @@ The files of the spool, read after a restart: what is whole in them, and what is
 A batch that was torn by the end of the process is the last thing in the last
 file, and cut off.  Anything else that is not as it was written is damage, and
 the node does not start on it: `msgnode state repair` moves it aside.
+
+Each file says how long the one before it was, and the high-water mark says it
+of the last.  So what is cut off at any place, or gone, is damage as well.
 """
 
 import os
@@ -16,25 +19,28 @@ from struct import Struct
 from struct import error as StructError
 from zlib import crc32
 
-from msgnode.spoolrecords import Recovered, Replay
+from msgnode import highwater
+from msgnode.spoolrecords import History, Recovered, Replay
 
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 
 BATCH = Struct("<II")  # length, CRC-32
 # How a batch begins: a length below 256 MiB, the check, a record of a known kind.
 # No text of a message looks so: JSON has no NUL, and no length is made of letters.
-_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x09])", re.DOTALL)
+_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0b])", re.DOTALL)
+INCOMPLETE = "incomplete"  # names the file that is there after a repair, until the sessions are told
 
 
 class Damaged(Exception):
     """
-    A file of the spool that cannot be what the node wrote.
+    A file of the spool that cannot be what the node wrote.  `gone`: what is missing cannot be read any more.
     """
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(self, path: Path, what: str, gone: bool = False) -> None:
         super().__init__(f"{path}: {what}")
         self.path = path
         self.what = what
+        self.gone = gone
 
 
 def segments(directory: Path) -> list[Path]:
@@ -53,38 +59,110 @@ def recover(directory: Path) -> dict[int, Recovered]:
     What is owed, by session.  Cuts off a torn end.  Raises Damaged, OSError.
     """
     found: defaultdict[int, Recovered] = defaultdict(Recovered)
-    paths = segments(directory)
-    for path in paths:
-        end = _replay(path, path is paths[-1], found)
+    reading = Reading(directory)
+    ends = {path: reading.replay(path, found) for path in reading.paths}
+    for damage in reading.gone():
+        raise damage
+    for path, end in ends.items():
         if end == 0:
             path.unlink()  # it was just begun
-        elif end is not None:
+        elif end < path.stat().st_size:
             os.truncate(path, end)
     for owed in found.values():
         owed.finish()
     return found
 
 
-def _replay(path: Path, is_last: bool, found: defaultdict[int, Recovered]) -> int | None:
+class Reading:
     """
-    Add what a file says; where its torn end begins, if it has one.
+    The files of a spool, read one after the other, and what they prove of each other.
+
+    After a repair they prove nothing: what is gone is known to be, and the sessions are told.
     """
-    data = path.read_bytes()
-    if is_last and len(data) < len(MAGIC) and MAGIC.startswith(data):
-        return 0
-    end, replay = len(MAGIC), Replay(data, number_of(path), found)
+
+    def __init__(self, directory: Path) -> None:
+        self.paths = segments(directory)
+        self._directory = directory
+        self._repaired = (directory / INCOMPLETE).exists()
+        self._mark = None if self._repaired else highwater.read(directory)
+        self._history = History()
+        self._ends: dict[int, int] = {}
+
+    def replay(self, path: Path, found: defaultdict[int, Recovered]) -> int:
+        """
+        Add what a file says; where its torn end begins, or it ends.
+        """
+        number = number_of(path)
+        is_last = path == self.paths[-1]
+        data = path.read_bytes()
+        begun = not is_last or len(data) >= len(MAGIC) or not MAGIC.startswith(data)
+        end = _replay(path, data, found, self._history) if begun else 0
+        if end < len(data) and not self._may_end(path, data, end, is_last):
+            raise Damaged(path, f"is damaged at byte {end}")
+        self._ends[number] = end
+        return end
+
+    def _may_end(self, path: Path, data: bytes, end: int, is_last: bool) -> bool:
+        """
+        Is what follows nothing but a batch that was torn?
+        """
+        if not is_last:
+            return False
+        if _next_valid(data, end) is not None:
+            raise Damaged(path, f"is damaged at byte {end}, and goes on after it")
+        if self._repaired:
+            return True
+        if self._mark is not None and self._mark[0] == number_of(path):
+            return end >= self._mark[1]  # nobody was told of more
+        return not end or _is_torn(data, end)
+
+    def gone(self) -> Iterator[Damaged]:
+        """
+        What was there, and is no more.
+        """
+        if self._repaired:
+            return
+        expected = dict(self._history.before.values())
+        before = 0
+        for number in self._ends:
+            if before and number not in self._history.before:
+                expected.setdefault(number - 1, 0)
+            before = number
+        if self._mark is not None:
+            number, end = self._mark
+            expected[number] = max(end, expected.get(number, 0))
+        for number, length in sorted(expected.items()):
+            if number <= self._history.accepted:
+                continue
+            path = self._directory / f"spool-{number:08}.seg"
+            if number not in self._ends:
+                yield Damaged(path, "is missing", gone=True)
+            elif self._ends[number] < length:
+                have = f"ends at byte {self._ends[number]}, though {length} were written"
+                yield Damaged(path, have, gone=True)
+
+
+def _replay(path: Path, data: bytes, found: defaultdict[int, Recovered], history: History) -> int:
+    """
+    Add what a file says; where its last valid batch ends.
+    """
+    end, replay = len(MAGIC), Replay(data, number_of(path), found, history)
     for start, end in _batches(path, data):
         try:
             replay.batch(start, end)
         except (StructError, ValueError, IndexError) as why:
             raise Damaged(path, f"holds a batch at byte {start} that cannot be read") from why
-    if end == len(data):
-        return None
-    if not is_last:
-        raise Damaged(path, f"is damaged at byte {end}")
-    if _next_valid(data, end) is not None:
-        raise Damaged(path, f"is damaged at byte {end}, and goes on after it")
     return end
+
+
+def _is_torn(data: bytes, at: int) -> bool:
+    """
+    Is that the beginning of a batch, and no more of it there?
+    """
+    if at + BATCH.size > len(data):
+        return True
+    length, _ = BATCH.unpack_from(data, at)
+    return bool(length) and at + BATCH.size + length > len(data)
 
 
 def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
@@ -128,7 +206,7 @@ def _next_valid(data: bytes, at: int) -> int | None:
 
 def _readable(data: bytes, start: int, end: int) -> bool:
     try:
-        Replay(data, 0, defaultdict(Recovered)).batch(start, end)
+        Replay(data, 0, defaultdict(Recovered), History()).batch(start, end)
     except (StructError, ValueError, IndexError):
         return False
     return True
@@ -142,22 +220,34 @@ def examine(directory: Path) -> list[str]:
 
 
 def _damages(directory: Path) -> Iterator[Damaged]:
-    paths = segments(directory)
-    for path in paths:
+    reading = Reading(directory)
+    whole = True
+    for path in reading.paths:
         try:
-            _replay(path, path is paths[-1], defaultdict(Recovered))
+            reading.replay(path, defaultdict(Recovered))
         except Damaged as why:
+            whole = False
             yield why
         except OSError as why:
+            whole = False
             yield Damaged(path, why.strerror or str(why))
+    if whole:  # else what it says of the others is not known
+        yield from reading.gone()
 
 
 def repair(directory: Path) -> list[str]:
     """
     Move damaged files aside and keep what can be read of them; what was done, in words.
     """
-    done = []
-    for damage in list(_damages(directory)):
+    done: list[str] = []
+    damages = list(_damages(directory))
+    if damages:
+        mark_incomplete(directory)
+    for path in dict.fromkeys(damage.path for damage in damages if damage.gone):
+        done.append(f"{path}: what it held is lost")
+    for damage in damages:
+        if damage.gone:
+            continue
         path = damage.path
         data = path.read_bytes()
         whole = bytearray(MAGIC)
@@ -175,6 +265,14 @@ def repair(directory: Path) -> list[str]:
         fresh.replace(path)
         done.append(f"{path}: moved to {aside.name}; {len(whole)} of {len(data)} bytes could be kept")
     return done
+
+
+def mark_incomplete(directory: Path) -> None:
+    """
+    Have the node tell its sessions, when it starts, that they may miss something.
+    """
+    directory.mkdir(exist_ok=True, mode=0o700)
+    (directory / INCOMPLETE).touch(0o600)
 
 
 def _aside(path: Path) -> Path:

@@ -125,7 +125,8 @@ class Session:
     `identity` is who it is now, by its token or its certificate, or empty;
     `proof` what its token proved, kept when that has ended: it stays its owner's.
     `sid` stands for it on disk.  `missed` counts what a client that
-    acknowledges will never get, since it was last told.
+    acknowledges will never get, since it was last told; `unsure` that nobody
+    knows whether there are more.
     """
 
     __slots__ = (
@@ -154,6 +155,7 @@ class Session:
         "sid",
         "since",
         "token_hash",
+        "unsure",
         "used",
     )
 
@@ -181,6 +183,7 @@ class Session:
         self.outbox: Outbox | None = None
         self.last_key = 0  # of what was ever kept for it
         self.missed = 0
+        self.unsure = False
         self._waiting: Waiting | None = None
         self._home = home
 
@@ -552,6 +555,16 @@ class Session:
             self._home.expire_at(kept.until, self)
         return True
 
+    def doubt(self) -> None:
+        """
+        Something it is owed may be gone, nobody knows how much; its client hears that when it is back.
+        """
+        self.unsure = True
+        if self.outbox is not None and self.outbox.asked:
+            self.begin_anew(True, asked=True)
+            self.outbox.step("lost")
+        self.note()
+
     def note(self, fresh: bool = False) -> None:
         """
         Write down who it is, so that it is known after a restart whatever became of the database.
@@ -635,5 +648,6 @@ class Session:
             "host": self.host,
             "proof": self.proof.encoded() if self.proof is not None else "",
             "missed": self.missed,
+            "unsure": self.unsure,
             "outbox": self.outbox.as_dict() if self.outbox is not None else None,
         }

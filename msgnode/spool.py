@@ -14,9 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from msgnode.segment import BATCH, MAGIC, number_of, recover, segments
+from msgnode.highwater import HighWater
+from msgnode.segment import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
 from msgnode.spoolrecords import (
+    ACCEPTED,
     ACKNOWLEDGED,
+    AFTER,
     FORGET,
     GONE,
     HEARD,
@@ -32,6 +35,7 @@ from msgnode.waiting import FOREVER, Kept
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
 MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
 UNFINISHED = ".anew"  # ends the name of a file that does not count yet
+BEGINNING = len(MAGIC) + BATCH.size + AFTER.size  # bytes at the head of each file
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ANEW = OSError("everything that waits is being written anew")
 
@@ -51,6 +55,8 @@ class Spool:
     waits; when too much does, `overrun` is set, and the owner has to begin
     again with `start_over`, write everything `anew`, and end with `finish_over`.
     Until then nobody may rely on what is written; `wrong` is what the last write met.
+
+    `incomplete`: something is gone of what was owed, and the sessions are not told yet.
     """
 
     def __init__(
@@ -65,6 +71,9 @@ class Spool:
         self.wrong: OSError | MemoryError | None = None
         self.overrun = False
         self.anew = False
+        self.incomplete = False
+        self._accepting = False
+        self._mark = HighWater(directory)
         self._directory = directory
         self._full_sync = full_sync
         self._segment_bytes = segment_bytes
@@ -95,7 +104,9 @@ class Spool:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for unfinished in self._directory.glob("*" + UNFINISHED):
             unfinished.unlink()  # nothing of what it says had counted
+        self.incomplete = (self._directory / INCOMPLETE).exists()
         found = recover(self._directory)
+        self._mark.open()
         for path in segments(self._directory):
             number = number_of(path)
             self._files[number] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -105,6 +116,7 @@ class Spool:
         self.live = sum(note.size for owed in found.values() for note in owed.kept)
         try:
             self._begin_segment()
+            self._mark.note(self._number, self._end)
         except OSError as why:
             if why.errno not in NO_ROOM:
                 raise
@@ -112,7 +124,20 @@ class Spool:
             self._aim(self._number + 1)
         return found
 
+    def accept(self) -> None:
+        """
+        With the next batch it is known that something is gone, and need not be told again.
+        """
+        self._accepting = True
+        self._append(ACCEPTED.pack(11, self._number - 1))
+
+    def _accepted(self) -> None:
+        with suppress(OSError):
+            (self._directory / INCOMPLETE).unlink(missing_ok=True)
+            self._accepting = self.incomplete = False
+
     def close(self) -> None:
+        self._mark.close()
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -129,15 +154,17 @@ class Spool:
         """
         What comes is for the file of that number.
         """
-        self._number, self._end = number, len(MAGIC)
+        self._number, self._end = number, BEGINNING
         self._first = number << 40 | self._end + BATCH.size
 
     def _create(self, number: int, suffix: str = "") -> int:
         path = self._path(number)
         path = path.with_name(path.name + suffix)
+        before = next(reversed(self._files), 0)
+        after = AFTER.pack(10, before, self._sizes.get(before, 0))
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            self._write(file, [MAGIC])
+            self._write(file, [MAGIC, BATCH.pack(len(after), crc32(after)), after])
             if self._full_sync:
                 self._sync_names()
         except OSError:
@@ -145,8 +172,8 @@ class Spool:
             path.unlink()
             raise
         self._files[number] = file
-        self._sizes[number] = len(MAGIC)
-        self.size += len(MAGIC)
+        self._sizes[number] = BEGINNING
+        self.size += BEGINNING
         return file
 
     def _sync_names(self) -> None:
@@ -281,6 +308,10 @@ class Spool:
         self._first += written
         self._sizes[self._number] = self._end
         self.size += written
+        if not self.anew:
+            self._mark.note(self._number, self._end)
+        if self._accepting:
+            self._accepted()
         if self._end > self._segment_bytes and not self.anew:
             self._rotate()
         return not self.anew
@@ -303,6 +334,7 @@ class Spool:
         # If none can be begun it goes on in the file it has: nothing is lost, and nobody need wait.
         with suppress(OSError):
             self._begin_segment()
+            self._mark.note(self._number, self._end)
 
     def holds(self, place: int, size: int) -> bool:
         """
@@ -360,6 +392,12 @@ class Spool:
         Delete the oldest file, and all that `start_over` left behind: nothing in them is needed.
         """
         oldest = self.oldest()
+        if oldest is not None and oldest >= self._needed_from:
+            # Else it would look as if it had been lost.
+            self._append(ACCEPTED.pack(11, oldest))
+            if not self.settle():
+                return
+            oldest = self.oldest()
         while oldest is not None:
             os.close(self._files.pop(oldest))
             self._path(oldest).unlink()
@@ -414,6 +452,7 @@ class Spool:
             return False
         self.anew = False
         self._needed_from = self._number
+        self._mark.note(self._number, self._end)
         return True
 
 

@@ -19,6 +19,8 @@ STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
 FORGET = Struct("<BQ")  # 7, sid
 KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
 NOTHING_BEFORE = 9  # alone: whatever was said before is void
+AFTER = Struct("<BQQ")  # 10, number of the file before this one, how many bytes it has
+ACCEPTED = Struct("<BQ")  # 11, number of a file: it and those before may be gone, or short
 
 
 class Note(NamedTuple):
@@ -63,13 +65,27 @@ class Recovered:
         self.notes = {}
 
 
-class Replay:
+class History:
     """
-    Adds what the batches of one file say to `found`, which has the sessions by number.
+    What the files say of each other: which lies before which, how long it was, and from where that matters.
     """
 
-    def __init__(self, data: bytes, number: int, found: defaultdict[int, Recovered]) -> None:
+    def __init__(self) -> None:
+        self.before: dict[int, tuple[int, int]] = {}
+        self.accepted = 0  # this file and older ones may be gone, or short
+
+
+class Replay:
+    """
+    Adds what the batches of one file say to `found`, which has the sessions by number, and to `history`.
+    """
+
+    def __init__(
+        self, data: bytes, number: int, found: defaultdict[int, Recovered], history: History
+    ) -> None:
         self._data = data
+        self._number = number
+        self._history = history
         self._file = number << 40
         self._found = found
         self._start = 0
@@ -83,6 +99,8 @@ class Replay:
             7: self._forget,
             8: self._keep_here,
             NOTHING_BEFORE: self._nothing_before,
+            10: self._after,
+            11: self._accept,
         }
 
     def batch(self, start: int, end: int) -> None:
@@ -161,4 +179,15 @@ class Replay:
 
     def _nothing_before(self, at: int) -> int:
         self._found.clear()
+        self._history.accepted = max(self._history.accepted, self._number - 1)
         return at + 1
+
+    def _after(self, at: int) -> int:
+        _, number, length = AFTER.unpack_from(self._data, at)
+        self._history.before[self._number] = number, length
+        return at + AFTER.size
+
+    def _accept(self, at: int) -> int:
+        _, number = ACCEPTED.unpack_from(self._data, at)
+        self._history.accepted = max(self._history.accepted, number)
+        return at + ACCEPTED.size

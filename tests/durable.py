@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from msgnode.closing import FULL, Closing
 from msgnode.configfile import check
 from msgnode.node import Node
-from msgnode.restore import restore
+from msgnode.restore import doubt, restore
 from msgnode.session import Session
 from msgnode.spool import Spool, write_all
 from msgnode.store import Store
@@ -55,6 +55,8 @@ class DurableNode(Node):
             validator=self.world.tokens if self.world else None,
         )
         restore(self, rows, owed)
+        if self.spool.incomplete:
+            doubt(self, self.spool)
 
     def client(self, runtime: str | None = None) -> Client:
         client = Client(self)
@@ -155,6 +157,7 @@ class Counting:
         self.kept: list[bytes] = []  # what is not acknowledged, the last of which has number `sent`
         self.got: list[dict[str, Any]] = []
         self.missed = 0
+        self.told: dict[str, Any] = {}  # what the last answer said of `resume`
 
     def connect(self) -> None:
         """
@@ -168,7 +171,7 @@ class Counting:
             self._tell("open", self.runtime, {"resume": True})
         body = json.loads(self.wire.on_its_way.pop(0))["body"]
         self.token = body.get("runtimeToken", self.token)
-        told = body["resume"]
+        told = self.told = body["resume"]
         if told["epoch"] == self.epoch:
             self.missed += told["missed"]
             self.received += told["missed"]

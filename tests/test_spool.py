@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode import highwater
 from msgnode.segment import BATCH, Damaged, examine, recover, repair, segments
 from msgnode.spool import MOST_HELD_BACK, Spool
 from msgnode.spoolrecords import Recovered
@@ -117,7 +118,7 @@ class SpoolTests(SpoolCase):
 
         self.assertIn("has only 2 of 3 bytes", str(why))
         self.assertEqual(str(path), why.filename)
-        self.assertEqual({}, self.again())
+        self.assertRaises(Damaged, self.again)
 
     def test_gone(self) -> None:
         """
@@ -380,9 +381,10 @@ class DamageTests(SpoolCase):
 
     def test_cut_anywhere(self) -> None:
         """
-        Cut at any byte, the last file gives every batch that is whole, and goes on after it.
+        Cut at any byte, where nothing says how long it was, the last file gives every batch that is whole.
         """
         ends = []
+        (self.directory / highwater.NAME).unlink()
         for end in range(len(self.whole) + 1):
             self.path.write_bytes(self.whole[:end])
             found = recover(self.directory)
@@ -392,10 +394,61 @@ class DamageTests(SpoolCase):
         self.assertEqual({0, 1, 2, 3}, set(ends))
         self.assertEqual(1, ends.count(3))
 
+    def test_shorter_than_the_mark(self) -> None:
+        """
+        Cut at any byte, the last file is damaged: it was longer, and somebody may have been told of it.
+        """
+        for end in range(len(self.whole)):
+            self.path.write_bytes(self.whole[:end])
+            self.assertRaises(Damaged, recover, self.directory)
+            self.assertEqual(1, len(examine(self.directory)))
+
+    def test_behind_the_mark(self) -> None:
+        """
+        What lies behind the mark had not been told to anybody, whatever it is, and is cut off.
+        """
+        for junk in (b"x", bytes(50), b"\x03\0\0\0abcdxyz"):
+            self.path.write_bytes(self.whole + junk)
+            found = recover(self.directory)
+
+            self.assertEqual(3, len(found[7].kept))
+            self.assertEqual(self.whole, self.path.read_bytes())
+
+    def test_not_torn(self) -> None:
+        """
+        A last batch that is all there and not as it was written is damage, also where there is no mark.
+        """
+        (self.directory / highwater.NAME).unlink()
+        for junk in (bytes(50), b"\x03\0\0\0abcdxyz"):
+            self.path.write_bytes(self.whole + junk)
+
+            self.assertRaises(Damaged, recover, self.directory)
+
+    def test_bad_mark(self) -> None:
+        """
+        A mark that is damaged itself proves nothing.
+        """
+        mark = self.directory / highwater.NAME
+        mark.write_bytes(mark.read_bytes()[:-1] + b"?")
+
+        self.assertEqual(3, len(recover(self.directory)[7].kept))
+
+    def test_any_byte_found_out(self) -> None:
+        """
+        One byte changed anywhere is damage.
+        """
+        for at in range(len(self.whole)):
+            wrong = bytearray(self.whole)
+            wrong[at] ^= 0x55
+            self.path.write_bytes(wrong)
+
+            self.assertRaises(Damaged, recover, self.directory)
+
     def test_any_byte(self) -> None:
         """
-        One byte changed anywhere is found out, or costs what comes from there on; never a wrong message.
+        Without the mark it is found out, or costs what comes from there on; never a wrong message.
         """
+        (self.directory / highwater.NAME).unlink()
         right = [b"message %d" % key for key in (1, 2, 3)]
         for at in range(len(self.whole)):
             wrong = bytearray(self.whole)
@@ -493,7 +546,7 @@ class DamageTests(SpoolCase):
         """
         A file whose first bytes did not come is no damage.
         """
-        self.path.with_name("spool-00000009.seg").write_bytes(self.whole[:3])
+        self.path.with_name("spool-00000002.seg").write_bytes(self.whole[:3])
 
         self.assertEqual([], examine(self.directory))
         self.assertEqual(3, len(recover(self.directory)[7].kept))
@@ -553,6 +606,7 @@ class ModelTests(SynchronousTestCase):
         (path,) = segments(where)
         end = int(path.stat().st_size * cut)
         os.truncate(path, end)
+        (where / highwater.NAME).unlink()
 
         found = recover(where)
 

@@ -73,7 +73,7 @@ class StateTests(SynchronousTestCase):
         shutil.copytree(state().name, self.directory, dirs_exist_ok=True)
         self.path = self.directory / NAME
         self.clock = Clock()
-        (self.segment,) = (self.directory / "spool").iterdir()
+        (self.segment,) = (self.directory / "spool").glob("*.seg")
 
     def start(self) -> tuple[Store, list[list[Any]]]:
         """

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from msgnode.config import Config
-from msgnode.segment import examine, repair
+from msgnode.segment import examine, mark_incomplete, repair
 from msgnode.statefile import NAME, examine_database, lock, salvage
 
 
@@ -57,9 +57,14 @@ def check(directory: Path | None, as_json: bool) -> None:
 def repair_command(directory: Path | None, as_json: bool) -> None:
     """
     Move damaged files aside as NAME.damaged-TIME, and keep what can be read of them.
+
+    Nobody knows then what is gone: the node tells every client that counts, missed: null.
     """
     with _stopped(directory, as_json) as directory:
-        done = _repair_database(directory / NAME) + repair(directory / "spool")
+        done = _repair_database(directory / NAME)
+        if done:
+            mark_incomplete(directory / "spool")
+        done += repair(directory / "spool")
     if as_json:
         click.echo(json.dumps({"ok": True, "done": done}))
     else:
