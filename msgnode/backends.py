@@ -169,7 +169,7 @@ def attach_farewell(node: Node, registry: DomainRegistry, clock: IReactorTime) -
     Let the ends of sessions be told there.
     """
     after = node.config.registry.disconnect_after
-    farewell = Farewell(registry.disconnect, node.registered, node.sessions.get, after, clock)
+    farewell = Farewell(registry.disconnect, node.registered, node.sessions.get, after, clock, node.slices)
     node.sessions.farewell = farewell.ended
     registry.late = farewell.late
     return farewell

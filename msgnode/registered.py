@@ -2,11 +2,12 @@
 What each session has registered at the domain registry, so that its end can be told there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgnode.budget import REGISTERED, Account, Budget, text_size
 from msgnode.keeping import Keeping
 from msgnode.session import Session
+from msgnode.slices import ADDRESSES
 
 
 class Registered:
@@ -77,20 +78,31 @@ class Registered:
         sid = self._holder.pop(url, None)
         self._owner.pop(url, None)
         if sid is not None:
-            self._by_session[sid].discard(url)
-            self._accounts[sid].charge(-_size(url))
+            if sid in self._by_session:
+                self._by_session[sid].discard(url)
+                self._accounts[sid].charge(-_size(url))
             self._keeping.unregistered(sid, url)
 
     def ended(self, session: Session) -> list[str]:
         """
         The session has ended; what it leaves behind.  On disk it stays until `told`.
         """
-        urls = sorted(self._by_session.pop(session.sid, ()))
-        self._accounts.pop(session.sid, None)
-        for url in urls:
-            del self._holder[url]
-            self._owner.pop(url, None)
-        return urls
+        return sorted(url for some in self.leave(session) for url in some)
+
+    def leave(self, session: Session) -> Iterator[list[str]]:
+        """
+        The same in slices of ADDRESSES.
+        """
+        sid = session.sid
+        urls = self._by_session.pop(sid, set())
+        self._accounts.pop(sid, None)
+        while urls:
+            some = [urls.pop() for _ in range(min(ADDRESSES, len(urls)))]
+            left = [url for url in some if self._holder.get(url) == sid]  # not another's meanwhile
+            for url in left:
+                del self._holder[url]
+                self._owner.pop(url, None)
+            yield sorted(left)
 
     def forget(self, session: Session) -> None:
         """

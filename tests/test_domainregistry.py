@@ -13,6 +13,7 @@ from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.connectors.registrypoller import Poller
 from msgnode.devregistry.faults import Fault
+from msgnode.slices import ADDRESSES
 from tests.back_end import Scripted, http
 from tests.fakes import MemoryNode
 from tests.registry import GLOBAL, REGISTRY, RegistryNode
@@ -538,6 +539,40 @@ class EndTests(RegistryCase):
         self.node.wait(AFTER)
 
         self.assertEqual(["disconnected"], self.statuses(H1))
+
+    def test_very_many(self) -> None:
+        """
+        A session that had registered thousands of addresses ends in slices, and finds all of them again.
+        """
+        urls = [f"comm://example.org/{n}" for n in range(3 * ADDRESSES)]
+        for url in urls:
+            self.node.registered.add(url, self.ann.session, anew=True)
+
+        self.ann.close()
+
+        self.assertGreaterEqual(sum(url in self.node.registered for url in urls), ADDRESSES)
+        self.node.clock.advance(0)
+        self.assertFalse(any(url in self.node.registered for url in urls))
+        again = self.node.client(ANN)
+        self.node.wait(AFTER)
+        self.assertTrue(all(url in self.node.registered for url in urls))
+        self.assertEqual(sorted(urls), self.node.registered.ended(again.session))
+
+    def test_registered_in_between(self) -> None:
+        """
+        What another registers while an ended session is being forgotten is that other's.
+        """
+        urls = [f"comm://example.org/{n}" for n in range(3 * ADDRESSES)]
+        for url in urls:
+            self.node.registered.add(url, self.ann.session, anew=True)
+        self.ann.close()
+        held = [url for url in urls if url in self.node.registered]
+
+        for url in held:
+            self.node.registered.add(url, self.bob.session, anew=True)
+        self.node.clock.advance(0)
+
+        self.assertEqual(sorted(held), self.node.registered.ended(self.bob.session))
 
     def test_stopped(self) -> None:
         """

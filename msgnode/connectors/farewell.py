@@ -2,11 +2,13 @@
 What a session had registered is disconnected when the session ends, so that nobody finds ghosts.
 
 Ten thousand sessions may end at once, or while the registry is away: a few
-are told at a time, and again later what could not be.
+are told at a time, and again later what could not be.  What one session leaves
+is taken in slices of ADDRESSES.
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 from twisted.application.service import Service
@@ -18,6 +20,7 @@ from twisted.python.failure import Failure
 from msgnode.errors import Rejected
 from msgnode.registered import Registered
 from msgnode.session import Session
+from msgnode.slices import ADDRESSES, Slices
 
 log = Logger()
 
@@ -41,12 +44,14 @@ class Farewell(Service):
         get: Callable[[str], Session | None],
         after: float,
         clock: IReactorTime,
+        slices: Slices,
     ) -> None:
         self._disconnect = disconnect
         self._registered = registered
         self._get = get
         self._after = after
         self._clock = clock
+        self._slices = slices
         self._soon: set[IDelayedCall] = set()
         self._waiting: deque[tuple[int, str]] = deque(maxlen=MOST)  # sid and address
         self._under_way = 0
@@ -57,7 +62,15 @@ class Farewell(Service):
         """
         The session is gone for good, unless its runtime opens another.
         """
-        self._later(session.runtime, session.sid, self._registered.ended(session))
+        rest = self._slices.begin(self._leave(session))
+        if rest is not None:
+            rest.addErrback(partial(log.failure, "leaving what {who} had registered", who=session.runtime))
+
+    def _leave(self, session: Session) -> Iterator[None]:
+        for number, urls in enumerate(self._registered.leave(session)):
+            if number:
+                yield
+            self._later(session.runtime, session.sid, urls)
 
     def late(self, url: str, session: Session) -> None:
         """
@@ -103,10 +116,14 @@ class Farewell(Service):
             self._pause = None
 
     def _go_on(self) -> None:
+        passed = 0
         while self._waiting and self._under_way < AT_ONCE and self._pause is None:
             sid, url = self._waiting.popleft()
             if url in self._registered:
                 self._registered.told(sid, url)
+                passed += 1
+                if passed == ADDRESSES:
+                    self._pause = self._clock.callLater(0, self._resume)
                 continue
             self._under_way += 1
             told = Deferred.fromCoroutine(self._disconnect(url))
