@@ -10,8 +10,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineFactory
-from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD
+from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
+from msgnode.node import Node
+from msgnode.routes import SUBSCRIBED
 from tests.fakes import Client, MemoryNode
+from tests.http_client import HTTPClient
+from tests.network import Network
+from tests.socket_runtime import SocketWebSocketRuntime
 
 
 class HoldingTests(SynchronousTestCase):
@@ -203,3 +208,67 @@ class HoldingTests(SynchronousTestCase):
         self.holding.release(work)
 
         self.assertEqual("producing", transport.producerState)
+
+
+class Working(Client):
+    """
+    A recipient that lets the node be at work on what it is sent, until `release`.
+    """
+
+    work: Work
+
+    def __init__(self, node: Node, connector: str) -> None:
+        super().__init__(node)
+        self.sender = connector
+
+    def send(self, data: bytes) -> None:
+        super().send(data)
+        if self.session is not None and b"mn:/session" not in data:
+            found = [each for each in self.node.sessions.connections if each.connector == self.sender]
+            self.work = self.node.holding.hold(found[0])
+
+
+class AnswersTests(SynchronousTestCase):
+    """
+    What tells a client that its message was taken is not said before the node's work on it is done.
+    """
+
+    def listen(self, net: Network, connector: str) -> Working:
+        listener = Working(net.node, connector)
+        listener.open("runtime://example.org/b")
+        net.node.routes.bind("a:b", listener.session, SUBSCRIBED)
+        return listener
+
+    def test_rest(self) -> None:
+        """
+        A POST to /message is answered 202 then.
+        """
+        net = Network()
+        listener = self.listen(net, "rest")
+        client = HTTPClient(net)
+        client.start("POST", "/message", json.dumps({"id": 1, "type": "update", "to": "a:b"}).encode())
+        net.pump()
+        self.assertIsNone(client.response)
+
+        net.node.holding.release(listener.work)
+        net.pump()
+
+        self.assertEqual(202, client.response.status)
+
+    def test_socketio(self) -> None:
+        """
+        An event of Socket.IO that asks for it is acknowledged then.
+        """
+        net = Network()
+        listener = self.listen(net, "socketio")
+        runtime = SocketWebSocketRuntime(net, "runtime://example.org/a").open()
+        message = {"id": 1, "type": "update", "from": runtime.url, "to": "a:b"}
+        runtime.packets.clear()
+        runtime.say(b"427" + json.dumps(["message", message]).encode())
+        net.pump()
+        self.assertNotIn(b"437[]", runtime.packets)
+
+        net.node.holding.release(listener.work)
+        net.pump()
+
+        self.assertIn(b"437[]", runtime.packets)

@@ -130,13 +130,22 @@ class Messages(Resource):
         if exchange.over:
             return NOT_DONE_YET
         if not wait:
-            self._check_disk("it may have been taken")
-            exchange.end()
-            return answer_json(request, 202, {"accepted": 1})
+            taken = self._node.holding.settled(exchange)
+            if taken is None:
+                return self._taken(exchange, request)
+            taken.addCallback(lambda done: None if exchange.over else self._taken(exchange, request))
+            taken.addCallback(exchange.answer_now)
+            taken.addErrback(exchange.failed)
+            return NOT_DONE_YET
         if self._has_nobody(message):
             exchange.end()
             return answer_error(request, 404, f"nobody is bound to {', '.join(_recipients(message))}"[:300])
         return NOT_DONE_YET
+
+    def _taken(self, exchange: Exchange, request: Request) -> bytes:
+        self._check_disk("it may have been taken")
+        exchange.end()
+        return answer_json(request, 202, {"accepted": 1})
 
     def _check_disk(self, advice: str) -> None:
         """

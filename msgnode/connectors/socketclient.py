@@ -198,9 +198,24 @@ class SocketClient:
             self.gone()
         elif found.kind == b"2":
             if self._event(found.payload) and found.ack:
-                self._acks.owe(found.ack)
+                self._acknowledge(found.ack)
         else:
             self._node.garbled(packet, "a message is a text event without attachments", self)
+
+    def _acknowledge(self, number: bytes) -> None:
+        """
+        Say that the message was taken, once the node's work on it is done.
+        """
+        settled = self._node.holding.settled(self)
+        if settled is None:
+            self._acks.owe(number)
+            return
+        settled.addCallback(lambda done: self._taken(number))
+
+    def _taken(self, number: bytes) -> None:
+        if not self.ended:
+            with self._cork:
+                self._acks.owe(number)
 
     def _event(self, payload: bytes) -> bool:
         try:
