@@ -85,7 +85,7 @@ class Message(Struct, gc=False):
             return {}
         body = bytes(self.body)
         if len(body) > MOST_NESTED and body.count(b"[") + body.count(b"{") > MOST_NESTED:
-            most = f"the node reads no 'body' with more than {MOST_NESTED} lists and objects in it"
+            most = f"the node reads no 'body' with more than {MOST_NESTED} of '[' and '{{' in it"
             raise Malformed(most, self.id, self.from_, 413)
         try:
             return _loads(body, rough) or {}

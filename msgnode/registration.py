@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from msgnode.address import LONGEST
 from msgnode.errors import Rejected
 
 LISTS = ("resources", "dataSchemes")
@@ -21,6 +22,7 @@ REQUIRED = {
     False: ("schema", "name", "reporter", "resources", "dataSchemes", "status", "expires", "runtime"),
 }
 EXPIRES = 3600  # seconds
+MOST_LISTED = 1000  # values of each of LISTS in a request
 
 _SEARCH = re.compile(r"/([^/]+)/(user|idp-identifier|guid|url|name|reporter)/(.+)", re.DOTALL)
 _PART = re.compile(r"/([^/]+)/(.+)", re.DOTALL)
@@ -61,8 +63,10 @@ def path(*pieces: str) -> str:
 
 def encoded(text: str) -> str:
     """
-    As encodeURIComponent does it.
+    As encodeURIComponent does it; Rejected (413) if it is longer than any address.
     """
+    if len(text) > LONGEST:
+        raise Rejected(f"an address or a name has at most {LONGEST} characters, not {len(text)}", 413)
     return quote(text, safe="-_.!~*'()", errors="replace")
 
 
@@ -76,7 +80,7 @@ def reads(body: Mapping[str, Any], domain: str) -> list[Call]:
     criteria = body.get("criteria")
     if not isinstance(criteria, dict):
         criteria = {}
-    lists = {name: values for name in LISTS if (values := _texts(criteria.get(name)))}
+    lists = {name: values for name in LISTS if (values := _listed(criteria, name))}
     reporter = criteria.get("reporter")
     if isinstance(reporter, str) and reporter:
         return [_search("dataobject/reporter", reporter, lists)]
@@ -141,7 +145,7 @@ def fits(record: Any, wanted: Mapping[str, list[str]]) -> bool:
     Has this record every value of both lists?
     """
     return isinstance(record, dict) and all(
-        set(values) <= set(_texts(record.get(name))) for name, values in wanted.items()
+        set(_texts(record.get(name))).issuperset(values) for name, values in wanted.items()
     )
 
 
@@ -160,8 +164,8 @@ def create(body: Mapping[str, Any], from_: str, runtime: str) -> Call:
     given.setdefault("status", "live")
     given.setdefault("expires", EXPIRES)
     given.setdefault("runtime", _runtime(from_, runtime))
-    given["resources"] = _texts(given.get("resources"))
-    given["dataSchemes"] = _texts(given.get("dataSchemes"))
+    for name in LISTS:
+        given[name] = _listed(given, name)
     if is_hyperty(url):
         user = _needed(value, "user")
         fields = {name: given[name] for name in (*UPDATABLE, "guid") if name in given}
@@ -263,6 +267,16 @@ def _scheme(url: str) -> str:
 def _runtime(from_: str, runtime: str) -> str:
     stripped = from_.removesuffix("/").removesuffix("/registry")
     return stripped if stripped != from_.removesuffix("/") else runtime
+
+
+def _listed(asked: Mapping[str, Any], name: str) -> list[str]:
+    """
+    The values that a request names, which are compared with those of every record.
+    """
+    values = _texts(asked.get(name))
+    if len(values) > MOST_LISTED:
+        raise Rejected(f"'{name}' may list {MOST_LISTED} values, not {len(values)}", 413)
+    return values
 
 
 def _texts(value: Any) -> list[str]:

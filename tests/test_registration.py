@@ -7,7 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Rejected
-from msgnode.registration import Call, create, delete, missing, reads, update
+from msgnode.registration import MOST_LISTED, Call, create, delete, missing, reads, update
+from tests.fakes import peak
 
 RUNTIME = "runtime://d/r"
 FROM = f"{RUNTIME}/registry/"
@@ -341,3 +342,45 @@ class DeleteTests(SynchronousTestCase):
         """
         for body in ({}, {"value": {}}, {"value": {"name": "", "url": 5}}, {"value": "x"}):
             self.assertEqual(400, self.assertRaises(Rejected, delete, body).code)
+
+
+class LongTests(SynchronousTestCase):
+    """
+    Words that are far too long, and lists of far too many, are refused before a path is made of them.
+    """
+
+    def refused(self, ask: Any, *arguments: Any) -> None:
+        spent = peak(lambda: self.assertEqual(413, self.assertRaises(Rejected, ask, *arguments).code))
+
+        self.assertLess(spent, 2_500_000)
+
+    def test_words(self) -> None:
+        """
+        An address, a name or a user is no longer than an address can be.
+        """
+        long = "x" * 1_000_000
+        for resource in (
+            f"user://{long}",
+            f"hyperty://d/{long}",
+            long,
+            f"/hyperty/user/{long}",
+            f"{long}@g.com",
+        ):
+            self.refused(reads, {"resource": resource}, "d")
+        self.refused(reads, {"criteria": {"reporter": long}}, "d")
+        self.refused(reads, {"resource": "user://x", "criteria": {"resources": [long]}}, "d")
+        for value in ({"url": f"comm://d/{long}"}, {"url": "hyperty://d/1", "user": long}):
+            self.refused(create, {"value": value}, FROM, RUNTIME)
+        self.refused(update, {"resource": f"comm://d/{long}"}, "d")
+        self.refused(delete, {"value": {"url": f"comm://d/{long}"}})
+
+    def test_lists(self) -> None:
+        """
+        Of resources and data schemes a request names at most a thousand each.
+        """
+        many = [f"{n}" for n in range(MOST_LISTED + 1)]
+        for name in ("resources", "dataSchemes"):
+            self.refused(reads, {"resource": "user-guid://x", "criteria": {name: many}}, "d")
+            self.refused(create, {"value": {"url": "comm://d/1", name: many}}, FROM, RUNTIME)
+
+            self.assertEqual(1, len(reads({"resource": "user://x", "criteria": {name: many[1:]}}, "d")))
