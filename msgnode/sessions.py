@@ -161,10 +161,10 @@ class Sessions(Service):
         """
         Whose share this message takes while it waits for that session; None: it may not.
 
-        What the node itself has to say always may.
+        What the node itself has to say always may, and what waits for a slice only.
         """
         origin, watermark, shares = message.origin, self.watermark, self.shares
-        if origin is None or shares is None:
+        if origin is None or shares is None or session.due:
             return NOBODY
         if self.ledger.crowded or (watermark is not None and watermark.low and session.connection is None):
             return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.routes import SUBSCRIBED
 from msgnode.shortage import MOST_SHED
 from msgnode.spoolshare import MOST_IDLE, RECORD, Shares
 from tests.durable import Counting, DurableNode
@@ -234,6 +235,23 @@ class SenderTests(SpoolCase):
         self.send(BOB, 30)
 
         self.assertEqual((30, 0), self.told(self.bob))
+
+    def test_slices(self) -> None:
+        """
+        What only waits for its slice, on its way to many that are connected, takes no share.
+        """
+        self.make(max_spool_bytes_per_sender=5000)
+        self.node.config.limits.recipients_at_once = 2
+        self.node.apply()
+        clients = [self.node.client(f"runtime://example.org/l{number}") for number in range(20)]
+        for client in clients:
+            self.node.routes.bind("a:b", client.session, SUBSCRIBED)
+
+        self.send("a:b")
+        self.node.clock.pump([0.01] * 100)
+
+        self.assertEqual([1] * 20, [len(client.got) for client in clients])
+        self.assertEqual(0, self.node.counts.turned_away)
 
     def test_verified(self) -> None:
         """
