@@ -18,6 +18,11 @@ SMALLEST = 512  # bytes of a page; SQLite takes a file with less in it for a new
 # What SQLite says of a full disk; the second where it cannot make the file that processes would share.
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 
+MOST_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved into the file
+MOST_FREE = 4096  # pages that may be empty; more are given back to the disk,
+AT_ONCE = 2048  # so many after each commit
+INCREMENTAL = 2  # what auto_vacuum says where that is possible
+
 # The file's version is the number of steps it has been through.
 STEPS = (
     """
@@ -116,7 +121,10 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
     try:
         if alone:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if not database.execute("PRAGMA page_count").fetchone()[0]:
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA journal_size_limit = {MOST_LOG}")
         database.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > len(STEPS):
@@ -128,10 +136,26 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
         (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if problem != "ok":
             raise sqlite3.DatabaseError(_in_a_line(problem))
+        if not alone:
+            _give_back(database)
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _give_back(database: sqlite3.Connection) -> None:
+    """
+    A file of before this was done by itself, and most of which is empty, is written anew; it can wait.
+    """
+    pages, free, kind = (
+        database.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "auto_vacuum")
+    )
+    if kind != INCREMENTAL and free > MOST_FREE and 2 * free > pages:
+        with suppress(sqlite3.OperationalError):  # no room for it
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            database.execute("VACUUM")
 
 
 def _see_whole(path: Path) -> None:
@@ -172,6 +196,16 @@ def write(database: sqlite3.Connection, noted: list[Change]) -> None:
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
+    tidy(database)
+
+
+def tidy(database: sqlite3.Connection) -> None:
+    """
+    Give back to the disk some of what is empty, if that is much.
+    """
+    if database.execute("PRAGMA freelist_count").fetchone()[0] > MOST_FREE:
+        with suppress(sqlite3.OperationalError):  # what was committed is there all the same
+            database.executescript(f"PRAGMA incremental_vacuum({AT_ONCE})")  # execute stops at the first
 
 
 def _values(changes: Iterable[Change]) -> Iterator[tuple[Any, ...]]:

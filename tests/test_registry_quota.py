@@ -175,6 +175,22 @@ class EndTests(QuotaCase):
         self.assertEqual([0, 0, 0, 0], [self.rows(table) for table in tables])
         self.assertEqual((0, 0), (self.quota.counts.entries, self.quota.counts.bytes))
 
+    def test_given_back(self) -> None:
+        """
+        The room of what was removed is given back to the disk.
+        """
+        for number in range(200):
+            self.create(number, descriptor="x" * 10_000, expires=1)
+        pages = "PRAGMA page_count"
+        (before,) = self.database.execute(pages).fetchone()
+
+        self.clock.advance(10)
+        self.records.sweep()
+        self.clock.advance(2 * 86400)
+        self.records.sweep()
+
+        self.assertLess(4 * self.database.execute(pages).fetchone()[0], before)
+
     def test_no_end(self) -> None:
         """
         An update cannot make an entry live for ever.

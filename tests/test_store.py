@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -217,6 +218,66 @@ class KeepingTests(StoreTests):
         found = self.restart()
 
         self.assertEqual([[2], [2], [2], [1, 2], [2], [2]], [[row[0] for row in rows] for rows in found])
+
+    def fill(self, number: int = 20_000) -> int:
+        """
+        Bind so many addresses of 2 KB, and end their session; how large the file was.
+        """
+        for each in range(number):
+            self.store.bound(1, f"comm://example.org/{each}/" + "x" * 2000, 1)
+        self.commit()
+        self.restart()
+        size = (self.directory / NAME).stat().st_size
+        self.store.ended(session(1))
+        self.commit()
+        return size
+
+    def test_given_back(self) -> None:
+        """
+        What a session had takes no room on disk any more, some commits after its end.
+        """
+        before = self.fill()
+
+        for number in range(8):
+            self.store.bound(2, f"comm://example.org/{number}", 1)
+            self.commit()
+        self.restart()
+
+        self.assertLess(4 * (self.directory / NAME).stat().st_size, before)
+
+    def test_given_back_of_before(self) -> None:
+        """
+        A file that was made without this is written anew at a start, if most of it is empty.
+        """
+        self.store.shut()
+        with closing(sqlite3.connect(self.directory / NAME, isolation_level=None)) as database:
+            database.execute("PRAGMA journal_mode = DELETE")
+            database.execute("PRAGMA auto_vacuum = NONE")
+            database.execute("VACUUM")
+        self.store, _ = self.start()
+        before = self.fill()
+        self.store.bound(2, "comm://example.org/kept", 1)
+        self.commit()
+        self.store.shut()
+        self.assertEqual(before, (self.directory / NAME).stat().st_size)
+
+        self.store, found = self.start()
+        self.store.shut()
+
+        self.assertLess(4 * (self.directory / NAME).stat().st_size, before)
+        self.assertEqual([(2, "comm://example.org/kept", 1)], found[1])
+
+    def test_log_bytes(self) -> None:
+        """
+        SQLite's own log does not stay as large as its largest transaction.
+        """
+        self.fill(40_000)
+        log = (self.directory / NAME).with_name(NAME + "-wal")
+        for number in range(3000):
+            self.store.bound(2, f"comm://example.org/{number}", 1)
+            self.commit()
+
+        self.assertLessEqual(log.stat().st_size, statefile.MOST_LOG)
 
     def test_text(self) -> None:
         """

@@ -270,7 +270,8 @@ class Records:
             self._remove(gone)
         self._quota.note(0)
         if gone:
-            execute(f"PRAGMA incremental_vacuum({VACUUMED})").fetchall()
+            # With `execute` it would stop at the first page.
+            self._database.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
         return MOST_SWEPT in (len(over), len(gone))
 
     def take_updated(self) -> dict[str, dict[str, Any]]:
