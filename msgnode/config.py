@@ -21,6 +21,7 @@ MessageToken = Literal["off", "require"]
 Trust = Literal["verified", "claimed"]
 Effect = Literal["permit", "deny"]
 Share = Annotated[float, Meta(ge=0, le=1)]
+MessageIdentity = Literal["ignore", "mark", "refuse"]
 Auth = Literal["none", "optional", "required"]
 # Those that need a secret which the node would have to share are not among them, nor is none.
 Algorithm = Literal[
@@ -203,6 +204,7 @@ class IdentityOptions(Section):
     """
     Is a token wanted when a session opens, whose, and what happens when it ends?
 
+    `message_identity`: what is done about the tokens that messages carry.
     `trust`: whose word policies take for who sends, the node's or the client's.
     """
 
@@ -213,6 +215,7 @@ class IdentityOptions(Section):
     devices: str = ""
     providers: list[IdentityProvider] = []
     trust: Trust = "verified"
+    message_identity: MessageIdentity = "ignore"
 
 
 class Listen(Section):

@@ -52,7 +52,8 @@ class Message(Struct, gc=False):
     it), `code` (of the node's own answer), `resources` (addresses that a
     request to the node named), `came` (nanoseconds since 1970) and `micros`
     (microseconds until it was handed on).  `origin` is the connection it
-    came by, `done` what policies obliged to on its way in.
+    came by, `done` what policies obliged to on its way in, `shown` what the
+    tokens in it prove (messageidentity.py).
     """
 
     id: int | str
@@ -73,6 +74,7 @@ class Message(Struct, gc=False):
     micros: _Number = field(name=_OURS + "micros", default=0)
     resources: _List | None = field(name=_OURS + "resources", default=None)
     done: _Several = field(name=_OURS + "done", default=())
+    shown: _Several = field(name=_OURS + "shown", default=())
     token: Raw = NO_TOKEN
 
     def fields(self, rough: bool = False) -> dict[str, Any]:
@@ -149,6 +151,7 @@ class Message(Struct, gc=False):
                 before + _encode(address) + after,
                 came=self.came,
                 origin=self.origin,
+                shown=self.shown,
             )
 
 

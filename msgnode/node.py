@@ -31,6 +31,7 @@ from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
 from msgnode.message import Message
+from msgnode.messageidentity import MessageIdentity
 from msgnode.ownership import AddressOwnership
 from msgnode.paper import Air, Paper
 from msgnode.proof import Validator
@@ -119,6 +120,9 @@ class Node:
         self.holding = Holding(self.sessions.part, self.sessions.connections.__contains__, clock)
         self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
         self.identities, self.gate = self._watch(validator, clock, wall)
+        self.message_identity = None
+        if validator is not None:
+            self.message_identity = MessageIdentity(config.identity, validator, clock)
         self.handshake = Handshake(self.sessions, domain, takeover, owners, self.gate, self.budget)
         binder = Binder(domain, self.routes, owners, config.limits, self.budget)
         requests = Requests(self.slices, self.holding, keeping)
@@ -197,7 +201,12 @@ class Node:
         self.sessions.ledger.limit_disk(self.config.storage.max_spool_bytes)
         strict = self.rates.on or options.message_token != "off"
         self._reception.check = self._check if strict else None
-        self._reception.vouch = None if self.config.identity.auth == "none" else vouched
+        identity = self.config.identity
+        self._reception.vouch = None if identity.auth == "none" else vouched
+        looks = self.message_identity
+        if looks is not None:
+            looks.forget()
+            self._reception.identify = None if identity.message_identity == "ignore" else looks.look
         self.enforcement.apply()
 
     def _ask_policies(self) -> None:

@@ -18,6 +18,8 @@ from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
 from msgnode.policy import Identity, Program
 from msgnode.policy.attributes import OWNERS
+from msgnode.policy.problems import Wrong
+from msgnode.policy.vectors import shown_identity
 from msgnode.policyloading import Content, Files, value_of, written
 from msgnode.policyversions import Version
 
@@ -34,6 +36,7 @@ EXPLAIN = (
     "fromOwned",
     "topicOwner",
     "topicOwnerUser",
+    "messageIdentity",
     "connector",
     "peer",
 )
@@ -227,6 +230,10 @@ class PolicyDesk:
             raise Refused(f"'point' must be one of {', '.join(POINTS)}, not {point!r}"[:200], 400)
         given = _needed(params, "message")
         message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
+        try:
+            message.shown = shown_identity(params.get("messageIdentity"))
+        except Wrong as why:
+            raise Refused(f"'messageIdentity': {why}"[:300], 400) from None
         texts = {name: _text(params, name, "") for name in ("connector", "peer", "session")}
         identity, owned, topic = _identity(params), _owned(params), _topic(params)
 

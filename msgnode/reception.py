@@ -58,6 +58,8 @@ class Reception:
         self.leaving: Callable[[Message, Session], Message | None] | None = None
         # Where tokens are looked at: no message says who its sender is but by the node's own word.
         self.vouch: Callable[[Message, Session], bytes] | None = None
+        # Where the operator has the tokens in messages looked at: what they prove is noted in the message.
+        self.identify: Callable[[Message], Deferred[None] | None] | None = None
         self._receipts = receipts
         self._handshake = handshake
         self._route = route
@@ -101,7 +103,11 @@ class Reception:
                         message = _again(vouched, message)
                 if not message.from_:
                     raise Malformed("'from' is missing", message.id)
-                reply = self._route(message, session)
+                wait = None if self.identify is None else self.identify(message)
+                if wait is None:
+                    reply = self._route(message, session)
+                else:
+                    reply = self._route_later(wait, message, session, connection)
                 if isinstance(reply, Message):
                     self._answer(reply, session, connection)
                 elif reply is not None:
@@ -116,6 +122,26 @@ class Reception:
         else:
             if message.outcome:  # a list of recipients is written down one by one
                 self._settled(message, session)
+
+    def _route_later(
+        self, wait: Deferred[None], message: Message, session: Session, connection: Connection
+    ) -> Deferred[Any]:
+        """
+        Carry it once it is known whose its tokens are; what its sender sends behind it waits until then.
+        """
+        over: Deferred[Any] = Deferred()
+        work = self._holding.hold(connection)
+
+        def carry(known: None) -> Reply:
+            return self._route(message, session)
+
+        def done(result: Any) -> None:
+            over.callback(result)
+            self._holding.release(work)
+
+        wait.addCallback(carry)
+        wait.addBoth(done)
+        return over
 
     def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
         if self.leaving is not None:

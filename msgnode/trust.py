@@ -23,6 +23,9 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
             "identity.auth",
             f"expected providers or devices beside {options.auth!r}: nobody could show a token",
         )
+    if options.message_identity != "ignore" and not options.providers:
+        expected = f"expected providers beside {options.message_identity!r}: no token could be good"
+        yield "identity.message_identity", expected
     seen: set[str] = set()
     for number, provider in enumerate(options.providers):
         key = f"identity.providers[{number}]"

@@ -300,6 +300,15 @@ class NodeCollector(Collector):
             for outcome, number in sorted(back_end.counts.items()):
                 asked.add_metric([back_end.name, outcome], number)
         yield asked
+        identities = CounterMetricFamily(
+            "msgnode_message_identities",
+            "Messages with identity tokens that were looked at.",
+            labels=["state"],
+        )
+        looks = self._node.message_identity
+        for state, number in sorted(looks.counts.items() if looks is not None else ()):
+            identities.add_metric([state], number)
+        yield identities
         events = CounterMetricFamily("msgnode_session_events", "Events in sessions' lives.", labels=["event"])
         for event, number in sorted(counts.sessions.items()):
             events.add_metric([event], number)

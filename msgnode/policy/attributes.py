@@ -21,6 +21,8 @@ HEADER, ID, SIZE, RECIPIENTS, BODY, IDENTITY, CLOCK, SESSION, LINK, RATE = 0, 1,
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 OWNERS = ("mine", "other", "none")
+STATES = ("none", "valid", "invalid", "unknown")  # of the tokens in a message
+SHOWN = ("state", "user", "idp", "expires")  # what they prove
 DIRECTIONS = ("connect", "in", "out", "subscribe")
 WINDOWS = {"lastSecond": 1, "lastMinute": 60, "lastHour": 3600}
 
@@ -64,6 +66,14 @@ def _msg_types(context: "Context") -> frozenset[str]:
 
 def _auth(context: "Context") -> Any:
     return context.body.get("auth") if context.trust == "claimed" else context.identity is not None
+
+
+def _shown(context: "Context", place: int) -> Any:
+    """
+    What the node found out about the tokens in the message (messageidentity.Shown); None where nobody looks.
+    """
+    shown = context.message.shown
+    return (shown[place] or None) if shown else None
 
 
 TABLE: dict[str, Attribute] = {
@@ -117,6 +127,24 @@ TABLE: dict[str, Attribute] = {
         ),
         Attribute(
             "topic.ownerUser", "text", SESSION, lambda c: c.topic_user, "its owner's verified user name"
+        ),
+        Attribute(
+            "message.identity.state",
+            "name",
+            IDENTITY,
+            lambda c: _shown(c, 0),
+            "are the tokens in it good: `none`, `valid`, `invalid`, `unknown`",
+        ),
+        Attribute(
+            "message.identity.user", "text", IDENTITY, lambda c: _shown(c, 1), "whose they are, if valid"
+        ),
+        Attribute("message.identity.idp", "name", IDENTITY, lambda c: _shown(c, 2), "who vouches for them"),
+        Attribute(
+            "message.identity.expires",
+            "number",
+            IDENTITY,
+            lambda c: _shown(c, 3),
+            "when they end, in seconds since 1970",
         ),
         Attribute("link", "name", LINK, lambda c: None, "the link to another node; none yet"),
         Attribute("peerNode", "name", LINK, lambda c: None, "the node at its other end; none yet"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgnode.errors import Malformed
 from msgnode.message import decode
-from msgnode.policy.attributes import DIRECTIONS, OWNERS
+from msgnode.policy.attributes import DIRECTIONS, OWNERS, SHOWN, STATES
 from msgnode.policy.context import CLAIMED, VERIFIED, Context, Identity
 from msgnode.policy.problems import Wrong, near, shown
 
@@ -36,6 +36,7 @@ KEYS = (
     "fromOwned",
     "topicOwner",
     "topicOwnerUser",
+    "messageIdentity",
 )
 _DEFAULTS = {"id": 1, "type": "create", "from": "hyperty://example.org/1", "to": "hyperty://example.org/2"}
 
@@ -75,6 +76,7 @@ def context(vector: Any) -> Context:
         message = decode(json.dumps({**_DEFAULTS, **fields}).encode())
     except Malformed as why:
         raise Wrong(str(why), "message") from None
+    message.shown = shown_identity(vector.get("messageIdentity"))
     return Context(
         message,
         _choice(vector, "direction", DIRECTIONS, "in"),
@@ -107,6 +109,24 @@ def _topic(vector: dict[str, Any]) -> Callable[[str], tuple[str, str] | None]:
         return lambda to: None
     owner = _choice(vector, "topicOwner", OWNERS, "")
     return lambda to: (owner, user)
+
+
+def shown_identity(value: Any) -> tuple[Any, ...]:
+    """
+    What the tokens in a message are taken to prove: a state, or an object with SHOWN.
+
+    Wrong if it is neither.
+    """
+    if value is None:
+        return ()
+    given = value if isinstance(value, dict) else {"state": value}
+    state, user, idp, expires = (given.get(name) for name in SHOWN)
+    texts = all(text is None or isinstance(text, str) for text in (user, idp))
+    number = expires is None or (isinstance(expires, int | float) and not isinstance(expires, bool))
+    if state not in STATES or not texts or not number or given.keys() - set(SHOWN):
+        what = f"one of {', '.join(STATES)}, or an object with {', '.join(SHOWN)}"
+        raise Wrong(f"expected {what}; found {shown(value)}", "messageIdentity")
+    return state, user or "", idp or "", expires
 
 
 def _choice(vector: dict[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
