@@ -7,6 +7,7 @@ seen is on disk, and a sender is told that its messages are here after that.
 """
 
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from msgnode.spoolshare import RECORD
 from msgnode.waiting import FOREVER, OVERHEAD, Kept, Payload
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
+MOST_AFTER = 10_000  # calls that wait for a disk that takes nothing
 TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing
 
 
@@ -60,6 +62,7 @@ class Ledger:
         self._wall = wall
         self.heard_from: set[Outbox] = set()  # whose clients sent something since the last settle
         self._unwritten: set[Outbox] = set()  # the same, from when the disk took nothing
+        self._after: deque[Callable[[], object]] = deque(maxlen=MOST_AFTER)
         self._untold: set[Outbox] = set()
         self._telling = False
         self._dirty = True  # a node may start on a disk that takes nothing
@@ -260,6 +263,8 @@ class Ledger:
                 self._holding = False
                 self._go_on()
                 self.settle()  # what that sends must not leave before it is written either
+            if self._after:
+                self._go_after()
             for kept in self._to_disk:
                 self.page_out(kept)
             for outbox in heard:
@@ -290,6 +295,20 @@ class Ledger:
                 self._shed_again = seconds + TRY_AGAIN
         self.crowded = paper.live > self.most_on_disk
         self._lowered = self._lowered and self.crowded
+
+    def when_written(self, call: Callable[[], object]) -> None:
+        """
+        Call this once all that happened so far is written down.
+        """
+        self._dirty = True
+        self._after.append(call)
+
+    def _go_after(self) -> None:
+        after = list(self._after)
+        self._after.clear()
+        for call in after:
+            call()
+        self.settle()
 
     def _write(self, now: bool) -> bool:
         """

@@ -7,10 +7,13 @@ waited for (200); handing it to one that does not is all that can be said of it
 """
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 from twisted.logger import Logger
 
 from msgnode.address import SESSION, is_multicast
+from msgnode.errors import NoRoute
 from msgnode.message import Message, compose, recall
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
@@ -18,6 +21,7 @@ from msgnode.session import Session
 log = Logger()
 
 RECEIPT = "mn:/receipt"
+_WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
 
 TEXTS = {
     200: "the recipient has it",
@@ -32,30 +36,44 @@ TEXTS = {
     507: "not kept: there is no room for what waits",
 }
 
+# One word each, which does not change.
+REASONS = {404: "no-route", 408: "stale", 410: "ended", 413: "too-long", 429: "rate", 507: "no-room"}
+OVERFLOW = "overflow"
+NEVER_CAME = (408, 410, 503, 507)  # what waited, and will not be delivered
+
 
 class Receipts:
     """
     Written by the node, and given to the session that asked, whatever else is bound to its `from`.
+
+    `answers`: a request that nobody will get is answered, receipt or not.
     """
 
-    def __init__(self, routes: RoutingTable) -> None:
+    def __init__(self, routes: RoutingTable, answers: Callable[[], bool] = lambda: False) -> None:
+        self._answers = answers
         self._routes = routes
         self._late: deque[tuple[bytes, int, int]] = deque()
         self._giving = False
 
-    def give(self, message: Message, code: int, session: Session, recipients: int = 1) -> None:
+    def give(
+        self, message: Message, code: int, session: Session, recipients: int = 1, reason: str = ""
+    ) -> None:
         """
         Tell the sender, if it asked; never about a receipt.
         """
         if not message.receipt or message.type.lower() == "receipt":
             return
-        body = {
-            "code": code,
-            "description": TEXTS.get(code, "refused"),
-            "to": message.to,
-            "recipients": recipients,
-        }
-        session.deliver(compose(message.id, "receipt", RECEIPT, message.from_, body))
+        body: dict[str, Any] = {"code": code, "description": TEXTS.get(code, "refused")}
+        reason = reason or REASONS.get(code, "")
+        if reason:
+            body["reason"] = reason
+        body |= {"to": message.to, "recipients": recipients}
+        receipt = compose(message.id, "receipt", RECEIPT, message.from_, body)
+        if code == 202 and recipients > 1 and session.outbox is None:
+            # For some of them it may wait: not before that is written down.
+            session.ledger.when_written(lambda: session.deliver(receipt))
+        else:
+            session.deliver(receipt)
 
     def give_late(self, data: bytes, code: int, asker: int) -> None:
         """
@@ -77,9 +95,34 @@ class Receipts:
 
     def _give_late(self, data: bytes, code: int, asker: int) -> None:
         message = recall(data)
+        reason = OVERFLOW if code == 503 else REASONS.get(code, "")
         for session in self._routes.resolve(message.from_):
             if session.sid == asker:
-                self.give(message, code, session)
+                self.give(message, code, session, reason=reason)
+                if code in NEVER_CAME and self.answered(message):
+                    self._answer(message, TEXTS[code], reason, session)
+
+    def answered(self, message: Message) -> bool:
+        """
+        Is its sender told by a response that nobody gets it?
+        """
+        return self._answers() and is_awaited(message)
+
+    @staticmethod
+    def _answer(message: Message, text: str, reason: str, session: Session) -> None:
+        """
+        404, whatever it was: 408 and 500 are what today's runtimes repeat ten times at once.
+        """
+        body = NoRoute(f"nobody got this at {message.to}: {text}").body()
+        session.deliver(message.reply({**body, "reason": reason}))
+
+
+def is_awaited(message: Message) -> bool:
+    """
+    Does somebody wait for the response of one who is bound to its address?
+    """
+    to = message.to
+    return isinstance(to, str) and message.type.lower() in _WANT_ROUTE and not is_multicast(to)
 
 
 def wants_answer(message: Message, by_validator: bool = False) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.address import LONGEST, Domain, is_multicast
+from msgnode.address import LONGEST, Domain
 from msgnode.budget import Budget, binding_size
 from msgnode.config import Config
 from msgnode.counts import Counts
@@ -34,7 +34,6 @@ from msgnode.watermark import Watermark
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
 _SENDS = OWNED | LEARNT  # who is bound so may send from there
-_WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
 _KEPT = frozenset({"create", "subscribe"})  # requests to the node after which it has more to keep
 
 
@@ -81,7 +80,7 @@ class Router:
         budget: Budget,
         fanout: Fanout,
     ) -> None:
-        self.receipts = Receipts(routes)
+        self.receipts = Receipts(routes, lambda: config.routing.reply_unknown)
         self.policy: Policy | None = None  # None while there are no policies
         # Who waits for a response, by the address and id of what it sent: whose it is, though it does
         # not go through that session, and who takes it.
@@ -325,12 +324,20 @@ class Router:
                 ready.send(data)
                 delivered += 1
             else:
-                waiting += recipient.keep(message)
+                waiting += recipient.keep(message, self._asker(message, session, recipients))
         counts = self._counts
         counts.sent += delivered
         counts.sent_bytes += delivered * len(data)
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
+
+    def _asker(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> int:
+        """
+        The sid of the session that is told if nobody gets this.
+        """
+        if session is None or len(recipients) > 1 or not self.receipts.answered(message):
+            return 0
+        return session.sid
 
     def _deliver_for_receipt(
         self, message: Message, session: Session, recipients: tuple[Session, ...]
@@ -385,8 +392,7 @@ class Router:
         """
         self._counts.no_route += 1
         self.receipts.give(message, 404, session, 0)
-        wanted = message.type.lower() in _WANT_ROUTE and not is_multicast(to)
-        if wanted and self._config.routing.reply_unknown:
+        if self.receipts.answered(message):
             raise NoRoute(f"nobody is bound to {to}")
         message.outcome = "no-route"
 

@@ -19,6 +19,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode.config import ConfigError
+from msgnode.statefile import is_full
 
 log = Logger()
 
@@ -46,21 +47,40 @@ EVERY = 20.0  # seconds from one move of the log to the next
 def connect(path: Path | str) -> sqlite3.Connection:
     """
     The database, made if there is none.  ConfigError says why it cannot be used.
+
+    On a disk that is full it is kept for this process alone, which takes no room.
     """
     try:
         if path != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        database = sqlite3.connect(path, isolation_level=None)
-        database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in a new file
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA journal_size_limit = {MOST_LOG}")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute("PRAGMA wal_autocheckpoint = 0")
-        database.execute("PRAGMA busy_timeout = 1000")
-        database.executescript(TABLES)
+        try:
+            return _connect(path)
+        except sqlite3.OperationalError as why:
+            if not is_full(why):
+                raise
+        return _connect(path, alone=True)
     except (sqlite3.Error, OSError) as why:
         text = why.strerror if isinstance(why, OSError) else why
         raise ConfigError(f"registry: {path} cannot be used: {text}; move it away, or name another") from why
+
+
+def _connect(path: Path | str, alone: bool = False) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        if alone:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if path == ":memory:" or not os.path.getsize(path):
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(f"PRAGMA journal_size_limit = {MOST_LOG}")
+        database.execute("PRAGMA synchronous = NORMAL")
+        if not alone:
+            database.execute("PRAGMA wal_autocheckpoint = 0")
+        database.execute("PRAGMA busy_timeout = 1000")
+        database.executescript(TABLES)
+    except sqlite3.Error:
+        database.close()
+        raise
     return database
 
 
@@ -116,4 +136,9 @@ class Tidy(Service):
 def move_log(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA busy_timeout = 1000")
-        database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        try:
+            database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.OperationalError as why:
+            if why.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            # It is kept for the node alone, which moves the log by itself.
