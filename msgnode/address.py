@@ -13,7 +13,7 @@ LONGEST = 2048  # characters; browsers and proxies allow no longer URL either
 
 _TOKEN = r"mn[sd]_[A-Za-z0-9_-]{43}"
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-_WITH_SECRET = re.compile(rf"(.*[^/])/({_TOKEN}|{_UUID4})", re.IGNORECASE | re.DOTALL)
+_LAST_SECRET = re.compile(rf"{_TOKEN}|{_UUID4}", re.IGNORECASE)
 _HELD = re.compile(_TOKEN)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _PUBLISHED = ("/changes", "/registration", "/status")
@@ -26,9 +26,9 @@ def split_token(address: str) -> tuple[str, str]:
     `runtime://d/1/<token>` gives both; without a last segment of that shape
     the secret is empty.
     """
-    match = _WITH_SECRET.fullmatch(address)
-    if match and _has_path(match[1]):
-        return match[1], match[2]
+    runtime, _, secret = address.rpartition("/")
+    if _LAST_SECRET.fullmatch(secret) and runtime and not runtime.endswith("/") and _has_path(runtime):
+        return runtime, secret
     return address, ""
 
 

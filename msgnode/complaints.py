@@ -5,8 +5,10 @@ Looked for only once it could not be decoded, so it may take its time.
 """
 
 import re
+from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from msgnode.errors import Malformed
 
@@ -19,6 +21,16 @@ _EXPECTED = {
     "ttl": "a number of seconds from 0",
     "receipt": "true or false",
 }
+LONG = 64 * 1024  # bytes; of what is longer only the header's fields are read
+_raw = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "Header",
+        [
+            (key + "_", Raw | msgspec.UnsetType, msgspec.field(name=key, default=msgspec.UNSET))
+            for key in _EXPECTED
+        ],
+    )
+).decode
 _OPTIONAL = ("from", "priority", "ttl", "receipt")
 
 
@@ -29,7 +41,7 @@ def explained(data: bytes, why: Exception) -> Malformed:
     if isinstance(why, RecursionError):
         return Malformed("nested too deeply")
     try:
-        fields = msgspec.json.decode(data)
+        fields = _header(data)
     except RecursionError:
         return Malformed("nested too deeply")
     except msgspec.DecodeError:
@@ -49,6 +61,38 @@ def explained(data: bytes, why: Exception) -> Malformed:
             break
     usable = _fits("id", id) and isinstance(from_, str)
     return Malformed(text, id if usable else None, from_ if usable else None)
+
+
+class Long:
+    """
+    A long value that is not looked into.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+def _header(data: bytes) -> Any:
+    """
+    What can be read of the header; of what is long no more is built than its fields.
+    """
+    if len(data) <= LONG:
+        return msgspec.json.decode(data)
+    try:
+        header = _raw(data)
+    except msgspec.ValidationError:  # no object
+        return _short(bytes(msgspec.json.decode(data, type=Raw)))
+    given = {key: getattr(header, key + "_") for key in _EXPECTED}
+    return {key: _short(bytes(value)) for key, value in given.items() if value is not msgspec.UNSET}
+
+
+def _short(value: bytes) -> Any:
+    if len(value) <= LONG or value[:1] not in (b"[", b"{"):
+        return msgspec.json.decode(value)
+    try:
+        return msgspec.json.decode(value, type=list[str])
+    except msgspec.ValidationError:
+        return Long("an object" if value[:1] == b"{" else "a list")
 
 
 def _fits(key: str, value: object) -> bool:
@@ -73,5 +117,7 @@ def _kind(value: object) -> str:
     if isinstance(value, list):
         strange = [item for item in value if not isinstance(item, str)]
         return f"a list that holds {strange[0]!r}"[:80] if strange else "a list"
+    if isinstance(value, Long):
+        return value.kind
     names = {dict: "an object", str: "a string", type(None): "null", bool: "true or false"}
     return names.get(type(value), f"the number {value!r}"[:80])

@@ -7,8 +7,9 @@ The body is decoded only when a responder asks for it.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from secrets import token_hex
 from typing import Annotated, Any
 
@@ -20,6 +21,8 @@ from msgnode.complaints import explained
 from msgnode.errors import Malformed
 
 NO_BODY = Raw()
+SHORT = 64 * 1024  # bytes that cost little, whatever they hold
+MOST_HALVES = 100_000  # of a character, in one message
 NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
 MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
@@ -110,9 +113,24 @@ class Message(Struct, gc=False):
         Does the body name the stub it went through (docs/protocol.md, "Routing")?
         """
         try:
-            return b'"via"' in self.data and "via" in self.fields()
+            return b'"via"' in self.data and self.field("via") is not None
         except Malformed:
             return True  # as far as can be read
+
+    def field(self, name: str) -> Any:
+        """
+        One field of the body, None if it is not there or null; nothing else of the body is built.
+        """
+        if not memoryview(self.body).nbytes:
+            return None
+        body = bytes(self.body)
+        try:
+            found = _only(name)(body)
+        except (msgspec.DecodeError, RecursionError):
+            return self.fields().get(name)
+        if found is None or found.value is msgspec.UNSET or bytes(found.value) == b"null":
+            return None
+        return Message(self.id, self.type, self.to, self.from_, Raw(b'{"":%s}' % found.value)).fields()[""]
 
     def reply(self, body: Mapping[str, Any], from_: str | None = None) -> "Message":
         """
@@ -120,6 +138,16 @@ class Message(Struct, gc=False):
         """
         to = self.to if isinstance(self.to, str) else self.to[0]
         return compose(self.id, "response", from_ or to, self.from_ or None, body)
+
+    def _addressed_by_halves(self, address: str) -> bytes:
+        """
+        With signs for the halves, which then take their places again.
+        """
+        if SIGN in self.data or b"\\" in _encode(address):  # they could not be told from others
+            return literals.dumps({**literals.loads(self.data), "to": address})
+        fields = msgspec.json.decode(_whole(self.data), type=dict[str, Raw])
+        halves = iter(_HALF.findall(self.data))
+        return re.sub(re.escape(SIGN), lambda sign: next(halves), _encode({**fields, "to": address}))
 
     def addressed(self, address: str) -> "Message":
         """
@@ -155,6 +183,19 @@ class Message(Struct, gc=False):
             )
 
 
+@cache
+def _only(name: str) -> Callable[[bytes], Any]:
+    """
+    Reads one field of an object.
+    """
+    given: Any = (
+        "value",
+        Raw | msgspec.UnsetType,
+        field(name=name, default=msgspec.UNSET),
+    )
+    return msgspec.json.Decoder(msgspec.defstruct("Only", [given]) | None).decode
+
+
 _decoder = msgspec.json.Decoder(Message)
 _TOO_MANY = f"a header has at most {MOST_STRINGS} texts and keys; put more into the body"
 _KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*+")\s*:\s*')
@@ -164,9 +205,17 @@ _encode = msgspec.json.encode
 
 
 _HALF = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
+SIGN = rb"\ufffd"  # in the place of half a character; as long
+
+
+def _whole(data: bytes) -> bytes:
+    """
+    The same with a sign in the place of half a character; not a byte longer.  Beyond so many it is no text.
+    """
+    return _HALF.sub(rb"\\ufffd", data, MOST_HALVES)
 
 
 def _loads(data: bytes, rough: bool = False) -> Any:
@@ -176,7 +225,7 @@ def _loads(data: bytes, rough: bool = False) -> Any:
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        whole = _HALF.sub(rb"\\ufffd", data)
+        whole = _whole(data)
         return json.loads(whole, parse_int=literals.rough) if rough else msgspec.json.decode(whole)
 
 
@@ -271,13 +320,16 @@ def _with_surrogates(data: bytes) -> Message | None:
     """
     if b"\\u" not in data:
         return None
+    whole = _whole(data)
     try:
-        fields = literals.loads(data)
-        body = fields.pop("body", None)
-        message = _decoder.decode(literals.dumps(fields))
-    except (ValueError, AttributeError, RecursionError):
+        message = _decoder.decode(whole)
+    except (msgspec.DecodeError, RecursionError):
         return None
-    message.body = Raw(literals.dumps(body))
+    body = bytes(message.body)
+    start = whole.rfind(body)
+    if not body or _HALF.search(data, 0, start) or _HALF.search(data, start + len(body)):
+        return None  # half a character in the header, which is nobody's address
+    message.body = Raw(data[start : start + len(body)])
     return message
 
 

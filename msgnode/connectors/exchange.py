@@ -105,7 +105,7 @@ class Exchange:
 
     def _heard(self, message: Message) -> None:
         try:
-            code = message.fields().get("code")
+            code = message.field("code")
         except Malformed:
             code = None
         if not (type(code) is int and 100 <= code < 200):  # else the response is still to come

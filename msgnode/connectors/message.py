@@ -29,7 +29,7 @@ from msgnode.connectors.paths import NotHere
 from msgnode.connectors.wire import verified_name
 from msgnode.errors import Rejected
 from msgnode.gate import LAPSED
-from msgnode.message import Message, decode
+from msgnode.message import SHORT, Message, decode
 from msgnode.node import Node
 from msgnode.redaction import redacted
 from msgnode.session import Session
@@ -164,7 +164,8 @@ class Messages(Resource):
         except UnicodeDecodeError as why:
             raise Rejected(f"not UTF-8 at byte {why.start}") from None
         message = decode(data)
-        message.fields()
+        if len(data) <= SHORT:  # to look at more is the recipient's
+            message.fields()
         if message.to == SESSION:
             raise Rejected("sessions are opened and closed at /ws or /poll")
         redacted(message)  # its header is what will be delivered, but for `token`, or it is refused here
