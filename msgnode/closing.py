@@ -32,6 +32,7 @@ class Closing(NamedTuple):
 CLOSED = Closing(1000, "closed")
 STOPPING = Closing(1001, "going away", 1)
 FULL = Closing(1013, "full", 30)
+UNFINISHED = Closing(1013, "unfinished", 1)
 DISK = Closing(1013, "disk", 2)
 FAILED = Closing(1013, "failed", 30)
 UNDECIDED = Closing(1013, "policy", 30)

@@ -67,6 +67,9 @@ class Limits(Section):
     sessions_per_user: OrOff = 5000
     new_sessions_per_minute_per_ip: OrOff = 3000
     delayed_closes: OrOff = 1000
+    partial_bytes: OrOff = 268_435_456
+    partial_bytes_per_ip: OrOff = 67_108_864
+    partial_seconds: Seconds = 60.0
     state_bytes: OrOff = 536_870_912
     state_bytes_per_ip: OrOff = 134_217_728
     state_bytes_per_user: OrOff = 134_217_728

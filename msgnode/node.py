@@ -34,6 +34,7 @@ from msgnode.message import Message
 from msgnode.messageidentity import MessageIdentity
 from msgnode.ownership import AddressOwnership
 from msgnode.paper import Air, Paper
+from msgnode.partials import Partials
 from msgnode.proof import Validator
 from msgnode.rates import Inflation, Rates
 from msgnode.reception import Reception
@@ -95,6 +96,7 @@ class Node:
         self.arrivals = Arrivals(config)
         self.rates = Rates(config, clock.seconds)
         self.budget = Budget(config, clock.seconds)
+        self.partials = Partials(config, self.budget, clock)
         self.inflation = Inflation(config, clock.seconds)
         self.slices = Slices(clock)
         self.keeping = keeping = keeping or Nothing()

@@ -157,7 +157,7 @@ def factories(
         WHERE: ProtocolStub(config, Stubs(config)),
     }
     web = tree(paths, config.path_prefix)
-    site = BoundedSite(web, config, reactor, node.arrivals)
+    site = BoundedSite(web, config, reactor, node.arrivals, partials=node.partials)
     site.lane = PollLane(sockets)
     admin = tree(
         {
@@ -169,7 +169,7 @@ def factories(
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
-        "admin": BoundedSite(admin, config, reactor, hosts=admin_hosts),
+        "admin": BoundedSite(admin, config, reactor, hosts=admin_hosts, partials=node.partials),
         "upgraded": upgraded,
         "sockets": sockets,
     }

@@ -238,6 +238,11 @@ class NodeCollector(Collector):
             size.add_metric([of], max((account.bytes for account in accounts), default=0))
         yield sessions
         yield size
+        partials = self._node.partials
+        text = "Memory for what has begun to come and not ended."
+        yield GaugeMetricFamily("msgnode_partial_bytes", text, partials.bytes)
+        text = "The most of it from one address."
+        yield GaugeMetricFamily("msgnode_partial_bytes_most", text, partials.most_of_one())
         yield GaugeMetricFamily(
             "msgnode_delayed_closes",
             "Connections that were refused and are closed in some seconds.",

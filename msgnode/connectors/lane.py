@@ -23,8 +23,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from msgnode.closing import Closing
 from msgnode.connectors.backlog import Backlog
 from msgnode.connectors.cork import Cork, Outlet
+from msgnode.partials import Partials
 from msgnode.slices import MESSAGES, Slices
 
 OPEN = WebSocketServerProtocol.STATE_OPEN
@@ -110,6 +112,9 @@ class LaneProtocol(WebSocketServerProtocol):
     outlet: Outlet
 
     _kept = b""  # the beginning of a frame whose end has not come yet
+    frame_data: list[Any] | None = None  # what Autobahn has of a message whose end has not come
+    message_data: list[Any] | None = None
+    inside_message = False
     _backlog: Backlog | None = None  # of a read that held many frames
     _inflated = 0  # bytes that came out of compressed messages in this turn
     _more = False  # there are more frames than one turn may have
@@ -149,6 +154,7 @@ class LaneProtocol(WebSocketServerProtocol):
             self._backlog.lost = reason  # what had come counts first
             return
         super().connectionLost(reason)
+        self._ended()
         self.outlet.drop()
 
     def _onOpen(self) -> None:
@@ -182,9 +188,10 @@ class LaneProtocol(WebSocketServerProtocol):
         """
         self._more = False
         with self.factory.cork:
-            if self._kept:
+            kept = self._kept
+            if kept:
                 # Whatever the state: Autobahn must find the frames' borders.
-                data = self._kept + data
+                data = kept + data
                 self._kept = b""
             if self._longest >= 0 and self.state == OPEN:
                 if self.current_frame is not None:
@@ -195,6 +202,8 @@ class LaneProtocol(WebSocketServerProtocol):
                     data = data[missing:]
                 if self.state == OPEN and not (self.data or self.current_frame or self.inside_message):
                     data = self._walk(data)
+                    if kept and not self._kept:
+                        self._ended()
                     if self._more:
                         return data
             if data or self.data:
@@ -224,6 +233,48 @@ class LaneProtocol(WebSocketServerProtocol):
     def onMessageFrameData(self, payload: bytes) -> None:
         super().onMessageFrameData(payload)
         gather(self.frame_data)
+
+    def onMessageEnd(self) -> None:
+        super().onMessageEnd()
+        self._ended()
+
+    def _measure(self) -> None:
+        """
+        Say how much Autobahn keeps of what has not ended.
+        """
+        size = len(self.data)
+        for parts in (self.frame_data, self.message_data):
+            if parts:
+                size += sum(map(len, parts))
+        if size or self.inside_message:
+            self._grow(size)
+        else:
+            self._ended()
+
+    def _grow(self, size: int) -> None:
+        partials = self.factory.partials
+        if partials is not None:
+            partials.grow(self, size, self.peer)
+
+    def _ended(self) -> None:
+        partials = self.factory.partials
+        if partials is not None:
+            partials.done(self)
+
+    def cut_short(self, why: Closing) -> None:
+        """
+        The message that has begun takes too long, or too much.
+        """
+        self._kept = self.data = b""
+        self.failedByMe = True  # Autobahn keeps nothing more of it
+        self.frame_data, self.message_data = [], []
+        self.turn_away(why)
+
+    def turn_away(self, why: Closing) -> None:
+        """
+        Close, and say why.
+        """
+        raise NotImplementedError
 
     def onMessageFrame(self, payload: list[bytes]) -> None:
         super().onMessageFrame(payload)
@@ -273,6 +324,7 @@ class LaneProtocol(WebSocketServerProtocol):
         """
         self.outlet.flush()
         super().dataReceived(data)
+        self._measure()
 
     def _walk(self, data: bytes) -> bytes:
         """
@@ -286,6 +338,8 @@ class LaneProtocol(WebSocketServerProtocol):
             if not stop:
                 return data[at:]
             if stop > end:
+                if at:
+                    self._ended()  # another one
                 return self._keep(data[at:], body - at)
             payload = unmasked(data[body - 4 : body], data[body:stop])
             if not (payload.isascii() or is_text(payload, whole=True)):
@@ -332,6 +386,7 @@ class LaneProtocol(WebSocketServerProtocol):
         if len(part) > KEPT or not is_text(unmasked(part[body - 4 : body], part[body:]), whole=False):
             return part
         self._kept = part
+        self._grow(len(part))
         return b""
 
     def sendData(self, data: bytes, sync: bool = False, chopsize: int | None = None) -> None:
@@ -353,6 +408,7 @@ class LaneFactory(WebSocketServerFactory):
 
     protocol: Any = LaneProtocol
     deflateAbove = 1024  # bytes; a shorter text goes out as it is
+    partials: Partials | None = None  # None: nobody counts what has begun to come
 
     def __init__(self, cork: Cork, reactor: Any, slices: Slices | None = None) -> None:
         super().__init__(reactor=reactor)

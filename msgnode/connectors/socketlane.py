@@ -66,7 +66,7 @@ class SocketLane(LaneProtocol):
             raise ConnectionDeny(400, str(why)) from None
         self._bearer = "" if self._sid else bearer(request.headers.get("authorization", ""))
         forwarded = request.headers.get("x-forwarded-for", "")
-        self._peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
+        self.peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
 
     def onOpen(self) -> None:
         # Reads and writes are ours from here on, no longer the HTTP channel's.
@@ -79,7 +79,7 @@ class SocketLane(LaneProtocol):
             self.client.probe(self)
             return
         self.client = client = self.factory.make_client(self._version)
-        client.peer = self._peer
+        client.peer = self.peer
         client.identity = verified_name(self.transport)
         client.bearer, self._bearer = self._bearer, ""
         client.begin(self, [])
@@ -104,10 +104,13 @@ class SocketLane(LaneProtocol):
             self.part(NO_PROBE)
 
     def binaryReceived(self, payload: bytes) -> None:
+        self.turn_away(UNSUPPORTED)
+
+    def turn_away(self, why: Closing) -> None:
         if self.client is not None and self.client.way is self:
-            self.factory.node.sessions.part(self.client, UNSUPPORTED)
+            self.factory.node.sessions.part(self.client, why)
         else:
-            self.part(UNSUPPORTED)
+            self.part(why)
 
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
         client, self.client = self.client, None
@@ -162,6 +165,7 @@ class SocketFactory(LaneFactory):
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         super().__init__(cork, clock, node.slices)
         self.node = node
+        self.partials = node.partials
         self._clock = clock
         self._events = Events()
         self._clients: dict[str, SocketClient] = {}

@@ -110,7 +110,7 @@ class LineConnection(Protocol):
             self._skipping = False
         elif self._begun:
             line = bytes(self._begun + end)
-            self._begun = None
+            self._end_partial()
             self._line(line)
         else:
             self._line(end)
@@ -124,10 +124,24 @@ class LineConnection(Protocol):
         if self._begun is None:
             self._begun = bytearray()
         self._begun += part
-        if len(self._begun) > self.factory.longest + 1:  # a CR may be its last byte
-            begun, self._begun = bytes(self._begun), None
+        if len(self._begun) <= self.factory.longest + 1:  # a CR may be its last byte
+            self.factory.node.partials.grow(self, len(self._begun), self.peer)
+        else:
+            begun = bytes(self._begun)
+            self._end_partial()
             self._skipping = True
             self._too_long(begun)
+
+    def _end_partial(self) -> None:
+        self._begun = None
+        self.factory.node.partials.done(self)
+
+    def cut_short(self, why: Closing) -> None:
+        """
+        The line that has begun takes too long, or too much.
+        """
+        self._begun = None
+        self.factory.node.sessions.part(self, why)
 
     def _line(self, line: bytes) -> None:
         if line.endswith(b"\r"):
@@ -157,7 +171,7 @@ class LineConnection(Protocol):
             self._abort.cancel()
         if self._begun:  # half a line: nobody knows what it was to be
             self.factory.node.counts.unreadable += 1
-            self._begun = None
+            self._end_partial()
         self._outlet.drop()
         self.factory.node.sessions.lost(self)
 

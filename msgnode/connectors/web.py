@@ -20,9 +20,13 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from msgnode.arrivals import Arrivals
+from msgnode.closing import FULL
 from msgnode.config import Config
+from msgnode.connectors.asked import headers
 from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.connectors.wire import Unheard, take_turns
+from msgnode.partials import FREE, Partials
+from msgnode.peer import peer_name
 
 LONGEST_LENGTH = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body
@@ -52,10 +56,36 @@ class BoundedRequest(Request):
             self._refuse()
 
     def handleContentChunk(self, data: bytes) -> None:
-        if self.content.tell() + len(data) > self.channel.site.longest:
+        size = self.content.tell() + len(data)
+        if size > self.channel.site.longest:
             self._refuse()
+        elif size > FREE and not self._has_room(size):
+            self.content = BytesIO()
+            text = "the node has no room for this body now"
+            self.channel.refuse(503, b"Service Unavailable", text, FULL.retry_after)
         else:
             super().handleContentChunk(data)
+
+    def _has_room(self, size: int) -> bool:
+        partials = self.channel.site.partials
+        if partials is None:
+            return True
+        forwarded = ",".join(headers(self, b"X-Forwarded-For"))
+        peer = peer_name(self.channel.transport.getPeer(), forwarded, self.channel.site.trusted_proxies)
+        return partials.grow_untimed(self, size, peer)
+
+    def finish(self) -> None:
+        self._forget()
+        super().finish()
+
+    def connectionLost(self, reason: Failure) -> None:
+        self._forget()
+        super().connectionLost(reason)
+
+    def _forget(self) -> None:
+        partials = self.channel.site.partials
+        if partials is not None:
+            partials.done(self)
 
     def _refuse(self) -> None:
         self.channel.refuse(
@@ -106,6 +136,7 @@ class DeadlineChannel(HTTPChannel):
         super().connectionLost(reason)
         self.leave()
         held, self.held, self._behind = self.held, None, b""
+        self._forget_behind()
         if held is not None:
             held.lost()
 
@@ -127,8 +158,19 @@ class DeadlineChannel(HTTPChannel):
 
     def _go_on(self) -> None:
         behind, self._behind = self._behind, b""
+        self._forget_behind()
         if behind:
             self.dataReceived(behind)
+
+    def _has_room(self) -> bool:
+        partials = self.site.partials
+        if partials is None:
+            return True
+        return partials.grow_untimed(self, len(self._behind), peer_name(self.transport.getPeer()))
+
+    def _forget_behind(self) -> None:
+        if self.site.partials is not None:
+            self.site.partials.done(self)
 
     def leave(self) -> None:
         """
@@ -143,7 +185,7 @@ class DeadlineChannel(HTTPChannel):
             return
         if self.held is not None or self._behind:
             self._behind += data
-            if len(self._behind) > self.site.longest:
+            if len(self._behind) > self.site.longest or not self._has_room():
                 self.transport.abortConnection()
             return
         lane = self.site.lane
@@ -155,15 +197,17 @@ class DeadlineChannel(HTTPChannel):
         # HTTPChannel's own would start the time-out anew.
         LineReceiver.dataReceived(self, data)
 
-    def refuse(self, status: int, phrase: bytes, text: str) -> None:
+    def refuse(self, status: int, phrase: bytes, text: str, retry_after: float | None = None) -> None:
         """
         Answer a request that has not come as a whole, and will not be read.
         """
         if self.deaf:
             return
         body = json.dumps({"code": status, "desc": text, "description": text}).encode() + b"\n"
+        later = b"" if retry_after is None else b"Retry-After: %d\r\n" % retry_after
         self.transport.write(
             b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n" % (status, phrase)
+            + later
             + b"Access-Control-Allow-Origin: *\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         self.loseConnection()
@@ -224,14 +268,20 @@ class BoundedSite(Site):
         clock: IReactorTime,
         arrivals: Arrivals | None = None,
         hosts: Callable[[Config], Hosts] | None = None,
+        partials: Partials | None = None,
     ) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
         self.lane: Lane | None = None
         self.arrivals = arrivals  # None: whoever comes is heard
+        self.partials = partials  # None: nobody counts the bodies that are under way
         self._config = config
         self._make_hosts = hosts
         self.apply()
+
+    @property
+    def trusted_proxies(self) -> list[str]:
+        return self._config.trusted_proxies
 
     def apply(self) -> None:
         """

@@ -135,6 +135,9 @@ class WebSocketConnection(LaneProtocol):
         if not self.full:
             super().onPing(payload)
 
+    def turn_away(self, why: Closing) -> None:
+        self.factory.node.sessions.part(self, why)
+
     def binaryReceived(self, payload: bytes) -> None:
         self.factory.node.sessions.part(self, UNSUPPORTED)
 
@@ -209,6 +212,7 @@ class WebSocketFactory(LaneFactory):
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         super().__init__(cork, clock, node.slices)
         self.node = node
+        self.partials = node.partials
         self.clock = clock
         self.apply()
 
