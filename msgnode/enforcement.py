@@ -197,7 +197,7 @@ class Enforcement:
         except Rejected:
             raise
         except Exception:
-            log.failure("deciding on a message for {to}", to=context.to)
+            log.failure("deciding on a message for {to}", to=context.to[:200])
             decision = Decision(INDETERMINATE)
         passes = self._passes(decision, point)
         tally = self.decisions.tally(point, decision.effect, decision.path)

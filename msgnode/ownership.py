@@ -165,7 +165,7 @@ class AddressOwnership:
             raise Claimed(f"{from_!r} is not yours to send from"[:200])
         if session not in self._told_of_sending:
             self._told_of_sending.add(session)
-            log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_)
+            log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_[:200])
 
 
 def _user(session: "Session") -> str:

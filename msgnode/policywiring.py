@@ -53,6 +53,6 @@ def decision_logs(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -
     decisions = DecisionLog(
         options.decision_log, config.node, reactor, run, lambda: storage.max_traffic_bytes_per_hour
     )
-    decisions.watermark = Watermark(Path(options.decision_log), lambda: 2 * storage.reserve_bytes)
+    decisions.watermark = Watermark(Path(options.decision_log), lambda: storage.reserve_bytes, times=2)
     node.enforcement.decisions.log = decisions
     return [decisions, Watching([decisions.watermark], reactor)]

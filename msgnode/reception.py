@@ -225,7 +225,7 @@ class Reception:
         self, why: Failure, message: Message | None, connection: Connection, session: Session | None = None
     ) -> None:
         to = message.to if message is not None else None
-        log.failure("carrying a message for {to}", why, to=loggable(str(to)))
+        log.failure("carrying a message for {to}", why, to=loggable(str(to))[:200])
         if message is not None and to == SESSION and message.type.lower() in OPENS:
             self._handshake.give_up(connection)
             without_secrets(message)

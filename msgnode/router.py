@@ -376,7 +376,7 @@ class Router:
         watermark = self.watermark
         if watermark is not None and watermark.low and message.type.lower() in _KEPT:
             watermark.refused += 1
-            raise Rejected(f"the node takes nothing new now: {watermark.why}", 503)
+            raise Rejected("the node takes nothing new now: its disk is nearly full; try again later", 503)
         before = keeping.changes
         reply = responder.respond(message, session)
         message.outcome = "answered"

@@ -152,7 +152,7 @@ class Several:
         elif isinstance(why.value, Rejected):
             self._refuse(why.value, one, session)
         else:
-            log.failure("carrying a message for {to}", why, to=one.to)
+            log.failure("carrying a message for {to}", why, to=str(one.to)[:200])
             sorry = "the node failed over this message; its log says why"
             self._refuse(Rejected(sorry, failure_code(one.to)), one, session)
         self._write_down(one, session, lines)

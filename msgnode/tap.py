@@ -85,7 +85,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         storage = config.storage
         traffic = TrafficLog(config.traffic, config.node, reactor, run=in_thread, options=storage)
         # Before the last of the disk, which is for what was promised.
-        traffic.watermark = Watermark(Path(config.traffic), lambda: 2 * storage.reserve_bytes)
+        traffic.watermark = Watermark(Path(config.traffic), lambda: storage.reserve_bytes, times=2)
     if config.state != "none":
         store = Store(Path(config.state), reactor, in_thread, full=config.sync == "full")
         spool = Spool(Path(config.state, "spool"), config.sync == "full")

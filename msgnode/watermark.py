@@ -28,11 +28,16 @@ class Watermark:
     """
     `low` while less than `reserve()` bytes are free on the disk of `directory`; None: nothing is kept there.
 
-    `refused` counts what was not taken on because of it.
+    `refused` counts what was not taken on because of it; with `times` it is low
+    at so many times the reserve, for what has to yield to others.
     """
 
     def __init__(
-        self, directory: Path | None, reserve: Callable[[], int], measure: Measure = shutil.disk_usage
+        self,
+        directory: Path | None,
+        reserve: Callable[[], int],
+        measure: Measure = shutil.disk_usage,
+        times: int = 1,
     ) -> None:
         self.low = False
         self.free = 0
@@ -40,6 +45,7 @@ class Watermark:
         self.measure = measure
         self._directory = directory
         self._reserve = reserve
+        self._times = times
 
     @property
     def why(self) -> str:
@@ -58,7 +64,7 @@ class Watermark:
             whole, _, self.free = self.measure(str(self._directory))
         except OSError:
             return  # it is not there yet, or any more; who writes there says so
-        reserve = min(self._reserve(), whole // PART)
+        reserve = min(self._reserve(), whole // PART) * self._times
         low = self.free < reserve * (ROOMY if self.low else 1)
         if low and not self.low:
             log.warn(

@@ -65,6 +65,15 @@ class WatermarkTests(SynchronousTestCase):
 
         self.assertEqual([False, True], [self.low(free * MEBI) for free in (21, 20)])
 
+    def test_times(self) -> None:
+        """
+        What has to yield to others is told sooner, on a small disk too.
+        """
+        self.disk.whole = 1000 * MEBI
+        self.watermark = Watermark(Path("/state"), lambda: 256 * MEBI, self.disk, times=2)
+
+        self.assertEqual([False, True], [self.low(free * MEBI) for free in (40, 39)])
+
     def test_no_disk(self) -> None:
         """
         Where nothing is kept, or nothing can be measured, it is never low.
