@@ -96,11 +96,11 @@ class Receipts:
     def _give_late(self, data: bytes, code: int, asker: int) -> None:
         message = recall(data)
         reason = OVERFLOW if code == 503 else REASONS.get(code, "")
-        for session in self._routes.resolve(message.from_):
-            if session.sid == asker:
-                self.give(message, code, session, reason=reason)
-                if code in NEVER_CAME and self.answered(message):
-                    self._answer(message, TEXTS[code], reason, session)
+        session = self._routes.listener(message.from_, asker)
+        if session is not None:
+            self.give(message, code, session, reason=reason)
+            if code in NEVER_CAME and self.answered(message):
+                self._answer(message, TEXTS[code], reason, session)
 
     def answered(self, message: Message) -> bool:
         """

@@ -48,6 +48,7 @@ class RoutingTable:
         self._listeners = Listeners()
         self._tuples = self._listeners.tuples
         self._runtimes: dict[str, Session] = {}
+        self._by_sid: dict[int, Session] = {}
         self.owners = Owners()
         # Bindings that look like part of a runtime, held by somebody else.  A runtime that opens above
         # comes before them at once; in order they are found when they are taken back.
@@ -93,6 +94,20 @@ class RoutingTable:
         """
         return tuple([session for session in found if session not in self._leaving]) or None
 
+    def listener(self, address: str, sid: int) -> "Session | None":
+        """
+        The session of that sid, if it is one of those that `resolve` finds; without looking at the others.
+        """
+        session = self._by_sid.get(sid)
+        if session is None:
+            return None
+        if address in self._listeners:
+            hears = self._listeners.hears(address, session)
+        else:
+            runtime = self.runtime(address)
+            hears = runtime is session if runtime is not None else self._strays.hears(address, session)
+        return session if hears else None
+
     def runtime(self, address: str) -> "Session | None":
         """
         The session whose runtimeURL is `address` or stands above it at a `/`.
@@ -135,6 +150,7 @@ class RoutingTable:
         """
         runtime = session.runtime
         self._runtimes[runtime] = session
+        self._by_sid[session.sid] = session
         if runtime in self._listeners:
             self._listeners.move(runtime, self._strays)
             self._ordered.add(runtime)
@@ -249,6 +265,7 @@ class RoutingTable:
         """
         if self._runtimes.get(session.runtime) is session:
             del self._runtimes[session.runtime]
+        self._by_sid.pop(session.sid, None)
         self._in_slices(self._forget(session), session)
 
     def _forget(self, session: "Session") -> Iterator[None]:

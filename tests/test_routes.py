@@ -423,3 +423,21 @@ class ManyTests(RoutesTests):
         self.routes.bind("a", self.one, SUBSCRIBED)
 
         self.assertEqual(([], {}), (self.hear("a"), self.one.bindings))
+
+    def test_one_of_many(self) -> None:
+        """
+        Whether one session hears an address is known without looking at the thousands who hear it, too.
+        """
+        first, *_others = self.many(3000)
+        self.routes.bind("b", first, SUBSCRIBED)
+        runtime = self.join(RUNTIME)
+
+        spent = peak(lambda: self.assertIs(first, self.routes.listener("a", first.sid)))
+
+        self.assertLess(spent, 2000)
+        self.assertIs(first, self.routes.listener("b", first.sid))
+        self.assertIs(runtime, self.routes.listener(f"{RUNTIME}/x", runtime.sid))
+        for address, sid in (("a", self.one.sid), ("b", self.one.sid), (f"{RUNTIME}/x", first.sid), ("a", 0)):
+            self.assertIsNone(self.routes.listener(address, sid))
+        self.node.sessions.end(first, "closed")
+        self.assertIsNone(self.routes.listener("a", first.sid))

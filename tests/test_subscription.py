@@ -7,6 +7,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.binding import POLICIES
+from msgnode.errors import Blocked
 from msgnode.slices import ADDRESSES
 from tests.fakes import Client, MemoryNode, peak, turn
 
@@ -480,6 +482,37 @@ class ManyTests(SubscriptionTests):
         self.node.clock.advance(0)
 
         self.assertEqual([403], [message["body"]["code"] for message in self.a.take()])
+        self.assertBound(self.a)
+
+    def test_policies_in_slices(self) -> None:
+        """
+        The policies are asked about a hundred addresses in a turn, and about all before the first is bound.
+        """
+        asked: list[str] = []
+        so_far: list[int] = []
+
+        class Refusing:
+            """
+            Policies that refuse one address.
+            """
+
+            outward = False
+
+            def check(self, point: str, message: Any, session: Any, count: int = 1) -> None:
+                if point == "subscribe":
+                    asked.append(message.to)
+                    if message.to == "last":
+                        raise Blocked("not this one")
+
+        self.node.responders[SM].policy = Refusing()
+        self.send("subscribe", {"resources": [*(f"comm://d/{n}" for n in range(5 * POLICIES)), "last"]})
+        while not self.a.raw:
+            so_far.append(len(asked))
+            turn(self.node.clock)
+
+        self.assertEqual([403], [message["body"]["code"] for message in self.a.take()])
+        self.assertEqual(POLICIES, max(after - before for before, after in pairwise(so_far)))
+        self.assertEqual(5 * POLICIES + 1, len(asked))
         self.assertBound(self.a)
 
     def test_room_is_kept(self) -> None:
