@@ -111,9 +111,9 @@ class TrafficLog(LineLog):
             message.code,
             message.micros,
         )
-        if size > CUT or len(runtime) > CUT:
+        if len(runtime) > CUT or (size > CUT and _is_long(line)):
             _shorten(line)
-            self.long += min(size, 6 * CUT)
+            self.long += 6 * CUT
         if message.resources:
             self._name(message.resources, line)
         held = self._held
@@ -145,6 +145,15 @@ class TrafficLog(LineLog):
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
         self._held.append(line)
+
+
+def _is_long(line: Line) -> bool:
+    """
+    Has it a text that may be too long?
+    """
+    if line.id.__class__ is str or len(line.from_) + len(line.to) + len(line.type) > CUT:
+        return True
+    return isinstance(line.id, int) and line.id.bit_length() > 64
 
 
 def _shorten(line: Line) -> None:
