@@ -8,11 +8,17 @@ closed unheard: being polite to everybody would be the attack.
 
 from typing import Any
 
+from twisted.logger import Logger
+
 from msgnode.config import Config
 from msgnode.peer import peer_host, peer_name
 
 # Sockets beyond the limit that are still answered.
 MARGIN, MORE = 1.1, 100
+
+MOST_DISTRUSTED = 10  # of those that the log names
+
+log = Logger()
 
 
 class Arrivals:
@@ -24,11 +30,31 @@ class Arrivals:
         self.refused = self.dropped = 0
         self._config = config
         self._hosts: dict[str, int] = {}
+        self._distrusted: set[str] = set()  # who says on whose behalf it comes, and is not believed
         self._all = 0
         self._admitted: dict[Any, str] = {}  # the hosts of connections; a proxy's header has named some
 
     def __len__(self) -> int:
         return self._all
+
+    def named(self, address: Any, forwarded: str = "") -> str:
+        """
+        The peer at this address; a trusted proxy names it by X-Forwarded-For.
+
+        Who is none is not believed.  The log says so once for each of a few: it may be a
+        proxy that somebody forgot, behind which all the world is one client.
+        """
+        trusted = self._config.trusted_proxies
+        if forwarded:
+            host = getattr(address, "host", None) or "unix"
+            if (
+                host not in trusted
+                and host not in self._distrusted
+                and len(self._distrusted) < MOST_DISTRUSTED
+            ):
+                self._distrusted.add(host)
+                log.warn("{host} says X-Forwarded-For, but is none of trusted_proxies", host=host)
+        return peer_name(address, forwarded, trusted)
 
     # -- sockets -------------------------------------------------------------
 

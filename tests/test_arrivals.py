@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.arrivals import Arrivals
@@ -31,6 +33,57 @@ class From:
 
 def address(host: str, port: int = 1) -> IPv4Address:
     return IPv4Address("TCP", host, port)
+
+
+class NameTests(SynchronousTestCase):
+    """
+    Who a connection comes from, behind proxies and without.
+    """
+
+    def setUp(self) -> None:
+        self.arrivals = Arrivals(check({"trusted_proxies": ["192.0.2.9"]}, "test"))
+        self.observer = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
+
+    def logged(self) -> list[str]:
+        return [formatEvent(event) for event in self.observer if event["log_namespace"] == "msgnode.arrivals"]
+
+    def test_untrusted(self) -> None:
+        """
+        Who says X-Forwarded-For and is no trusted proxy is not believed, and logged once.
+        """
+        found = {self.arrivals.named(address("192.0.2.1"), "203.0.113.7") for _ in range(3)}
+
+        self.assertEqual({"192.0.2.1:1"}, found)
+        self.assertEqual(["192.0.2.1 says X-Forwarded-For, but is none of trusted_proxies"], self.logged())
+
+    def test_trusted(self) -> None:
+        """
+        Who is one is believed, without a word.
+        """
+        self.assertEqual("203.0.113.7", self.arrivals.named(address("192.0.2.9"), "203.0.113.7"))
+        self.assertEqual([], self.logged())
+
+    def test_many(self) -> None:
+        """
+        However many say so, the log has few lines.
+        """
+        for n in range(200):
+            self.arrivals.named(address(f"198.51.100.{n}"), "203.0.113.7")
+
+        self.assertEqual(10, len(self.logged()))
+
+    def test_connectors(self) -> None:
+        """
+        However often a client says so, by WebSocket and by HTTP, it is one line.
+        """
+        net = Network()
+        for n in range(3):
+            WebSocketRuntime(net, RUNTIME + str(n), headers={"X-Forwarded-For": "203.0.113.7"})
+            HTTPClient(net).request("POST", "/poll", b"{}", X_Forwarded_For="203.0.113.7")
+            body = b'{"id":1,"type":"open","from":"runtime://example.org/p","to":"mn:/session"}'
+            HTTPClient(net).request("POST", "/poll", body, X_Forwarded_For="203.0.113.7")
+
+        self.assertEqual(1, len(self.logged()))
 
 
 class CountTests(SynchronousTestCase):

@@ -6,8 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
 
-from msgnode.config import Config
-from msgnode.peer import peer_name
+from msgnode.arrivals import Arrivals
 
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -33,9 +32,9 @@ def parameters(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
 
-def peer_of(request: Request, config: Config) -> str:
+def peer_of(request: Request, arrivals: Arrivals) -> str:
     forwarded = ",".join(headers(request, b"X-Forwarded-For"))
-    return peer_name(request.client, forwarded, config.trusted_proxies)
+    return arrivals.named(request.client, forwarded)
 
 
 def authority_of(url: str, like: str = "") -> tuple[str, int | None]:

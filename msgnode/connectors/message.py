@@ -96,7 +96,7 @@ class Messages(Resource):
         message = self._checked(body)
         wait = _wait(parameters(request), message)
         exchange = Exchange(self._node, self._clock, request)
-        exchange.peer = peer_of(request, self._node.config)
+        exchange.peer = peer_of(request, self._node.arrivals)
         exchange.identity = verified_name(request.channel.transport)
         try:
             session, wanted = self._asker(exchange, bearer(request) or "")

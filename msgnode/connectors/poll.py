@@ -194,7 +194,7 @@ class Poll(Resource):
             self._purge_at = 2 * len(self._clients) + 100
 
     def _make_client(self, request: Request) -> PollConnection:
-        peer = peer_of(request, self._node.config)
+        peer = peer_of(request, self._node.arrivals)
         client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
         client.identity = verified_name(request.channel.transport)
         return client

@@ -17,7 +17,6 @@ from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketpolls import Events
 from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
-from msgnode.peer import peer_name
 
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 UNSUPPORTED = Closing(1003, "text only")
@@ -66,7 +65,7 @@ class SocketLane(LaneProtocol):
             raise ConnectionDeny(400, str(why)) from None
         self._bearer = "" if self._sid else bearer(request.headers.get("authorization", ""))
         forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
+        self.peer = self.factory.node.arrivals.named(self.transport.getPeer(), forwarded)
 
     def onOpen(self) -> None:
         # Reads and writes are ours from here on, no longer the HTTP channel's.

@@ -22,7 +22,6 @@ from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
 from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
-from msgnode.peer import peer_name
 from msgnode.session import Session
 
 SUBPROTOCOL = "msgnode"
@@ -69,7 +68,7 @@ class WebSocketConnection(LaneProtocol):
         if config.identity.auth != "none":
             self.bearer = bearer(request.headers.get("authorization", ""), request.protocols)
         forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = peer_name(self.transport.getPeer(), forwarded, config.trusted_proxies)
+        self.peer = self.factory.node.arrivals.named(self.transport.getPeer(), forwarded)
         return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
 
     def onOpen(self) -> None:
