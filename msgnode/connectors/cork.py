@@ -157,15 +157,18 @@ class Outlet:
         """
         Send what is held, now; if the client can wait, as much as the transport takes.
         """
-        if self._held is None:
+        held = self._held
+        if held is None or self._stalled:
             return
-        if not self._stalled:
-            held, self._held, self._size = self._held, None, 0
-            self._cork.settle()
-            rest = self._feed(held)
-            if rest:
-                self._held = rest + (self._held or [])
-                self._size = sum(map(len, self._held))
+        self._held = None
+        self._cork.settle()
+        if self._size <= CHUNK and not self._over:
+            self._put(held[0] if len(held) == 1 else b"".join(held))
+            return
+        rest = self._feed(held)
+        if rest:
+            self._held = rest + (self._held or [])
+            self._size = sum(map(len, self._held))
         if self._over:
             self._go_on()
 
@@ -207,7 +210,7 @@ class Outlet:
         if self._held is None:
             self._go_on()
         else:
-            self._over = True
+            self._over = True  # the client waits, and what is held may be part of something
             self.flush()
 
     def stopProducing(self) -> None:
@@ -228,9 +231,6 @@ class Outlet:
         """
         Send it piece by piece; what the transport takes no more.
         """
-        if len(held) == 1 and len(held[0]) <= CHUNK:
-            self._put(bytes(held[0]))
-            return []
         at = 0
         while at < len(held) and not self._stalled:
             end, size = at, 0
