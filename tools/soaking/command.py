@@ -20,6 +20,7 @@ from soaking.node import Node, Proxy
 from soaking.verdict import Verdict, unlogged
 
 QUEUE = 2000  # messages that may wait for a session
+AT_ONCE = (5000, 2)  # recipients sent to in one turn: by an odd seed all that is published goes in slices
 DRAIN = 60.0  # seconds until all must have come
 MEMORY = 96 * 1024 * 1024  # bytes the node may have grown by
 DESCRIPTORS = 40  # that the node may have more than connections
@@ -50,7 +51,8 @@ def main(arguments: list[str]) -> int:
 
 
 async def _soak(options: argparse.Namespace) -> dict[str, Any]:
-    node = Node(Path(tempfile.mkdtemp(prefix="soak-")), QUEUE)
+    at_once = AT_ONCE[options.seed % len(AT_ONCE)]
+    node = Node(Path(tempfile.mkdtemp(prefix="soak-")), QUEUE, at_once)
     try:
         node.start()
         web, lines = Proxy(node.ports["web"]), Proxy(node.ports["line"])
@@ -68,7 +70,12 @@ async def _soak(options: argparse.Namespace) -> dict[str, Any]:
         drained = await load.drain(DRAIN)
         watching.cancel()
         figures = _judged(load, faults, node, before, drained)
-        figures = {"seed": options.seed, "seconds": round(lasted, 1), **figures}
+        figures = {
+            "seed": options.seed,
+            "seconds": round(lasted, 1),
+            "recipients at once": at_once,
+            **figures,
+        }
         figures["memory at most, MB"] = round(peak.bytes / 1e6, 1)
         figures["memory grown too much"] = max(peak.bytes, node.memory()) > before + MEMORY
         await load.stop()

@@ -31,6 +31,7 @@ queue_messages = {queue}
 takeover = "open"
 [limits]
 message = 1000000
+recipients_at_once = {at_once}
 [storage]
 reserve_bytes = 0  # the disk is to be filled to its last byte
 """
@@ -43,7 +44,7 @@ class Node:
     `kills` are the times it was killed at; `environment` holds what libfaketime needs.
     """
 
-    def __init__(self, directory: Path, queue: int) -> None:
+    def __init__(self, directory: Path, queue: int, at_once: int) -> None:
         self.directory = directory
         self.ports = {kind: free_port() for kind in KINDS}
         self.kills: list[float] = []
@@ -62,7 +63,7 @@ class Node:
                 "DONT_FAKE_MONOTONIC": "1",
                 "FAKETIME_NO_CACHE": "1",
             }
-        (directory / "node.toml").write_text(CONFIG.format(queue=queue))
+        (directory / "node.toml").write_text(CONFIG.format(queue=queue, at_once=at_once))
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
