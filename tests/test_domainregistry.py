@@ -2,20 +2,24 @@
 The domain registry through the node: the embedded one behind it, and worse ones.
 """
 
+import json
+from itertools import pairwise
 from typing import Any
 
 from twisted.internet.error import ConnectionRefusedError
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.http_headers import Headers
 from twisted.web.test.requesthelper import DummyRequest
 
 from msgnode.backends import attach_farewell
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.health import Lag, Metrics
-from msgnode.connectors.registrypoller import Poller
+from msgnode.connectors.registrypoller import AT_ONCE, Poller
+from msgnode.connectors.rest import Answer
 from msgnode.devregistry.faults import Fault
 from msgnode.slices import ADDRESSES
 from tests.back_end import Scripted, http
-from tests.fakes import MemoryNode
+from tests.fakes import MemoryNode, turn
 from tests.registry import GLOBAL, REGISTRY, RegistryNode
 from tests.test_reloading import logged
 
@@ -348,6 +352,34 @@ class NotificationTests(RegistryCase):
         self.poller = Poller(self.node.rest, self.node.registry.changed, 5, self.node.clock)
         self.poller.startService()
         self.addCleanup(self.poller.stopService)
+
+    def test_very_many(self) -> None:
+        """
+        Of thousands of changes a hundred are told in a turn, so that others are heard in between.
+        """
+        rows = {f"comm://example.org/{n}": {"status": "live"} for n in range(3 * AT_ONCE + 1)}
+
+        class Told:
+            """
+            A registry that answers so.
+            """
+
+            async def request(self, method: str, path: str) -> Answer:
+                return Answer(200, Headers(), json.dumps(rows).encode(), self)
+
+        told: list[str] = []
+        poller = Poller(Told(), lambda url, status: told.append(url), 5, self.node.clock)
+        poller.startService()
+        self.addCleanup(poller.stopService)
+
+        self.node.clock.rightNow += 5
+        sizes = [0]
+        while len(told) < len(rows):
+            turn(self.node.clock)
+            sizes.append(len(told))
+
+        self.assertEqual(list(rows), told)
+        self.assertEqual(AT_ONCE, max(after - before for before, after in pairwise(sizes)))
 
     def told(self) -> list[str]:
         """

@@ -9,6 +9,8 @@ is taken in slices of ADDRESSES.
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from twisted.application.service import Service
@@ -84,8 +86,9 @@ class Farewell(Service):
         """
         super().startService()
         left, self._registered.left = self._registered.left, []
-        for sid, url in left:
-            self._later("", sid, [url])
+        for sid, rows in groupby(left, itemgetter(0)):
+            while urls := [url for _, url in islice(rows, ADDRESSES)]:
+                self._later("", sid, urls)
 
     def _later(self, runtime: str, sid: int, urls: list[str]) -> None:
         if urls:

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 
 from msgnode.connectors.rest import Rest
 from msgnode.errors import Rejected
 
 log = Logger()
+
+AT_ONCE = 100  # changes told in one turn: whoever listens is sent each of them
 
 
 class Poller(Service):
@@ -30,7 +32,7 @@ class Poller(Service):
         self._changed = changed
         self._seconds = seconds
         self._beat = LoopingCall(self._poll)
-        self._beat.clock = clock
+        self._beat.clock = self._clock = clock
 
     def startService(self) -> None:
         super().startService()
@@ -51,6 +53,11 @@ class Poller(Service):
             answer = await self._rest.request("GET", "/registry/updated")
         except Rejected:
             return  # the breaker says it once
-        for url, record in ((answer.object() or {}) if answer.status == 200 else {}).items():
+        told = (answer.object() or {}) if answer.status == 200 else {}
+        for number, (url, record) in enumerate(told.items(), 1):
             if isinstance(record, dict):
                 self._changed(url, record.get("status"))
+            if number % AT_ONCE == 0:
+                await deferLater(self._clock, 0)
+                if not self.running:
+                    return
