@@ -68,6 +68,16 @@ class LimitTests(QuotaCase):
         self.assertEqual((0, 0, 0), (self.rows(), self.quota.counts.entries, self.quota.counts.bytes))
         self.assertEqual({413: 1}, self.quota.counts.refused)
 
+    def test_unread(self) -> None:
+        """
+        A body from which no entry can come is not even read.
+        """
+        uri = f"/hyperty/user/{encoded(BOB)}/{encoded('hyperty://x/1')}"
+
+        reply = self.domain.answer("PUT", uri, b"[" * 1_000_000)
+
+        self.assertEqual(413, reply.status)
+
     def test_update(self) -> None:
         """
         No update makes an entry larger than that.

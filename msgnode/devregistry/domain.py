@@ -121,6 +121,7 @@ class Domain:
     # -- writing -------------------------------------------------------------
 
     def _create(self, kind: Kind, id: str, body: bytes, done: str, user: str | None = None) -> Reply:
+        self._records.check(len(body))
         fields = msgspec.json.decode(body, type=dict[str, Any])
         if not kind.required <= fields.keys():
             return MISSING
@@ -131,6 +132,7 @@ class Domain:
         return say(200, {"message": done}) if created else say(404, NOT_FOUND)
 
     def _update(self, kind: Kind, id: str, body: bytes, done: str) -> Reply:
+        self._records.check(len(body))
         if body == b"{}":
             done = "Keep alive"
             changed = self._records.keep_alive(kind, id)

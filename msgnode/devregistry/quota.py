@@ -41,6 +41,7 @@ INSERT INTO held SELECT 'graph', guid, 'user:', length(jwt), 0, 0 FROM graph
 COMMIT;
 """
 OVERHEAD = 512  # bytes of an entry beside its own
+ESCAPED = 6  # times its own bytes that a character may have in JSON
 AT_ONCE = 64  # entries that give way to one
 WRITTEN = 32 * 1024 * 1024  # bytes in SQLite's log until it is moved into the file
 _ALL = ""  # who "pays" for all of it
@@ -88,6 +89,13 @@ class Quota:
         self._database = database
         database.executescript(TABLES)
         self.note(0)
+
+    def check(self, size: int) -> None:
+        """
+        Raises NoRoom for a body from which no entry can come, before it is read.
+        """
+        if size > ESCAPED * self.limits.entry_bytes:
+            raise self._refused(413, f"An entry has at most {self.limits.entry_bytes} bytes, not {size}.")
 
     def take(self, kind: str, id: str, size: int, at: float, gone: bool = False, user: str = "") -> None:
         """

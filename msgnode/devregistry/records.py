@@ -141,6 +141,12 @@ class Records:
 
     # -- writing -------------------------------------------------------------
 
+    def check(self, size: int) -> None:
+        """
+        NoRoom, if no body of so many bytes makes an entry.
+        """
+        self._quota.check(size)
+
     def create(self, kind: Kind, id: str, fields: dict[str, Any], user: str | None = None) -> bool:
         """
         Make or replace a record.  False: another user's hyperty has that address.
@@ -279,8 +285,8 @@ class Records:
         What was disconnected since this was last asked.
         """
         with transaction(self._database):
-            rows = self._database.execute(f"{SELECT} (kind, id) IN (SELECT kind, id FROM updated)")
-            taken = _as_many(rows)
+            some = f"{SELECT} (kind, id) IN (SELECT kind, id FROM updated LIMIT ?)"
+            taken = _as_many(self._database.execute(some, (MOST_FOUND,)))
             self._database.executemany(UNCHANGED, [(row.kind, row.id) for row in taken])
         return {row.id: _as_record(row) for row in taken}
 
