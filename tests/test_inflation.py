@@ -11,8 +11,11 @@ from autobahn.websocket.compress import (
     PerMessageDeflateResponse,
     PerMessageDeflateResponseAccept,
 )
+from autobahn.websocket.utf8validator import Utf8Validator
 from twisted.internet.address import IPv4Address
+from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.connectors.lane import Validator
 from tests.lane_pair import frame
 from tests.runtimes import TCPRuntime, WebSocketRuntime, dumps
 from tests.websocket_case import WebSocketCase
@@ -175,3 +178,28 @@ class InflationTests(WebSocketCase):
 
         self.assertEqual([b"short."] * 8, short)
         self.assertEqual([one, one, two, two], asked)
+
+
+class ValidatorTests(SynchronousTestCase):
+    """
+    Against Autobahn's own.
+    """
+
+    def test_same(self) -> None:
+        """
+        However a text is cut, it is found valid or not as by Autobahn.
+        """
+        texts = [
+            *(b"", b"ascii", "żółć €😀".encode(), b"a\xff", "€".encode()[:2], b"\xed\xa0\x80", b"\xc0\x80"),
+            *(b"\xf4\x90\x80\x80", b"\xe2\x82a", b"\x80", "😀".encode() + b"\xf0\x9f"),
+        ]
+        for text in texts:
+            for cut in range(len(text) + 1):
+                verdicts = []
+                for validator in (Utf8Validator(), Validator()):
+                    validator.reset()
+                    first = validator.validate(text[:cut])[:2]
+                    verdict = validator.validate(text[cut:])[:2] if first[0] else first
+                    verdicts.append((verdict[0], verdict[0] and verdict[1]))
+
+                self.assertEqual(verdicts[0], verdicts[1], (text, cut))
