@@ -420,6 +420,34 @@ class NodeTests(SynchronousTestCase):
         self.assertEqual(TOKEN, self.ann.take()[0]["id"])
         self.assertNotIn("mns_", str(self.node.journal.messages))
 
+    def test_name_with_a_token(self) -> None:
+        """
+        A runtime whose name would hold a token is not let in, and what is cut off its end is not all it has.
+        """
+        stranger = Client(self.node)
+
+        stranger.tell({"id": 1, "type": "open", "from": f"{ANN}/{TOKEN}/{DEVICE}", "to": "mn:/session"})
+
+        self.assertEqual(4403, stranger.lost.code)
+        self.assertNotIn(TOKEN, str(self.node.journal.messages) + str(self.node.journal.events))
+
+    def test_list_of_copies(self) -> None:
+        """
+        Each of several recipients gets the message without tokens.
+        """
+        self.ann.tell(
+            {
+                "id": 7,
+                "type": "x",
+                "from": ANN,
+                "to": [BOB, f"{BOB}/x"],
+                "token": TOKEN,
+                "body": {"via": TOKEN},
+            }
+        )
+
+        self.assertEqual([{"via": STARS}] * 2, [message["body"] for message in self.bob.take()])
+
     def test_field_of_its_own(self) -> None:
         """
         Of a field `token` nothing is left, not even an empty one, and no policy or recipient sees it.

@@ -208,6 +208,7 @@ class Messages(Resource):
         )
 
     def _from_visitor(self, message: Message, exchange: Exchange) -> Message:
+        message = redacted(message)  # no visitor has a token to show in it
         for to in _recipients(message):
             if to == self._domain.node or to.startswith(self._domain.node + "/"):
                 raise Rejected(f"{to} serves sessions; name the token of one"[:300], 403)
