@@ -23,6 +23,8 @@ from msgnode.errors import Malformed
 NO_BODY = Raw()
 SHORT = 64 * 1024  # bytes that cost little, whatever they hold
 MOST_HALVES = 100_000  # of a character, in one message
+QUOTE = ord('"')
+COUNTED = 512  # bytes, which are counted through before one has looked where the body stands
 NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
 MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
@@ -253,17 +255,16 @@ def decode(data: bytes, origin: Any = None) -> Message:
     message.origin = origin
     quotes = 16
     if message.body is NO_BODY:
-        found, quotes = data.count(b'"'), 14
+        found, quotes = data.count(QUOTE), 14
     else:
         body = bytes(message.body)
         if body[0] != 123 and body != b"null":
             raise Malformed("'body' must be an object", message.id, message.from_)
         end = len(data) - len(body) - 1
-        if data.startswith(b',"body":', end - 8) and data.startswith(body, end) and data[-1] == 125:
-            # The body ends it.  Without the comma that could be the key `x\"body`, and the body another.
-            found = data.count(b'"', 0, end)
+        if len(data) < COUNTED or not _ends_in(data, end, body):
+            found = data.count(QUOTE) - body.count(QUOTE)
         else:
-            found = data.count(b'"') - body.count(b'"')
+            found = data.count(QUOTE, 0, end)
     if message.id.__class__ is str:
         quotes += 2
     # Five keys and three or four strings: that many quotes outside of the
@@ -310,6 +311,15 @@ _RECALLED: dict[str, Any] = {
     "ttl": Annotated[float, Meta(ge=0)],
     "receipt": bool,
 }
+
+
+def _ends_in(data: bytes, end: int, body: bytes) -> bool:
+    r"""
+    Is the body the last field, and begins there?
+
+    Without the comma `"body":` could be the end of the key `x\"body`, and the body another.
+    """
+    return data.startswith(b',"body":', end - 8) and data.startswith(body, end) and data[-1] == 125
 
 
 def _with_surrogates(data: bytes) -> Message | None:

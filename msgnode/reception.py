@@ -23,7 +23,15 @@ from msgnode.holding import Holding
 from msgnode.message import NO_TOKEN, Message, compose, decode
 from msgnode.outbox import Outbox
 from msgnode.receipts import Receipts, wants_answer
-from msgnode.redaction import loggable, redacted, without_secrets
+from msgnode.redaction import (
+    BACKSLASH,
+    SPELT_LINE,
+    UNDERSCORE,
+    loggable,
+    may_hold_token,
+    redacted,
+    without_secrets,
+)
 from msgnode.router import Reply
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal
@@ -32,7 +40,6 @@ log = Logger()
 
 VALIDATOR = "mn:/validator"
 OPENS = ("open", "re-open")
-UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a string
 
 
 class Reception:
@@ -95,7 +102,11 @@ class Reception:
                 if session is None:
                     raise NoSession(f"open a session before you send to {message.to}")
                 # From here on the message is what its recipients will get.
-                if UNDERSCORE in data or BACKSLASH in data or message.token is not NO_TOKEN:
+                if (
+                    (UNDERSCORE in data and may_hold_token(data))
+                    or (BACKSLASH in data and SPELT_LINE in data)
+                    or message.token is not NO_TOKEN
+                ):
                     message = redacted(message)
                 if self.vouch is not None:
                     vouched = self.vouch(message, session)

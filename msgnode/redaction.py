@@ -21,6 +21,8 @@ from msgnode.address import SESSION, split_token
 from msgnode.errors import Malformed
 from msgnode.message import NO_TOKEN, Message, decode
 
+UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a string
+SPELT_LINE = b"\\u005"  # what an underscore begins with where it is an escape
 MARK = "*"
 MOST_TOKENS = 1000  # in one message
 
@@ -35,7 +37,6 @@ _ESCAPED = re.compile(
     rb"(?:%(word)s{43}|(?=%(word)s{0,42}+\\u00)(?:%(word)s|%(spelt)s){43}+)(?:%(word)s++|%(spelt)s)*+"
     % {b"word": _WORD, b"spelt": _SPELT}
 )
-_HAS_SPELT = re.compile(_SPELT)
 _KEY = re.compile(rb'[\s,{]*("[^"]*")\s*:\s*')
 _IS_KEY = re.compile(rb'"\s*:')
 
@@ -61,9 +62,10 @@ def may_hold_token(data: bytes) -> bool:
     """
     Is this worth a closer look?
     """
-    if b"mns_" in data or b"mnd_" in data:
+    if b"mn" in data and (b"mns_" in data or b"mnd_" in data):
         return True
-    return b"\\u00" in data and _HAS_SPELT.search(data) is not None
+    # Else one of the first four characters is an escape.
+    return BACKSLASH in data and (SPELT_LINE in data or b"\\u006" in data or b"\\u0073" in data)
 
 
 def loggable(text: str) -> str:
@@ -148,10 +150,12 @@ def _places(message: Message, even: bytes) -> tuple[tuple[int, int], tuple[int, 
             raise Malformed("not JSON", message.id, message.from_)
         start = key.end()
         end = start + memoryview(value).nbytes
-        name = json.loads(message.data[key.start(1) : key.end(1)])
-        if name == "body":
+        name = key[1]
+        if b"\\" in name:
+            name = json.dumps(json.loads(message.data[key.start(1) : key.end(1)])).encode()
+        if name == b'"body"':
             body = start, end
-        elif name == "token":
+        elif name == b'"token"':
             is_first = b"," not in even[at : key.start(1)]
             token = (key.start(1), even.index(b'"', end)) if is_first else (at, end)
         at = end

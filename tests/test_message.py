@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Malformed
-from msgnode.message import MOST_RECIPIENTS, compose, decode
+from msgnode.message import COUNTED, MOST_RECIPIENTS, compose, decode
 
 PLAIN = {"id": 1, "type": "ping", "from": "hyperty://d/1", "to": "hyperty://d/2"}
 
@@ -306,6 +306,8 @@ class ExactlyTwiceTests(SynchronousTestCase):
         It is refused, in whatever escapes and order, and no other message is.
         """
         pairs = [*required, *more]
+        if random.random() < 0.5:
+            pairs.append(("long", "x" * COUNTED))  # long ones are looked at from their end
         random.shuffle(pairs)
         spelt = []
         for key, value in pairs:
@@ -344,8 +346,13 @@ class ExactlyTwiceTests(SynchronousTestCase):
             b'"id":-1,"type":"","to":"","to":""}',
             b'{"body":{},"id":1,"type":"","to":"","to":"","x\\"body":{}}',
         ):
-            with self.assertRaisesRegex(Malformed, "'to' stands twice"):
-                decode(data)
+            for text in (
+                data,
+                data[:-1] + b',"x":"' + b"x" * COUNTED + b'"}',
+                b'{"x":"' + b"x" * COUNTED + b'",' + data[1:],
+            ):
+                with self.assertRaisesRegex(Malformed, "'to' stands twice"):
+                    decode(text)
 
 
 class MessageTests(SynchronousTestCase):
