@@ -232,6 +232,24 @@ class EndTests(QuotaCase):
 
         return HYPERTY
 
+    def test_too_much_before(self) -> None:
+        """
+        A file of before with more than may be gives way, the dead only, so many in a turn.
+        """
+        for number in range(MOST_SWEPT + 50):
+            self.create(number, expires=1)
+        self.clock.advance(60)
+        self.records.sweep()
+        self.records.sweep()
+        self.create(5000)
+        self.quota.limits = Limits(entries=10)
+
+        more = [self.records.sweep(), self.records.sweep(), self.records.sweep()]
+
+        self.assertEqual([True, True, False], more)
+        self.assertEqual(10, self.rows())
+        self.assertTrue(self.exists(5000))
+
     def test_before(self) -> None:
         """
         A file of before these limits is counted when it is opened.

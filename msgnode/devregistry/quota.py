@@ -42,7 +42,8 @@ COMMIT;
 """
 OVERHEAD = 512  # bytes of an entry beside its own
 ESCAPED = 6  # times its own bytes that a character may have in JSON
-AT_ONCE = 64  # entries that give way to one
+AT_ONCE = 64  # entries that give way at a time
+ROUNDS = 5  # looks whether there is room for one now
 WRITTEN = 32 * 1024 * 1024  # bytes in SQLite's log until it is moved into the file
 _ALL = ""  # who "pays" for all of it
 
@@ -123,12 +124,21 @@ class Quota:
         self._database.execute("DELETE FROM held WHERE kind = ? AND id = ?", (kind, id))
 
     def _has_room(self, payer: str, size: int, entries: int, most: int) -> bool:
-        while True:
+        for _ in range(ROUNDS):
             held, bytes = self._usage(payer)
             if held < entries and bytes + size <= most:
                 return True
             if not self.make_room(payer, AT_ONCE):
-                return False
+                break
+        return False
+
+    @property
+    def excess(self) -> int:
+        """
+        How many entries there are more than may be, about, as in a file of before.
+        """
+        entries, bytes = self._usage(_ALL)
+        return max(entries - self.limits.entries, AT_ONCE if bytes > self.limits.bytes else 0)
 
     def _usage(self, payer: str) -> tuple[int, int]:
         found = self._database.execute("SELECT entries, bytes FROM usage WHERE payer = ?", (payer,))

@@ -274,11 +274,13 @@ class Records:
             self._disconnect(map(Due._make, over))
             gone = execute(old, (now - self._longest - self._quota.limits.retention, MOST_SWEPT)).fetchall()
             self._remove(gone)
+            excess = min(self._quota.excess, MOST_SWEPT)
+            trimmed = self._make_room("", excess) if excess > 0 else 0
         self._quota.note(0)
-        if gone:
+        if gone or trimmed:
             # With `execute` it would stop at the first page.
             self._database.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
-        return MOST_SWEPT in (len(over), len(gone))
+        return bool(trimmed) or MOST_SWEPT in (len(over), len(gone))
 
     def take_updated(self) -> dict[str, dict[str, Any]]:
         """
