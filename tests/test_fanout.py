@@ -16,7 +16,9 @@ from msgnode.waiting import OVERHEAD
 from tests.durable import Counting, DurableNode
 from tests.fakes import MemoryNode, directory
 from tests.lane_wire import Socket, tcp_server
+from tests.network import Network
 from tests.policy_case import policy, policy_set, program, rule
+from tests.poll_runtime import PollRuntime
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -80,6 +82,43 @@ class MemoryTests(SynchronousTestCase):
         sender = self.connect("s")
 
         self.assertLess(self.peak(sender, "a:b", 4 * MIB), 10 * 4 * MIB)
+
+
+class PollMemoryTests(SynchronousTestCase):
+    """
+    Many who wait by long-polling.
+    """
+
+    def test_long(self) -> None:
+        """
+        A long message is copied for each poll a chunk at a time, as its client reads; all of it comes.
+        """
+        net = Network()
+        pollers = [PollRuntime(net, f"runtime://example.org/{number}").open() for number in range(20)]
+        for poller in pollers:
+            net.node.routes.bind("a:b", net.node.sessions.get(poller.url), SUBSCRIBED)
+        sender = net.node.client("runtime://example.org/s")
+        cork = net.node.fanout.together
+        message = {
+            "id": 1,
+            "type": "update",
+            "to": "a:b",
+            "from": sender.runtime,
+            "body": {"v": "x" * 2 * MIB},
+        }
+
+        data = json.dumps(message).encode()
+        tracemalloc.start()
+        try:
+            with cork:
+                net.node.receive(data, sender)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        net.pump()
+
+        self.assertLess(peak, 20 * 300 * KIB + 4 * MIB)
+        self.assertEqual([[message]] * 20, [poller.take() for poller in pollers])
 
 
 class SlicesCase(SynchronousTestCase):

@@ -11,12 +11,12 @@ the client counts as attached but slow: its messages wait in its session.
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
 from msgnode.closing import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
+from msgnode.connectors.answers import write_all
 from msgnode.connectors.cork import Cork
 from msgnode.gate import LAPSED
 from msgnode.outbox import Outbox
@@ -220,9 +220,12 @@ class PollConnection:
                 owed = self._owed(outbox)
             cursor = outbox.acknowledged + outbox.holes + len(owed)
         if self._beside or owed:
-            messages = [Raw(data) for data in self._beside + owed]
+            parts = [b'{"cursor":%d,"messages":[' % cursor]
+            for data in self._beside + owed:
+                parts += (data, b",")
+            parts[-1] = b"]}"
             self._beside = []
-            self._finish(200, msgspec.json.encode({"cursor": cursor, "messages": messages}))
+            self._finish(200, parts)
 
     def _owed(self, outbox: Outbox) -> list[bytes]:
         """
@@ -239,24 +242,25 @@ class PollConnection:
 
     def _nothing_came(self) -> None:
         self._timer = None
-        self._finish(204, b"")
+        self._finish(204, [])
 
     def _refuse(self, status: int, text: str, retry_after: float | None = None) -> None:
         if self._waiting is not None:
             if retry_after is not None:
                 self._waiting.setHeader(b"Retry-After", str(round(retry_after)).encode())
             body = {"code": status, "desc": text, "description": text}
-            self._finish(status, msgspec.json.encode(body))
+            self._finish(status, [msgspec.json.encode(body)])
 
-    def _finish(self, status: int, body: bytes) -> None:
+    def _finish(self, status: int, parts: list[bytes]) -> None:
         request, self._waiting = self._waiting, None
         assert request is not None
         self._pause()
         request.setResponseCode(status)
-        if body:
-            request.setHeader(b"Content-Type", b"application/json")
-            request.write(body + b"\n")
-        request.finish()
+        if not parts:
+            request.finish()
+            return
+        request.setHeader(b"Content-Type", b"application/json")
+        write_all(request, [*parts, b"\n"])
 
     def _hung_up(self, why: Any, request: Request) -> None:
         if self._waiting is request:
