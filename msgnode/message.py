@@ -114,8 +114,15 @@ class Message(Struct, gc=False):
         """
         Does the body name the stub it went through (docs/protocol.md, "Routing")?
         """
+        if b'"via"' not in self.data:
+            return False
         try:
-            return b'"via"' in self.data and self.field("via") is not None
+            found = _only("via")(bytes(self.body))
+            return found is not None and found.value is not msgspec.UNSET  # null is one, too
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        try:
+            return "via" in self.fields()
         except Malformed:
             return True  # as far as can be read
 
