@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.slices import MESSAGES
 from tests.lane_pair import frame, ping
 from tests.network import Network
-from tests.runtimes import PlainRuntime, TCPRuntime, WebSocketRuntime, dumps
+from tests.runtimes import PlainRuntime, TCPRuntime, TLSRuntime, WebSocketRuntime, dumps
 
 MANY = 3 * MESSAGES + 5
 
@@ -200,3 +200,26 @@ class PlainFrameTurnsTests(FrameTurnsTests):
     """
 
     runtime = PlainRuntime
+
+
+class TLSTurnsTests(SynchronousTestCase):
+    """
+    WebSocket over TLS, which brings more after it was asked to wait.
+    """
+
+    def test_last_words(self) -> None:
+        """
+        All that a client sends before it closes is carried, in its order.
+        """
+        net = Network()
+        other = TCPRuntime(net, "runtime://example.org/b").open()
+        client = TLSRuntime(net, "runtime://example.org/a").open()
+
+        for id in range(2000):
+            client.put(dumps({"id": id, "type": "update", "from": "x", "to": other.url}))
+        client.stub.sendClose(1000)
+        net.pump()
+
+        self.assertEqual(list(range(2000)), [message["id"] for message in other.take()])
+        self.assertGreater(net.node.slices.done, 10)
+        self.assertFalse(client.is_connected)
