@@ -1,7 +1,7 @@
 """
 Messages that wait because a rate limit says `"onExceed": "delay"`.
 
-In order for each bucket, and not too many of them.
+In order for each bucket, and not too many of them, nor too many bytes.
 """
 
 from collections import deque
@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+
+from msgnode.partials import Partials
 
 MOST_DELAYED = 1000  # messages, in the whole node
 LONGEST_WAIT = 60.0  # seconds that the first in line may have to wait
@@ -22,8 +24,9 @@ class Delays:
     `put` a message behind those that wait for the same bucket.
     """
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(self, clock: IReactorTime, partials: Partials | None = None) -> None:
         self._clock = clock
+        self._partials = partials
         self._lines: dict[object, deque[tuple[Take, Deferred[None]]]] = {}
         self._number = 0
 
@@ -36,13 +39,17 @@ class Delays:
         """
         return key in self._lines
 
-    def put(self, key: object, wait: float, take: Take) -> Deferred[None] | None:
+    def put(
+        self, key: object, wait: float, take: Take, size: int = 0, peer: str = ""
+    ) -> Deferred[None] | None:
         """
-        Fires when `take` lets it go; None where it cannot wait.
+        Fires when `take` lets it go; None where it cannot wait.  `size`: bytes that wait, from that peer.
         """
         if self._number >= MOST_DELAYED or wait > LONGEST_WAIT:
             return None
         gone: Deferred[None] = Deferred()
+        if self._partials is not None and not self._partials.grow_untimed(gone, size, peer):
+            return None
         line = self._lines.get(key)
         self._number += 1
         if line is not None:
@@ -62,5 +69,7 @@ class Delays:
                 return
             line.popleft()
             self._number -= 1
+            if self._partials is not None:
+                self._partials.done(gone)
             gone.callback(None)
         del self._lines[key]

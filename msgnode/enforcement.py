@@ -24,6 +24,7 @@ from msgnode.fulfilment import Fulfilment
 from msgnode.marking import mark
 from msgnode.message import Message, decode
 from msgnode.ownership import AddressOwnership
+from msgnode.partials import Partials
 from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy import Context, Decision, Program
 from msgnode.policy.counters import Counters
@@ -52,6 +53,7 @@ class Enforcement:
         owners: AddressOwnership,
         now: Callable[[], datetime] = datetime.now,
         who: Callable[[Connection], Proof | None] = lambda connection: None,
+        partials: Partials | None = None,
     ) -> None:
         self.senders = Senders(config, now, who, owners)
         self.outward = False
@@ -62,7 +64,7 @@ class Enforcement:
         self._changed = changed
         self._live: Live | None = None
         self._is_closed = False
-        self._duties = Fulfilment(clock)
+        self._duties = Fulfilment(clock, partials)
         self._counting = False  # does a policy ask how often?
         self._counters = Counters(clock.seconds)
         self.apply()

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from msgnode.delays import Delays
 from msgnode.errors import Blocked
 from msgnode.marking import put_data
+from msgnode.partials import Partials
 from msgnode.points import IN
 from msgnode.policy.context import Context
 from msgnode.policy.limits import RateLimits, key_of
@@ -30,10 +31,10 @@ class Fulfilment:
     `charge` before the message passes, `change` when it does, `tell` whatever becomes of it.
     """
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(self, clock: IReactorTime, partials: Partials | None = None) -> None:
         self._clock = clock
         self._limits = RateLimits(clock.seconds)
-        self._delays = Delays(clock)
+        self._delays = Delays(clock, partials)
         self._told: dict[str, tuple[float, int]] = {}  # when a rule last had its event, and how often since
 
     def charge(self, obligations: Iterable[Obligation], context: Context) -> Deferred[None] | None:
@@ -54,7 +55,11 @@ class Fulfilment:
                 self._say(limit.path, "{rule}: more than its rate, and let pass")
             return None
         if limit.on_exceed == "delay" and context.direction is IN:
-            later = self._delays.put(key_of(limit, context), wait, lambda: self._take(due, context, True)[1])
+            message = context.message
+            size, peer = len(message.data), getattr(message.origin, "peer", "unix")
+            later = self._delays.put(
+                key_of(limit, context), wait, lambda: self._take(due, context, True)[1], size, peer
+            )
             if later is not None:
                 return later
         raise Blocked("more messages than the policies of this node let pass; slow down", 429, round(wait, 3))

@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.closing import FULL, Closing
+from msgnode.partials import Partials
 from msgnode.session import Connection
 
 log = Logger()
@@ -73,7 +74,9 @@ class Holding:
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
         clock: IReactorTime,
+        partials: Partials | None = None,
     ) -> None:
+        self._partials = partials
         self.held: dict[Connection, _Held] = {}
         self._part = part
         self._is_there = is_there
@@ -165,10 +168,23 @@ class Holding:
             return
         held.frames.append((size, take or partial(self.receive, data, connection)))
         held.size += size
+        if not self._has_room(held, connection):
+            self._cut(held, connection)
+            return
         for work in held.works:
             if work.give_up is not None and held.size > work.most:
                 self._give_up(work)
                 return
+
+    def _has_room(self, held: _Held, connection: Connection) -> bool:
+        """
+        Is there room for what waits, in what all may have begun and not ended?
+        """
+        return self._partials is None or self._partials.grow_untimed(held, held.size, connection.peer)
+
+    def _is_over(self, held: _Held) -> None:
+        if self._partials is not None:
+            self._partials.done(held)
 
     def _cut(self, held: _Held, connection: Connection) -> None:
         del self.held[connection]
@@ -192,6 +208,8 @@ class Holding:
                 newer.size += held.size
                 newer.waiting += held.waiting
                 newer.paused = newer.paused or held.paused
+                self._is_over(held)
+                self._has_room(newer, connection)
                 return
             size, take = held.frames.popleft()
             held.size -= size
@@ -208,6 +226,7 @@ class Holding:
             connection.pause_reading()
 
     def _over(self, held: _Held, connection: Connection) -> None:
+        self._is_over(held)
         if held.paused and self._is_there(connection):
             connection.resume_reading()
         for over in held.waiting:

@@ -119,7 +119,9 @@ class Node:
         )
         self._domain = domain = Domain(config.domain)
         self._takeover = takeover = Takeover(config.session, self.routes, clock.seconds)
-        self.holding = Holding(self.sessions.part, self.sessions.connections.__contains__, clock)
+        self.holding = Holding(
+            self.sessions.part, self.sessions.connections.__contains__, clock, self.partials
+        )
         self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
         self.identities, self.gate = self._watch(validator, clock, wall)
         self.message_identity = None
@@ -175,7 +177,9 @@ class Node:
         self.receive = reception.receive
         self.garbled = reception.garbled
         self.settle = self.sessions.ledger.settle
-        self.enforcement = Enforcement(config, clock, self._ask_policies, owners, who=self.gate.who)
+        self.enforcement = Enforcement(
+            config, clock, self._ask_policies, owners, who=self.gate.who, partials=self.partials
+        )
         self.apply()
 
     def _watch(

@@ -1,5 +1,5 @@
 """
-What has begun to come and not ended: lines, frames, fragments, bodies of requests.
+What has begun to come and not ended: lines, frames, fragments, bodies of requests; and what waits behind it.
 
 Each is bounded by what a message may have, but a client may begin many.  So
 they are counted for their host and for the node, from FREE bytes each, and

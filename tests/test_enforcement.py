@@ -389,6 +389,22 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual([1, 2, 3], [message["id"] for message in self.b.take()])
         self.assertEqual(["delivered"] * 4, self.node.journal.outcomes[-4:])
 
+    def test_delay_bytes(self) -> None:
+        """
+        What has to wait is bounded in bytes, too; beyond them the answer is 429.
+        """
+        self.node.config.limits.partial_bytes_per_ip = 20_000
+        self.use(rule("permit", rateLimit={"rate": 1, "per": 1, "onExceed": "delay"}))
+
+        for number in range(4):
+            self.a.post(OTHER, "create", id=number, body={"value": "x" * 12_000})
+
+        self.assertEqual([0], [message["id"] for message in self.b.take()])
+        self.assertEqual([429], [message["body"]["code"] for message in self.a.take()])
+        self.node.clock.pump([0.5] * 8)
+        self.assertEqual([1, 2], [message["id"] for message in self.b.take()])
+        self.assertEqual(0, self.node.partials.bytes)
+
     def test_limit_of_session(self) -> None:
         """
         Of two a minute the third is 429, whatever its sender calls itself; another session has its own.

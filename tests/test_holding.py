@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.closing import FULL
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineFactory
 from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
@@ -54,6 +55,25 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual([0, 1, 2], self.heard())
         self.assertFalse(self.holding.held)
+
+    def test_together(self) -> None:
+        """
+        What waits for all connections of a host is bounded together; who brings too much is closed.
+        """
+        self.node.config.limits.partial_bytes_per_ip = 20_000
+        other = Client(self.node)
+        other.open("runtime://example.org/c")
+        for client in (self.client, other):
+            self.holding.hold(client)
+        self.say(1, value="x" * 15_000)
+        self.assertGreater(self.node.partials.bytes, 10_000)
+
+        other.post("a:b", "update", body={"value": "x" * 15_000})
+
+        self.assertEqual([None, FULL], [client.lost for client in (self.client, other)])
+        self.client.drop()
+        self.holding.release(self.holding.held[self.client].works[0])
+        self.assertEqual(0, self.node.partials.bytes)
 
     def test_others(self) -> None:
         """

@@ -333,6 +333,27 @@ class TestCounters:
         self.clock.advance(120)
         assert "notApplicable" == self.decide(many)
 
+    def test_long_types(self):
+        """
+        A type as long as a message may be is counted as a message, and its name is not kept.
+        """
+        self.counters.count(Context(message(type="x" * 1_000_000)))
+
+        assert 3 == self.counters.windows
+        assert "deny" == self.decide({"rate.messages.lastMinute": {"moreThan": 1}})
+
+    def test_windows_together(self):
+        """
+        All senders together have so many windows; the one that was silent longest is forgotten.
+        """
+        counters = Counters(self.clock.seconds, windows=100)
+        for sender in range(10):
+            for kind in range(10):
+                counters.count(Context(message(**{"from": f"hyperty://a.com/{sender}"}, type=f"t{kind}")))
+
+        assert 100 >= counters.windows
+        assert len(counters) < 10
+
     def test_window_slides(self):
         """
         Half a minute into the next, half of the last minute counts.

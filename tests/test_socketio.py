@@ -306,6 +306,22 @@ class PollingTests(SocketCase):
         self.assertIn(b'"code":4408', packets[0])
         self.assertEqual([b"41"], packets[1:])
 
+    def test_reasons_not_fetched(self) -> None:
+        """
+        Of clients that were closed so many may come for the reason; the node forgets the others at once.
+        """
+        self.restart(limits={"delayed_closes": 2})
+        queries = []
+        for _ in range(5):
+            self.connect()
+            self.poll()
+            queries.append(self.query)
+
+        self.net.advance(11)
+
+        found = [self.request("GET", f"{query}").status for query in queries]
+        self.assertEqual([400, 400, 400, 200, 200], found)
+
     def test_comes_back_when_the_node_stops(self) -> None:
         """
         Its library is not told to stay away when the node will be back.

@@ -34,7 +34,6 @@ PATIENCE = {3: 60.0, 4: 20.0}  # seconds after the next ping is due until a clie
 PING = 25.0  # seconds between pings where the operator wants none on WebSocket
 NUDGE = 0.1  # seconds a poll is held while the client changes to WebSocket
 PROBING = 10.0  # seconds for that change
-FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed
 
 TOO_LONG = Closing(1009, "too long")
 
@@ -68,6 +67,7 @@ class SocketClient:
         events: Events,
         version: int,
         forget: Callable[["SocketClient"], None],
+        linger: Callable[["SocketClient"], None],
     ) -> None:
         self.sid = token_urlsafe(15)
         self.version = version
@@ -85,6 +85,7 @@ class SocketClient:
         self._clock = clock
         self._events = events
         self._forget = forget
+        self._linger = linger
         self.polls = Polls(self, cork, events, node.sessions.ledger)
         flooded = partial(node.sessions.part, self, FULL)
         self._acks = Acks(self._put, flooded, node.paper, cork, clock)
@@ -274,7 +275,7 @@ class SocketClient:
                 self.way.part(why)
                 return
             if not self._node.draining:
-                self._beat = self._clock.callLater(FAREWELL, self._forget, self)
+                self._linger(self)
         if self.probing is not None:
             self.probing.cut()
         self._node.sessions.lost(self)

@@ -6,7 +6,7 @@ from typing import Any
 
 from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from zope.interface import implementer
 
 from msgnode.closing import Closing
@@ -19,6 +19,7 @@ from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
 
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
+FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed
 UNSUPPORTED = Closing(1003, "text only")
 NO_PROBE = Closing(1002, "expected 2probe, then 5")
 
@@ -168,6 +169,7 @@ class SocketFactory(LaneFactory):
         self._clock = clock
         self._events = Events()
         self._clients: dict[str, SocketClient] = {}
+        self._lingering: dict[SocketClient, IDelayedCall] = {}
         self.apply()
 
     def apply(self) -> None:
@@ -187,7 +189,9 @@ class SocketFactory(LaneFactory):
         )
 
     def make_client(self, version: int) -> SocketClient:
-        client = SocketClient(self.node, self.cork, self._clock, self._events, version, self.forget)
+        client = SocketClient(
+            self.node, self.cork, self._clock, self._events, version, self.forget, self.linger
+        )
         self._clients[client.sid] = client
         return client
 
@@ -202,5 +206,16 @@ class SocketFactory(LaneFactory):
             raise Unfit("this client has changed to WebSocket")
         return client
 
+    def linger(self, client: SocketClient) -> None:
+        """
+        The client was closed, and may fetch the reason; of too many the one that has waited longest may not.
+        """
+        self._lingering[client] = self._clock.callLater(FAREWELL, self.forget, client)
+        if len(self._lingering) > max(1, self.node.config.limits.delayed_closes):
+            self.forget(next(iter(self._lingering)))
+
     def forget(self, client: SocketClient) -> None:
         self._clients.pop(client.sid, None)
+        timer = self._lingering.pop(client, None)
+        if timer is not None and timer.active():
+            timer.cancel()

@@ -14,18 +14,25 @@ from msgnode.policy.context import Context
 
 MOST_SENDERS = 10_000
 MOST_COUNTERS = 100  # of one sender, who may think of any number of types
+LONGEST_TYPE = 64  # characters; what is longer is counted as a message only
+MOST_WINDOWS = 200_000  # of all senders; each takes some 300 bytes
 
 
 class Counters:
     """
     For each sender and counter the present window and the last; between them a sliding one is estimated.
 
-    `now` gives seconds.  Of more than `most` senders the one that was silent longest is forgotten.
+    `now` gives seconds.  Of more than `most` senders, or where they have more than `windows` of
+    them together, the sender that was silent longest is forgotten.
     """
 
-    def __init__(self, now: Callable[[], float], most: int = MOST_SENDERS) -> None:
+    def __init__(
+        self, now: Callable[[], float], most: int = MOST_SENDERS, windows: int = MOST_WINDOWS
+    ) -> None:
         self._now = now
         self._most = most
+        self._most_windows = windows
+        self.windows = 0  # of all senders
         self._senders: OrderedDict[str, dict[tuple[str, int], list[float]]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -45,15 +52,23 @@ class Counters:
         windows = self._senders.setdefault(sender, {})
         self._senders.move_to_end(sender)
         if len(self._senders) > self._most:
-            self._senders.popitem(last=False)
-        now = self._now()
-        if (kind, 1) not in windows and len(windows) >= MOST_COUNTERS * len(WINDOWS):
+            self._forget_one()
+        now, before = self._now(), len(windows)
+        if len(kind) > LONGEST_TYPE or (
+            (kind, 1) not in windows and len(windows) >= MOST_COUNTERS * len(WINDOWS)
+        ):
             del counted[kind]
         for counter, amount in counted.items():
             for seconds in WINDOWS.values():
                 present = self._present(windows, counter, seconds, now)
                 present[1] += amount
+        self.windows += len(windows) - before
+        while self.windows > self._most_windows and len(self._senders) > 1:
+            self._forget_one()
         context.rates = self._teller(windows)
+
+    def _forget_one(self) -> None:
+        self.windows -= len(self._senders.popitem(last=False)[1])
 
     def _teller(self, windows: dict[tuple[str, int], list[float]]) -> Callable[[str, int], float]:
         def tell(counter: str, seconds: int) -> float:
