@@ -27,7 +27,7 @@ MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 BATCH = Struct("<II")  # length, CRC-32
 # How a batch begins: a length below 256 MiB, the check, a record of a known kind.
 # No text of a message looks so: JSON has no NUL, and no length is made of letters.
-_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0b])", re.DOTALL)
+_PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0c])", re.DOTALL)
 INCOMPLETE = "incomplete"  # names the file that is there after a repair, until the sessions are told
 
 
@@ -131,9 +131,9 @@ class Reading:
         if self._mark is not None:
             number, end = self._mark
             expected[number] = max(end, expected.get(number, 0))
+        accepted, known = self._history.accepted, self._history.known
+        expected = {number: end for number, end in expected.items() if number > accepted} | known
         for number, length in sorted(expected.items()):
-            if number <= self._history.accepted:
-                continue
             path = self._directory / f"spool-{number:08}.seg"
             if number not in self._ends:
                 yield Damaged(path, "is missing", gone=True)

@@ -25,6 +25,7 @@ from msgnode.spoolrecords import (
     HEARD,
     KEEP,
     KEEP_HERE,
+    KNOWN,
     LEFT,
     NOTHING_BEFORE,
     STATE,
@@ -130,6 +131,9 @@ class Spool:
         """
         self._accepting = True
         self._append(ACCEPTED.pack(11, self._number - 1))
+        for number, length in self._sizes.items():
+            if number < self._number:
+                self._append(KNOWN.pack(12, number, length))
 
     def _accepted(self) -> None:
         with suppress(OSError):

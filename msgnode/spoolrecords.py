@@ -21,6 +21,7 @@ KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, nu
 NOTHING_BEFORE = 9  # alone: whatever was said before is void
 AFTER = Struct("<BQQ")  # 10, number of the file before this one, how many bytes it has
 ACCEPTED = Struct("<BQ")  # 11, number of a file: it and those before may be gone, or short
+KNOWN = Struct("<BQQ")  # 12, number of a file, how many bytes it has, whatever was accepted before
 
 
 class Note(NamedTuple):
@@ -73,6 +74,7 @@ class History:
     def __init__(self) -> None:
         self.before: dict[int, tuple[int, int]] = {}
         self.accepted = 0  # this file and older ones may be gone, or short
+        self.known: dict[int, int] = {}  # unless they stand here, with their length
 
 
 class Replay:
@@ -101,6 +103,7 @@ class Replay:
             NOTHING_BEFORE: self._nothing_before,
             10: self._after,
             11: self._accept,
+            12: self._know,
         }
 
     def batch(self, start: int, end: int) -> None:
@@ -180,6 +183,7 @@ class Replay:
     def _nothing_before(self, at: int) -> int:
         self._found.clear()
         self._history.accepted = max(self._history.accepted, self._number - 1)
+        self._history.known = {}
         return at + 1
 
     def _after(self, at: int) -> int:
@@ -189,5 +193,12 @@ class Replay:
 
     def _accept(self, at: int) -> int:
         _, number = ACCEPTED.unpack_from(self._data, at)
-        self._history.accepted = max(self._history.accepted, number)
+        history = self._history
+        history.accepted = max(history.accepted, number)
+        history.known = {known: length for known, length in history.known.items() if known > number}
         return at + ACCEPTED.size
+
+    def _know(self, at: int) -> int:
+        _, number, length = KNOWN.unpack_from(self._data, at)
+        self._history.known[number] = length
+        return at + KNOWN.size

@@ -254,6 +254,21 @@ class AfterwardsTests(RepairCase):
 
         self.assertIsNone(self.bob.told["missed"])
 
+    def test_damaged_again(self) -> None:
+        """
+        What is cut off of the same files later is found out again.
+        """
+        self.start()
+        self.stop()
+        for path in segments(self.spool)[:2]:
+            data = path.read_bytes()
+            path.write_bytes(data[:-1])
+            self.assertNotEqual([], examine(self.spool))
+            path.unlink()
+            self.assertIn("is missing", examine(self.spool)[0])
+            path.write_bytes(data)
+            self.assertEqual([], examine(self.spool))
+
     def test_new_session(self) -> None:
         """
         A session of afterwards hears nothing of it.
