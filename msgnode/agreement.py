@@ -58,20 +58,21 @@ def agree(
         session.missed = 0
     session.unsure = False
     session.note()
-    if missed:
+    if missed != 0:
         session.ledger.tells(session.sid)  # once only, so it has to be known after a kill
     return {"epoch": outbox.epoch, "received": outbox.on_disk, "recovered": missed == 0, "missed": missed}
 
 
 def must_wait(session: Session, wish: Wish) -> bool:
     """
-    Would its client be told now how many messages are gone, which cannot be written down?
+    Would its client be told now how many messages are gone, or of a new epoch, which cannot be written down?
     """
     outbox = session.outbox
     if not wish or outbox is None or not outbox.held:
         return False
     session.drop_stale()
-    return bool(session.missed or outbox.holes)
+    ends = isinstance(wish, tuple) and not _is_known(wish, outbox)
+    return ends or bool(session.missed or outbox.holes)
 
 
 def _is_known(wish: Wish, outbox: Outbox) -> bool:

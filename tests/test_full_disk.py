@@ -333,6 +333,21 @@ class ForgettingTests(DiskCase):
         self.kill()
         self.assertEqual(2, (self.bob.connect(), self.bob.missed)[1])
 
+    def test_epoch_waits(self) -> None:
+        """
+        Nor is it told of a new epoch then, which a kill would end at once.
+        """
+        self.bob.lose()
+        self.disk.full = True
+        self.ann.send(id=0, type="update", to=CLEO)
+        wire = Wire(self.node)
+        resume = {"epoch": "another", "received": 0}
+        re_open = {"id": 1, "type": "re-open", "from": f"{BOB}/{self.bob.token}", "to": "mn:/session"}
+
+        self.node.receive(json.dumps({**re_open, "body": {"resume": resume}}).encode(), wire)
+
+        self.assertEqual((1013, "disk", 2), wire.lost)
+
     def test_missed_does_not_leave(self) -> None:
         """
         If the disk fills up just then, the answer does not leave, and it is told later.

@@ -51,6 +51,19 @@ class TestVerdict:
         """
         assert judge(2, [1, 2, 7]).lost == 1
 
+    def test_damaged(self):
+        """
+        After a damage what was sent before may be missing or come again; nothing else is excused.
+        """
+        doubts = [(2, 4)]
+
+        assert judge(6, [1, 2, 3, 5, 6], doubts=doubts) == Verdict()
+        assert judge(6, [1, 2, 1, 4, 3, 5, 6, 4], doubts=doubts) == Verdict()
+        assert judge(6, [1, 3, 4, 5, 6], doubts=doubts) == Verdict()
+        assert judge(6, [1, 2, 3, 4, 6, 5, 5], doubts=doubts) == Verdict(0, 1, 1)
+        assert judge(6, [1, 2, 3, 4, 5], doubts=doubts) == Verdict(1, 0, 0)
+        assert judge(6, [2, 2, 3, 4, 5, 6], doubts=doubts).doubled == 1
+
     def test_legacy(self):
         """
         A client of today may lose, but get nothing twice and nothing out of order.

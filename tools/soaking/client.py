@@ -38,12 +38,15 @@ class Resuming:
         self.link: Link | None = None
         self.token = self.epoch = ""
         self.received = 0
-        self.missed = self.restarted = self.connected = 0
+        self.missed = self.restarted = self.connected = self.doubted = 0
+        self.may_restart = False  # what the node knew may be gone
+        self.told_null = lambda: None  # called when the node says that it may have lost something
         self.sent = 0  # number of the last message sent
         self.kept: deque[bytes] = deque()  # what is not acknowledged; the last has number `sent`
         self.stalled = asyncio.Event()  # cleared while the client does not read
         self.stalled.set()
         self.progress: list[tuple[int, float]] = []  # what was acknowledged, and when
+        self._base = 0  # numbers of the epochs before
         self._told = 0
         self._running = True
 
@@ -56,14 +59,14 @@ class Resuming:
 
     def send(self, message: Message) -> int:
         """
-        Send, now or when there is a connection; the number of the message.
+        Send, now or when there is a connection; the number of the message, over all epochs.
         """
         data = json.dumps(message).encode()
         self.sent += 1
         self.kept.append(data)
         if self.link is not None:
             self.link.put(data, self.sent)
-        return self.sent
+        return self.sent + self._base
 
     def lose(self) -> None:
         """
@@ -110,7 +113,13 @@ class Resuming:
             self.received += told["missed"]
             self._forget(told["received"])
         else:
-            self.restarted += bool(self.epoch)
+            if self.epoch and self.may_restart and told["missed"] is None:
+                self.may_restart = False
+                self.doubted += 1
+                self.told_null()
+            else:
+                self.restarted += bool(self.epoch)
+            self._base += self.acknowledged
             self.epoch, self.received, self.sent = told["epoch"], 0, len(self.kept)
         self.connected += 1
         self._told = self.received
@@ -158,6 +167,6 @@ class Resuming:
         The node has everything up to this number.
         """
         if self.acknowledged < number:
-            self.progress.append((number, time.time()))
+            self.progress.append((number + self._base, time.time()))
         while self.acknowledged < number:
             self.kept.popleft()

@@ -58,7 +58,7 @@ async def _soak(options: argparse.Namespace) -> dict[str, Any]:
         web, lines = Proxy(node.ports["web"]), Proxy(node.ports["line"])
         await web.start()
         await lines.start()
-        load = Load(web, lines, options.clients, options.rate)
+        load = Load(web, lines, node.ports, options.clients, options.rate)
         await load.start()
         await asyncio.sleep(2)
         before = node.memory()
@@ -113,6 +113,9 @@ def _judged(load: Load, faults: Faults, node: Node, before: int, drained: bool) 
         "doubled": peers.doubled,
         "out of order": peers.disordered,
         "sessions mixed up": sum(one.mixed_up() for one in (*load.peers, *load.legacy, load.victim)),
+        "babbler: lost": sum(load.babbler.verdict()) + load.babbler.stuck,
+        "damage not found out": faults.damaged - faults.found_out,
+        "told that they may miss some": sum(peer.client.doubted for peer in load.peers),
         "epochs lost": sum(peer.client.restarted for peer in load.peers),
         "told as missed": sum(peer.client.missed for peer in load.peers),
         "refused": sum(len(peer.refusals) for peer in load.peers),
@@ -151,6 +154,8 @@ def _idle(faults: Faults, load: Load) -> list[str]:
         "overflow": load.victim.client.missed,
         "full disk": faults.degraded,
         "kill on a full disk": faults.degraded_at_start,
+        "garbage, then resume": len(load.babbler.got),
+        "damage": sum(peer.client.doubted for peer in load.peers),
     }
     return [name for name, times in noticed.items() if faults.done[name] and not times]
 
@@ -181,6 +186,8 @@ def _broken(figures: dict[str, Any]) -> list[str]:
         "doubled",
         "out of order",
         "sessions mixed up",
+        "babbler: lost",
+        "damage not found out",
         "epochs lost",
         "told as missed",
         "refused",

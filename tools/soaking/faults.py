@@ -12,6 +12,8 @@ from contextlib import suppress
 from soaking.load import Load
 from soaking.node import Node
 
+CALM = 20.0  # seconds
+
 GARBAGE = (
     b"{nonsense\n",
     b'{"id":1}\n' * 50,
@@ -34,6 +36,7 @@ class Faults:
     def __init__(self, node: Node, load: Load, queue: int, seed: int) -> None:
         self.done: Counter[str] = Counter()
         self.degraded = 0  # how often the node said that its disk takes nothing
+        self.damaged = self.found_out = 0  # how often files were damaged, and how often that was found out
         self.degraded_at_start = 0  # and how often it did when it had started on one
         # Its own, so that the same seed gives the same faults however the clients interleave.
         self._chance = random.Random(seed)
@@ -48,6 +51,8 @@ class Faults:
             ("overflow", 2, self._overflow),
             ("garbage", 5, self._garbage),
             ("two at once", 3, self._two),
+            ("garbage, then resume", 3, self._babble),
+            ("damage", 1, self._damage),
         ]
         if node.can_change_clock:
             self._possible.append(("clock jump", 2, self._jump))
@@ -117,6 +122,23 @@ class Faults:
                     await asyncio.wait_for(writer.drain(), 1)
                 await asyncio.sleep(0.1)
                 writer.transport.abort()
+
+    async def _babble(self) -> None:
+        await self._load.babbler.babble(self._chance)
+
+    async def _damage(self) -> None:
+        """
+        The node is stopped, a file of its spool spoilt and repaired; clients are told that some may miss.
+        """
+        if not await self._load.be_calm(CALM):
+            return
+        await asyncio.to_thread(self._node.stop)
+        self._load.doubt()
+        how = self._node.damage(self._chance)
+        self.done[f"damage: {how}"] += 1
+        self.damaged += 1
+        self.found_out += await asyncio.to_thread(self._node.repair)
+        await asyncio.to_thread(self._node.start)
 
     async def _jump(self) -> None:
         self._node.set_clock(self._chance.choice(("+2d", "-1d", "+45m", "-10m")))

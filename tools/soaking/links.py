@@ -48,6 +48,13 @@ class Link:
     def messages(self, received: Callable[[], int]) -> AsyncIterator[bytes | None]:
         raise NotImplementedError
 
+    async def garble(self, data: bytes) -> None:
+        """
+        Send what is no message, and give the node a moment to read it.
+        """
+        self.put(data, 0)
+        await asyncio.sleep(0.1)
+
     def abort(self) -> None:
         raise NotImplementedError
 
@@ -162,6 +169,17 @@ class PollLink(Link):
         """
         The next GET says it.
         """
+
+    async def confirm(self, received: int) -> None:
+        """
+        Say it now, and wait until the node has heard it.
+        """
+        assert self._get is not None
+        await self._get.ask("GET", f"/poll?wait=0&after={received}", self.token)
+
+    async def garble(self, data: bytes) -> None:
+        assert self._post is not None
+        await self._post.ask("POST", "/poll", self.token, data)
 
     async def messages(self, received: Callable[[], int]) -> AsyncIterator[bytes | None]:
         assert self._get is not None

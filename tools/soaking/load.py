@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import Any
 
+from soaking.babble import Babbler
 from soaking.client import Message, Resuming
 from soaking.links import LineLink, Link, PollLink, WebSocketLink
 from soaking.node import Proxy
@@ -34,6 +35,8 @@ class Peer:
         self.sent_at: dict[str, tuple[int, float]] = {}  # number of the message and time, by name
         self.got: dict[int, list[int]] = defaultdict(list)  # numbers, by publisher
         self.answers: list[int] = []
+        self.doubts: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by publisher; -1: of answers
+        self.client.told_null = self.subscribe
         self.refusals: list[Message] = []
         self.addresses: list[str] = []  # what messages to it were addressed to
         self.ready = asyncio.Event()
@@ -91,10 +94,20 @@ class Peer:
         else:
             self.refusals.append(message)
 
-    def verdict(self) -> Verdict:
-        found = judge(self.asked, sorted(self.answers))
+    def doubt(self) -> None:
+        """
+        What the node had for it may be gone.
+        """
+        self.client.may_restart = True
+        self.doubts[-1].append((len(self.answers), self.asked))
         for number in self.neighbours():
-            found += judge(self.load.peers[number].published, self.got[number])
+            self.doubts[number].append((len(self.got[number]), self.load.peers[number].published))
+
+    def verdict(self) -> Verdict:
+        found = judge(self.asked, self.answers, doubts=self.doubts[-1])._replace(disordered=0)
+        for number in self.neighbours():
+            sent = self.load.peers[number].published
+            found += judge(sent, self.got[number], doubts=self.doubts[number])
         return found
 
     def mixed_up(self) -> int:
@@ -113,6 +126,7 @@ class Legacy:
         self.got: list[int] = []
         self.got_at: list[float] = []
         self.addresses: list[str] = []  # what messages to it were addressed to
+        self.doubts: list[tuple[int, int]] = []
         self._link: Link | None = None
         self._running = True
 
@@ -153,7 +167,16 @@ class Legacy:
         self.lose()
 
     def verdict(self) -> Verdict:
-        return judge_legacy(remembered(self.got, self.got_at, self.load.forgotten))
+        found, begin, last = Verdict(), 0, 0
+        for end, after in [*self.doubts, (len(self.got), 0)]:
+            times = self.got_at[begin:end]
+            part = remembered(self.got[begin:end], times, self.load.forgotten)
+            found += judge_legacy([number for number in part if number > last])
+            begin, last = end, after
+        return found
+
+    def doubt(self) -> None:
+        self.doubts.append((len(self.got), self.load.peers[0].published))
 
     def mixed_up(self) -> int:
         return misdelivered(self.addresses, {"comm://soak/0/changes"}, self.runtime)
@@ -170,12 +193,21 @@ class Victim:
         self.got: list[int] = []
         self.addresses: list[str] = []
         self.sent = 0
+        self._doubt = (0, 0, 0)  # received, sent and told as missed before the last damage
         self.client = Resuming(self.runtime, lambda: LineLink(load.lines.port), self._heard)
+        self.client.told_null = self.subscribe
 
     def _heard(self, message: Message) -> None:
         self.addresses.append(message["to"])
         if message["type"] == "update":
             self.got.append(message["id"])
+
+    def subscribe(self) -> None:
+        """
+        A session that never bound anything lives for a minute only.
+        """
+        subscribe = {"id": "v", "type": "subscribe", "from": self.runtime, "to": SM}
+        self.client.send({**subscribe, "body": {"resources": ["comm://v"]}})
 
     def flood(self, sender: Resuming, number: int) -> None:
         for _ in range(number):
@@ -184,8 +216,18 @@ class Victim:
                 {"id": self.sent, "type": "update", "from": sender.runtime, "to": f"{self.runtime}/x"}
             )
 
+    def doubt(self) -> None:
+        """
+        What the node had for it may be gone; it had all there was.
+        """
+        self.client.may_restart = True
+        self._doubt = len(self.got), self.sent, self.client.missed
+
     def verdict(self) -> Verdict:
-        return judge(self.sent, self.got, self.client.missed)
+        index, last, missed = self._doubt
+        before = judge(last, self.got[:index], missed)
+        after = [number - last for number in self.got[index:] if number > last]
+        return before + judge(self.sent - last, after, self.client.missed - missed)
 
     def mixed_up(self) -> int:
         return misdelivered(self.addresses, set(), self.runtime)
@@ -196,7 +238,7 @@ class Load:
     All of them, and the proxies they connect through.
     """
 
-    def __init__(self, web: Proxy, lines: Proxy, count: int, rate: float) -> None:
+    def __init__(self, web: Proxy, lines: Proxy, ports: dict[str, int], count: int, rate: float) -> None:
         self.web = web
         self.lines = lines
         self.count = count
@@ -204,6 +246,7 @@ class Load:
         self.legacy = [Legacy(number, self) for number in range(max(2, count // 8))]
         self.victim = Victim(self)
         self._flooder = Resuming("runtime://soak/flooder", lambda: LineLink(lines.port), lambda message: None)
+        self.babbler = Babbler(ports, self._flooder)
         # From when to when a node that was killed could not write down what it gave to clients of today.
         self.forgotten: list[tuple[float, float]] = []
         self._rate = rate
@@ -213,16 +256,7 @@ class Load:
     async def start(self) -> None:
         clients = [peer.client for peer in self.peers] + [self.victim.client, self._flooder]
         self._tasks = [asyncio.create_task(client.run()) for client in clients]
-        # A session that never bound anything lives for a minute only.
-        self.victim.client.send(
-            {
-                "id": "v",
-                "type": "subscribe",
-                "from": self.victim.runtime,
-                "to": SM,
-                "body": {"resources": ["comm://v"]},
-            }
-        )
+        self.victim.subscribe()
         for peer in self.peers:
             peer.subscribe()
         await asyncio.wait_for(asyncio.gather(*(peer.ready.wait() for peer in self.peers)), 60)
@@ -248,6 +282,25 @@ class Load:
         while self._flooder.kept and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
         self.victim.client.stalled.set()
+
+    async def be_calm(self, seconds: float) -> bool:
+        """
+        The victim has all that is meant for it, and its sender knows that; False: not in time.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not self._flooder.kept and not sum(self.victim.verdict()) and not sum(self.babbler.verdict()):
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+    def doubt(self) -> None:
+        """
+        The node is stopped, and its files are damaged.
+        """
+        self._flooder.may_restart = True
+        for one in (*self.peers, *self.legacy, self.victim, self.babbler):
+            one.doubt()
 
     def fallen(self) -> int:
         """

@@ -5,6 +5,7 @@ The node under test, in a process of its own that may be killed; and the proxy b
 import asyncio
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -160,6 +161,32 @@ class Node:
 
     def make_room(self) -> None:
         (self.state / "ballast").unlink(missing_ok=True)
+
+    def damage(self, chance: random.Random) -> str:
+        """
+        Spoil a file of the spool of the node that is stopped; what was done.
+        """
+        files = sorted((self.state / "spool").glob("*.seg"))
+        how = chance.choice(("changed", "cut off", "removed"))
+        path = chance.choice(files) if how != "cut off" else files[-1]
+        data = bytearray(path.read_bytes())
+        if how == "removed":
+            path.unlink()
+        elif how == "cut off":
+            os.truncate(path, chance.randrange(len(data)))
+        else:
+            data[chance.randrange(len(data))] ^= chance.randint(1, 255)
+            path.write_bytes(data)
+        return how
+
+    def repair(self) -> bool:
+        """
+        `msgnode state repair`; was the damage found out before?
+        """
+        command = [Path(sys.executable).with_name("msgnode"), "state"]
+        found = subprocess.run([*command, "check", str(self.state)], capture_output=True, check=False)
+        subprocess.run([*command, "repair", str(self.state)], capture_output=True, check=True)
+        return found.returncode == 1
 
     def traffic(self) -> list[Path]:
         return sorted((self.directory / "traffic").glob("*.jsonl"))

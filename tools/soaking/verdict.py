@@ -3,7 +3,7 @@ The verdict: were the promises kept, by what the clients wrote down themselves.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,27 +21,51 @@ class Verdict(NamedTuple):
         return Verdict(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def judge(sent: int, received: Sequence[int], missed: int = 0) -> Verdict:
+Doubts = Sequence[
+    tuple[int, int]
+]  # how many had been received, and the last number sent, when files were damaged
+
+
+def judge(sent: int, received: Sequence[int], missed: int = 0, doubts: Doubts = ()) -> Verdict:
     """
     The sender sent the numbers 1 to `sent`; the receiver was told that `missed` are gone.
 
     Lost is also what it was told is gone and came: it must be told exactly.
+    What was sent before a damage may come again after it, and what had not come then may be lost.
     """
+    known = {number for number in received if 1 <= number <= sent}
+    excused: set[int] = set()
+    for index, last in doubts:
+        excused |= set(range(1, last + 1)) - set(received[:index])
+    found = Verdict(lost=abs(sent - len(known | excused) - missed) + len(set(received) - known))
+    return sum((_in_order(part) for part in _stretches(received, doubts)), found)
+
+
+def _stretches(received: Sequence[int], doubts: Doubts) -> Iterator[list[int]]:
+    """
+    From one damage to the next, what was sent since.
+    """
+    ends = [*(index for index, _ in doubts), len(received)]
+    begin = last = 0
+    for end, (_, after) in zip(ends, [*doubts, (0, 0)], strict=True):
+        yield [number for number in received[begin:end] if number > last]
+        begin, last = end, after
+
+
+def _in_order(received: Sequence[int]) -> Verdict:
     times = Counter(received)
     first = list(dict.fromkeys(received))
-    known = [number for number in times if 1 <= number <= sent]
     return Verdict(
-        lost=abs(sent - len(known) - missed) + len(times) - len(known),
         doubled=sum(count - 1 for count in times.values()),
         disordered=sum(after < before for before, after in pairwise(first)),
     )
 
 
-def judge_legacy(received: Sequence[int]) -> Verdict:
+def judge_legacy(received: Sequence[int], doubts: Doubts = ()) -> Verdict:
     """
     A client that does not acknowledge may lose, but nothing comes twice or out of order.
     """
-    return judge(0, received)._replace(lost=0)
+    return judge(0, received, doubts=doubts)._replace(lost=0)
 
 
 def remembered(
