@@ -86,6 +86,7 @@ class Spool:
         self._first = 0  # the place of the first byte in the next batch
         self._parts: list[bytes] = []
         self._held = 0  # bytes in _parts
+        self._read_last = 0, b""  # a place, and the message there
         self._last: bytes | None = None  # the payload that lies at _last_offset of the batch
         self._last_offset = 0
         self._needed_from = 0  # segments below this number are not needed any more
@@ -352,12 +353,15 @@ class Spool:
         """
         The message at that place.  Raises OSError if it cannot be read.
         """
+        last, data = self._read_last
+        if place == last and size == len(data):
+            return data  # of a message that many are owed
         segment, at = place >> 40, place & (1 << 40) - 1
         if segment == self._number and at >= self._end:
             at -= self._end + BATCH.size
-            data = b"".join(self._parts)[at : at + size]
-        else:
-            data = self._read(segment, size, at)
+            return b"".join(self._parts)[at : at + size]
+        data = self._read(segment, size, at)
+        self._read_last = place, data
         return data
 
     def _read(self, segment: int, size: int, at: int) -> bytes:

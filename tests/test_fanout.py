@@ -342,6 +342,21 @@ class SlicesTests(SlicesCase):
 
         self.assertEqual(held, self.node.sessions.ledger.held)
 
+    def test_paged_out(self) -> None:
+        """
+        Where it is on disk only, it is read once for those who get it in a row.
+        """
+        self.node.sessions.ledger.most = MIB
+        self.say(1, size=MIB)
+        self.assertLess(self.node.sessions.ledger.held, MIB // 2)
+        session = self.node.sessions.get(self.listeners[0].runtime)
+        other = self.node.sessions.get(self.listeners[1].runtime)
+
+        self.finish()
+
+        self.assertIs(session.read_back(session.owed()[0]), other.read_back(other.owed()[0]))
+        self.assertEqual([[1]] * self.number, [self.got(each) for each in self.listeners])
+
     def test_legacy(self) -> None:
         """
         Clients that do not acknowledge get it in slices as well, once.

@@ -185,6 +185,10 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_waiting_messages", "Messages that wait.", sum(s.waiting for s in held)
         )
+        yield GaugeMetricFamily(
+            "msgnode_held_connections", "Connections whose next messages wait for one.", len(node.holding)
+        )
+        yield GaugeMetricFamily("msgnode_held_bytes", "Memory for these messages.", node.holding.kept_bytes)
         yield GaugeMetricFamily("msgnode_waiting_bytes", "Their bytes.", sum(s.waiting_bytes for s in held))
         owed = "Memory that messages take which wait or are not acknowledged."
         yield GaugeMetricFamily("msgnode_owed_memory_bytes", owed, node.sessions.ledger.held)
