@@ -251,7 +251,7 @@ class LineTests(TrafficTests):
 
         message = a.post([f"x{number}" for number in range(1000)], id="i" * 2000, type="t" * 2000)
 
-        self.assertLess(self.written() - before, 12 * len(json.dumps(message)))
+        self.assertLess(self.written() - before, 10 * len(json.dumps(message)))
         lines = [line for line in self.messages() if line["type"].startswith("t")]
         self.assertEqual(500, sum(line["recipients"] for line in lines))
         rest = [line for line in lines if line["to"].endswith(" more")]
