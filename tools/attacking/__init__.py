@@ -1,0 +1,3 @@
+"""
+Attacks on a node, over sockets: what hostile clients may send, and what must be true afterwards.
+"""

@@ -1,0 +1,54 @@
+"""
+One message to very many, of whom nobody reads.
+"""
+
+from attacking.clients import encoded, request
+from attacking.ground import MIB, Ground, attack
+
+LONG = 61_000  # bytes
+
+
+@attack(
+    "list-x-listeners", "60 sessions with 1,000 addresses each, and one 61 KB message to the list of them."
+)
+def refused(ground: Ground) -> None:
+    topics = [ground.topic(f"t{n}") for n in range(1000)]
+    for number in range(ground.size(12, 60)):
+        ground.answered(ground.line(f"hearer-{number}").subscribe(*topics), 200)
+    sender = ground.line("sender")
+    body = {"value": "x" * (LONG - len(encoded(topics)))}
+
+    ground.answered(sender.ask(request(7, "create", sender.runtime, topics, body)), 413)
+
+
+@attack(
+    "list-x-listeners-within",
+    "The most of that which is carried: 9 sessions that do not read.",
+    memory=192 * MIB,
+)
+def carried(ground: Ground) -> None:
+    topics = [ground.topic(f"t{n}") for n in range(1000)]
+    hearers = [ground.line(f"hearer-{number}") for number in range(9)]
+    for hearer in hearers:
+        ground.answered(hearer.subscribe(*topics), 200)
+    sender = ground.line("sender")
+    body = {"value": "x" * (ground.size(10_000, LONG - len(encoded(topics))))}
+    sender.send(request(7, "update", sender.runtime, topics, body))
+
+    ground.answered(sender.ask(request(8, "ping", sender.runtime, "mn:/session")), 200)
+
+
+@attack(
+    "unread-floods",
+    "50 connections that are sent 100 messages of 1 MB in all in one turn, and read none.",
+    memory=320 * MIB,
+)
+def floods(ground: Ground) -> None:
+    topic = ground.topic("flood")
+    for number in range(ground.size(10, 50)):
+        ground.answered(ground.websocket(f"sleeper-{number}").subscribe(topic), 200)
+    sender = ground.line("sender")
+    message = encoded(request(7, "update", sender.runtime, topic, {"value": "x" * 100_000}))
+
+    sender.send(*[message] * ground.size(20, 100))
+    ground.answered(sender.ask(request(8, "ping", sender.runtime, "mn:/session")), 200)
