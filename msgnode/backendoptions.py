@@ -19,6 +19,7 @@ class BackEnd(Section):
     attempts: Count = 2
     in_flight: Count = 100
     queue: OrOff = 1000
+    max_pending_bytes: OrOff = 64 * 1024 * 1024
     answer: Bytes = 8 * 1024 * 1024
 
 

@@ -342,6 +342,22 @@ class CrowdTests(RestCase):
         self.assertEqual(2, self.memory.dialled)
         self.wait(6)
 
+    def test_too_much(self) -> None:
+        """
+        Beyond so many bytes of requests the answer is 503 at once, though there is room in the queue.
+        """
+        self.rest = self.memory.rest(in_flight=2, queue=100, max_pending_bytes=10_000)
+        large = "x" * 4000
+        asked = [self.rest.request("PUT", "/", large) for _ in range(2)]
+        late = self.rest.request("PUT", "/", large)
+
+        self.assertRejected(late, 503, "Too many requests to the registry; try again later.", "busy")
+        self.wait(6)
+        for each in asked:
+            self.failureResultOf(each, Rejected)
+        self.assertNoResult(self.rest.request("PUT", "/", large).addErrback(lambda why: None))
+        self.wait(6)
+
     def test_waits_too_long(self) -> None:
         """
         Who waits for a place until the deadline is told that it is busy, not that it is down.

@@ -116,6 +116,7 @@ class Rest:
         self._http = HTTPClient(Plain(agent or made), forgetful, Sent)
         self._slots = DeferredSemaphore(options.in_flight)
         self._breaker = Breaker(reactor.seconds)
+        self._pending = 0  # bytes of requests that wait or are under way
 
     @property
     def down(self) -> bool:
@@ -155,10 +156,18 @@ class Rest:
         sent: dict[Any, Any] = dict(headers or {})
         if json is not None:
             sent, data = {**JSON, **sent}, msgspec.json.encode(json)
+        size = len(data) if isinstance(data, bytes | str) else 0
+        if 0 < self._options.max_pending_bytes < self._pending + size and self._pending:
+            return self._refuse("busy")
+        self._pending += size
         attempts = self._options.attempts if (method in SAFE if safe is None else safe) else 1
         answer = Deferred.fromCoroutine(self._call(method, self._base + path, sent, data, attempts))
         late = self._reactor.callLater(deadline or self._options.deadline, answer.cancel)
-        return answer.addBoth(_in_time, late)
+        return answer.addBoth(self._over, size).addBoth(_in_time, late)
+
+    def _over(self, result: Any, size: int) -> Any:
+        self._pending -= size
+        return result
 
     async def _call(self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int) -> Answer:
         try:
