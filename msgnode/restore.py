@@ -84,6 +84,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     for session in found.values():
         node.sessions.restore(session)
         node.identities.go_on(session)
+        node.budget.settle(session)
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
         if sid in found:
