@@ -64,9 +64,21 @@ def join(packets: Iterable[bytes], version: int) -> bytes:
     """
     The body of a poll's answer.
     """
-    if version == 4:
-        return SEPARATOR.join(packets)
-    return b"".join(b"%d:%s" % (len(packet), packet) for packet in map(_in_ascii, packets))
+    return b"".join(pieces(packets, version))
+
+
+def pieces(packets: Iterable[bytes], version: int) -> list[bytes]:
+    """
+    The same in pieces, among which are the packets, as far as they are in ASCII.
+    """
+    found: list[bytes] = []
+    for packet in packets:
+        if version == 4:
+            found += (SEPARATOR, packet)
+        else:
+            packet = _in_ascii(packet)
+            found += (b"%d:" % len(packet), packet)
+    return found[1:] if version == 4 else found
 
 
 def split(body: bytes, version: int, most: int = 10**9) -> list[bytes]:

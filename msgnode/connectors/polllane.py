@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.web.http import datetimeToString
 
-from msgnode.connectors.cork import Cork, Outlet
+from msgnode.connectors.cork import CHUNK, Cork, Outlet
 from msgnode.connectors.engineio import Garbled
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketio import HTML, TEXT, take
@@ -50,8 +50,14 @@ class LanePoll:
         self._channel = channel
         self._cork = cork
 
-    def answer(self, body: bytes) -> None:
-        Outlet(self._channel.transport, self._cork).write(answered(TEXT, body))
+    def answer(self, pieces: list[bytes]) -> None:
+        outlet = Outlet(self._channel.transport, self._cork)
+        size = sum(map(len, pieces))
+        if size <= CHUNK:
+            outlet.write(answered(TEXT, b"".join(pieces)))
+        else:
+            for part in (head(TEXT, size), *pieces):
+                outlet.write(part)
         self._channel.answered()
 
     def lost(self) -> None:
@@ -177,9 +183,12 @@ def answered(kind: bytes, body: bytes) -> bytes:
     """
     A whole answer of HTTP.
     """
-    return b"HTTP/1.1 200 OK\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+    return head(kind, len(body)) + body
+
+
+def head(kind: bytes, size: int) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (
         datetimeToString(),
         kind,
-        len(body),
-        body,
+        size,
     )

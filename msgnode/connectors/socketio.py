@@ -13,7 +13,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.closing import STOPPING
 from msgnode.connectors import engineio
-from msgnode.connectors.answers import answer_error
+from msgnode.connectors.answers import answer_error, write_all
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.paths import Upgrade
 from msgnode.connectors.socketclient import SocketClient
@@ -53,11 +53,10 @@ class RequestPoll:
         self._request = request
         request.notifyFinish().addErrback(lambda why: client.hung_up(self))
 
-    def answer(self, body: bytes) -> None:
+    def answer(self, pieces: list[bytes]) -> None:
         self._request.setHeader(b"Content-Type", TEXT)
-        self._request.setHeader(b"Content-Length", str(len(body)).encode())
-        self._request.write(body)
-        self._request.finish()
+        self._request.setHeader(b"Content-Length", str(sum(map(len, pieces))).encode())
+        write_all(self._request, pieces)
 
 
 class SocketIO(Resource):

@@ -22,7 +22,7 @@ class Poll(Protocol):
     A GET that waits.
     """
 
-    def answer(self, body: bytes) -> None: ...
+    def answer(self, pieces: list[bytes]) -> None: ...
 
 
 class Poller(Protocol):
@@ -109,7 +109,7 @@ class Polls:
         poll, self.waiting = self.waiting, None
         assert poll is not None
         self._poller.answered()
-        poll.answer(engineio.join(packets, self._poller.version))
+        poll.answer(engineio.pieces(packets, self._poller.version))
 
     def owed(self) -> list[bytes]:
         """
