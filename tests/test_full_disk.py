@@ -15,6 +15,8 @@ from msgnode.segment import segments
 from msgnode.sweep import Sweep
 from tests.durable import Counting, DurableNode, Refusing, Wire
 from tests.fakes import directory
+from tests.http_client import HTTPClient
+from tests.network import Network
 
 ANN, BOB, CLEO = ("runtime://example.org/" + name for name in ("ann", "bob", "cleo"))
 
@@ -452,3 +454,68 @@ class StartTests(DiskCase):
 
         self.assertTrue(spool_.settle())
         self.assertEqual(["spool-00000001.seg"], [path.name for path in segments(spool_directory)])
+
+
+class PollTests(SynchronousTestCase):
+    """
+    A client that polls, and counts with `seq`.
+    """
+
+    def setUp(self) -> None:
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
+        self.serve()
+        self.token = ""
+        self.epoch = ""
+
+    def serve(self) -> None:
+        self.disk = self.node.spool._write = Refusing()
+        self.node.links = []
+        self.net = Network(node=self.node)
+
+    def ask(self, query: str, message: Any, token: bool = True) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"} if token else {}
+        return HTTPClient(self.net).request("POST", f"/poll{query}", json.dumps(message).encode(), **headers)
+
+    def open(self, kind: str, from_: str, resume: Any) -> dict[str, Any]:
+        """
+        What the answer says of `resume`.
+        """
+        message = {"id": 1, "type": kind, "from": from_, "to": "mn:/session", "body": {"resume": resume}}
+        (answer,) = self.ask("", message, token=False).json()["messages"]
+        body: dict[str, Any] = answer["body"]
+        self.token = body.get("runtimeToken", self.token)
+        self.epoch = body["resume"]["epoch"]
+        return body["resume"]
+
+    def update(self, number: int) -> dict[str, Any]:
+        return {"id": number, "type": "update", "from": ANN, "to": BOB}
+
+    def test_seq_never_goes_back(self) -> None:
+        """
+        Who goes on where `received` says is never refused, whatever a kill made the node forget.
+        """
+        self.open("open", ANN, True)
+        self.assertEqual({"accepted": 1, "received": 1}, self.ask("?seq=1", self.update(1)).json())
+        self.disk.full = True
+        self.assertEqual(503, self.ask("?seq=2", [self.update(2), self.update(3)]).status)
+
+        told = self.open("re-open", f"{ANN}/{self.token}", {"epoch": self.epoch, "received": 0})
+        self.node = self.node.killed()
+        self.serve()
+
+        self.assertEqual(1, told["received"])
+        answer = self.ask("?seq=2", [self.update(2), self.update(3)])
+        self.assertEqual({"accepted": 2, "received": 3}, answer.json())
+
+    def test_open_is_on_disk(self) -> None:
+        """
+        The answer to a POST that opens leaves when the session is written down.
+        """
+        told = self.open("open", ANN, True)
+        self.node = self.node.killed()
+        self.serve()
+
+        again = self.open("re-open", f"{ANN}/{self.token}", {"epoch": told["epoch"], "received": 0})
+
+        self.assertEqual((told["epoch"], 0), (again["epoch"], again["missed"]))
