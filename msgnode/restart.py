@@ -39,7 +39,7 @@ class Restart(Service):
         restore(self._node, rows, owed)
         if self._spool.incomplete:
             log.warn(
-                "state in {directory}: something is missing since a repair; all sessions are told",
+                "state in {directory}: something is missing; all sessions are told",
                 directory=directory,
             )
             doubt(self._node, self._spool)

@@ -6,7 +6,9 @@ file, and cut off.  Anything else that is not as it was written is damage, and
 the node does not start on it: `msgnode state repair` moves it aside.
 
 Each file says how long the one before it was, and the high-water mark says it
-of the last.  So what is cut off at any place, or gone, is damage as well.
+of the last.  So what is cut off at any place, or gone, is damage as well.  Where
+nothing but the end of the last file is lost, as when the power failed, the node
+starts without a repair, and tells its sessions as after one.
 """
 
 import os
@@ -19,10 +21,14 @@ from struct import Struct
 from struct import error as StructError
 from zlib import crc32
 
+from twisted.logger import Logger
+
 from msgnode import highwater
 from msgnode.spoolrecords import History, Recovered, Replay
 
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
+
+log = Logger()
 
 BATCH = Struct("<II")  # length, CRC-32
 # How a batch begins: a length below 256 MiB, the check, a record of a known kind.
@@ -33,14 +39,17 @@ INCOMPLETE = "incomplete"  # names the file that is there after a repair, until 
 
 class Damaged(Exception):
     """
-    A file of the spool that cannot be what the node wrote.  `gone`: what is missing cannot be read any more.
+    A file of the spool that cannot be what the node wrote.
+
+    `gone`: what is missing cannot be read any more; `at_end`: and it is nothing but the end of the last file.
     """
 
-    def __init__(self, path: Path, what: str, gone: bool = False) -> None:
+    def __init__(self, path: Path, what: str, gone: bool = False, at_end: bool = False) -> None:
         super().__init__(f"{path}: {what}")
         self.path = path
         self.what = what
         self.gone = gone
+        self.at_end = at_end
 
 
 def segments(directory: Path) -> list[Path]:
@@ -56,13 +65,16 @@ def number_of(path: Path) -> int:
 
 def recover(directory: Path) -> dict[int, Recovered]:
     """
-    What is owed, by session.  Cuts off a torn end.  Raises Damaged, OSError.
+    What is owed, by session.  Cuts off a torn end; if it was more, notes that.  Raises Damaged, OSError.
     """
     found: defaultdict[int, Recovered] = defaultdict(Recovered)
     reading = Reading(directory)
     ends = {path: reading.replay(path, found) for path in reading.paths}
     for damage in reading.gone():
-        raise damage
+        if not damage.at_end:
+            raise damage
+        log.error("{why}; all sessions are told that they may miss something", why=str(damage))
+        mark_incomplete(directory)
     for path, end in ends.items():
         if end == 0:
             path.unlink()  # it was just begun
@@ -87,6 +99,7 @@ class Reading:
         self._mark = None if self._repaired else highwater.read(directory)
         self._history = History()
         self._ends: dict[int, int] = {}
+        self._unmarked = 0  # length of the last file, whose end is damaged, where the mark says nothing of it
 
     def replay(self, path: Path, found: defaultdict[int, Recovered]) -> int:
         """
@@ -112,9 +125,9 @@ class Reading:
             raise Damaged(path, f"is damaged at byte {end}, and goes on after it")
         if self._repaired:
             return True
-        if self._mark is not None and self._mark[0] == number_of(path):
-            return end >= self._mark[1]  # nobody was told of more
-        return not end or _is_torn(data, end)
+        if self._mark is None or self._mark[0] != number_of(path):
+            self._unmarked = len(data) if end and not _is_torn(data, end) else 0
+        return True  # how much of it had been told is seen by the mark
 
     def gone(self) -> Iterator[Damaged]:
         """
@@ -131,6 +144,8 @@ class Reading:
         if self._mark is not None:
             number, end = self._mark
             expected[number] = max(end, expected.get(number, 0))
+        if self._unmarked:
+            expected[before] = self._unmarked
         accepted, known = self._history.accepted, self._history.known
         expected = {number: end for number, end in expected.items() if number > accepted} | known
         for number, length in sorted(expected.items()):
@@ -139,7 +154,7 @@ class Reading:
                 yield Damaged(path, "is missing", gone=True)
             elif self._ends[number] < length:
                 have = f"ends at byte {self._ends[number]}, though {length} were written"
-                yield Damaged(path, have, gone=True)
+                yield Damaged(path, have, gone=True, at_end=path == self.paths[-1])
 
 
 def _replay(path: Path, data: bytes, found: defaultdict[int, Recovered], history: History) -> int:

@@ -106,8 +106,8 @@ class Spool:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for unfinished in self._directory.glob("*" + UNFINISHED):
             unfinished.unlink()  # nothing of what it says had counted
-        self.incomplete = (self._directory / INCOMPLETE).exists()
         found = recover(self._directory)
+        self.incomplete = (self._directory / INCOMPLETE).exists()
         self._mark.open()
         for path in segments(self._directory):
             number = number_of(path)
