@@ -120,7 +120,7 @@ class Outlet:
         self._cork = cork
         self._straight = type(transport) in STRAIGHT
         self._held: list[bytes] | None = None
-        self._size = 0  # bytes in _held
+        self._size = 0  # bytes in _held, if that is more than one
         self._stalled = False  # the transport takes no more
         self._over = False  # the client was told to wait, because too much is held
 
@@ -141,9 +141,10 @@ class Outlet:
                 self._put(data)
                 return
             self._held = [data]
-            self._size = len(data)
             self._cork.add(self)
             return
+        if len(self._held) == 1:
+            self._size = len(self._held[0])
         self._held.append(data)
         self._size += len(data)
         if not self._cork.held:
@@ -162,9 +163,14 @@ class Outlet:
             return
         self._held = None
         self._cork.settle()
-        if self._size <= CHUNK and not self._over:
-            self._put(held[0] if len(held) == 1 else b"".join(held))
-            return
+        if not self._over:
+            if len(held) == 1:
+                if len(held[0]) <= CHUNK:
+                    self._put(held[0])
+                    return
+            elif self._size <= CHUNK:
+                self._put(b"".join(held))
+                return
         rest = self._feed(held)
         if rest:
             self._held = rest + (self._held or [])

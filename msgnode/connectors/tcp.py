@@ -179,7 +179,8 @@ class LineConnection(Protocol):
 
     def send(self, data: bytes) -> None:
         if not self._losing:
-            self._outlet.write(self.factory.line(data))
+            factory = self.factory
+            self._outlet.write(factory.last if data is factory.data else factory.line(data))
 
     def fetch(self) -> None:
         """
@@ -244,7 +245,7 @@ class LineFactory(ServerFactory):
         self.node = node
         self.cork = cork
         self.clock = clock
-        self._data = self._line = b""
+        self.data = self.last = b""
         self.apply()
 
     def apply(self) -> None:
@@ -257,9 +258,9 @@ class LineFactory(ServerFactory):
         """
         The data as a line, built once for all that it goes to in a row.
         """
-        if data is not self._data:
-            self._data, self._line = data, data + b"\n"
-        return self._line
+        if data is not self.data:
+            self.data, self.last = data, data + b"\n"
+        return self.last
 
     def buildProtocol(self, addr: Any) -> Any:
         if not self.node.arrivals.heard(addr):
