@@ -2,6 +2,7 @@
 The way to a WebSocket: its handshake, sub-protocols, origins, compression.
 """
 
+import json
 from typing import Any
 
 from autobahn.websocket.compress import (
@@ -13,7 +14,8 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.protocol import Protocol
 
 from tests.http_client import HTTPClient
-from tests.runtimes import WebSocketRuntime
+from tests.lane_pair import frame
+from tests.runtimes import WebSocketRuntime, dumps
 from tests.websocket_case import UPGRADE, WebSocketCase
 
 
@@ -160,6 +162,73 @@ class HandshakeTests(WebSocketCase):
             self.client(headers=header, peer=IPv4Address("TCP", host, 5))
 
             self.assertEqual([peer], [connection.peer for connection in self.net.node.sessions.connections])
+
+    def upgraded(self, listener: str, path: str, behind: bytes) -> HTTPClient:
+        """
+        A client that sends frames in one write with its request, and has the answer.
+        """
+        client = HTTPClient(self.net, listener)
+        headers = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in UPGRADE.items())
+        client.transport.write(f"GET {path} HTTP/1.1\r\nHost: d\r\n{headers}\r\n".encode() + behind)
+        self.net.pump()
+        return client
+
+    def test_frames_behind_the_upgrade(self) -> None:
+        """
+        Frames that come in one read with the request are not dropped, nor is what comes after them.
+        """
+        opening = dumps({"id": 1, "type": "open", "from": "runtime://example.org/a", "to": "mn:/session"})
+        ping = dumps({"id": 2, "type": "ping", "to": "mn:/session"})
+        for listener in ("web", "plain"):
+            self.restart()
+
+            client = self.upgraded(listener, "/ws", frame(opening) + frame(ping)[:9])
+            client.transport.write(frame(ping)[9:] + frame(ping))
+            self.net.pump()
+
+            self.assertTrue(client.came.startswith(b"HTTP/1.1 101 "))
+            self.assertEqual(3, client.came.count(b'"code":200'))
+
+    def test_packets_behind_the_upgrade(self) -> None:
+        """
+        The same for Socket.IO.
+        """
+        event = json.dumps(
+            ["message", {"id": 1, "type": "open", "from": "runtime://d/1", "to": "mn:/session"}]
+        )
+
+        client = self.upgraded("web", "/socket.io/?EIO=3&transport=websocket", frame(b"42" + event.encode()))
+
+        self.assertEqual(["runtime://d/1"], [session.runtime for session in self.net.node.sessions])
+        self.assertIn(b"runtimeToken", client.came)
+
+    def test_frames_behind_a_bad_upgrade(self) -> None:
+        """
+        Behind a request that is refused they go nowhere.
+        """
+        opening = dumps({"id": 1, "type": "open", "from": "runtime://d/1", "to": "mn:/session"})
+        self.restart(allowed_origins=["https://app.example.org"])
+        client = HTTPClient(self.net)
+
+        client.start("GET", "/ws", frame(opening), Content_Length="0", Origin="https://no.example", **UPGRADE)
+        self.net.pump()
+
+        self.assertTrue(client.came.startswith(b"HTTP/1.1 403 "))
+        self.assertEqual(0, len(self.net.node.sessions))
+
+    def test_upgrade_with_a_body(self) -> None:
+        """
+        A request for a WebSocket that has a body is answered 400: nobody can say where its frames begin.
+        """
+        for framing in ({"Content_Length": "5"}, {"Transfer_Encoding": "chunked"}):
+            client = HTTPClient(self.net)
+
+            client.start("GET", "/ws", **framing, **UPGRADE)
+            client.transport.write(b"0\r\n\r\n")
+            self.net.pump()
+
+            self.assertTrue(client.came.startswith(b"HTTP/1.1 400 "))
+            self.assertIn(b"has no body", client.came)
 
     def test_slow_loris(self) -> None:
         """

@@ -32,8 +32,10 @@ class WebSocketCase(SynchronousTestCase):
     def client(self, name: str = "a", **how: Any) -> WebSocketRuntime:
         return WebSocketRuntime(self.net, f"runtime://example.org/{name}", **how)
 
-    def get(self, path: str, method: str = "GET", **headers: str) -> Any:
-        return HTTPClient(self.net).request(method, path, **headers)
+    def get(
+        self, path: str, method: str = "GET", listener: str = "web", body: bytes = b"", **headers: str
+    ) -> Any:
+        return HTTPClient(self.net, listener).request(method, path, body, **headers)
 
     def update(self, to: WebSocketRuntime, value: str = "") -> dict[str, Any]:
         return {"id": 1, "type": "update", "from": "x", "to": to.url, "body": {"value": value}}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autobahn.twisted.resource import WebSocketResource
+from twisted.protocols.policies import ProtocolWrapper
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
 
@@ -83,10 +84,31 @@ class Upgrade(WebSocketResource):
             request.setHeader(b"Upgrade", b"websocket")
             request.setHeader(b"Connection", b"Upgrade")
             return answer_error(request, 426, "this address speaks WebSocket only")
+        if _has_body(request):
+            # Autobahn would take it for frames.
+            return answer_error(request, 400, "a request for a WebSocket has no body")
         channel: Any = request.channel
-        if isinstance(channel, DeadlineChannel):
-            channel.leave()
-        return super().render(request)
+        if not isinstance(channel, DeadlineChannel):
+            return super().render(request)
+        channel.leave()
+        transport = channel.transport
+        rendered = super().render(request)
+        if channel.transport is None:
+            channel.give_way(_protocol_of(transport))
+        return rendered
+
+
+def _has_body(request: Request) -> bool:
+    lengths = request.requestHeaders.getRawHeaders(b"Content-Length", [])
+    return request.requestHeaders.hasHeader(b"Transfer-Encoding") or any(map(int, lengths))
+
+
+def _protocol_of(transport: Any) -> Any:
+    """
+    What the transport, or the TLS above it, gives its bytes to.
+    """
+    wrapper = transport if isinstance(transport, ProtocolWrapper) else transport.protocol
+    return wrapper.wrappedProtocol if isinstance(wrapper, ProtocolWrapper) else wrapper
 
 
 def tree(children: Mapping[str, IResource], prefix: str = "") -> Resource:

@@ -121,6 +121,7 @@ class DeadlineChannel(HTTPChannel):
     transport: Any
 
     _behind = b""  # what came behind a request that is held
+    _successor: Any = None  # whose the socket is from now on
 
     def connectionMade(self) -> None:
         # Before it is scheduled: Twisted looks through all its timers to move one forward.
@@ -179,6 +180,18 @@ class DeadlineChannel(HTTPChannel):
         if self.host is not None and self.site.arrivals is not None:
             self.site.arrivals.leave(self.host)
             self.host = None
+
+    def give_way(self, successor: Any) -> None:
+        """
+        The socket is another protocol's, which gets what came behind the request in the same read, too.
+        """
+        self._successor = successor
+
+    def rawDataReceived(self, data: bytes) -> None:
+        if self._successor is not None:
+            self._successor.dataReceived(data)
+        else:
+            super().rawDataReceived(data)
 
     def dataReceived(self, data: bytes) -> None:
         if self.deaf:
