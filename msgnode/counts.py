@@ -30,6 +30,7 @@ class Counts:
         self.unread = 0  # messages that were kept, and could not be read again
         self.echoes = 0  # own messages not sent back, because they carry `via`
         self.refused: dict[int, int] = {}
+        self.websocket_faults: Counter[str] = Counter()  # what clients did wrong below messages
         self.sessions: dict[str, int] = {}  # events in the life of sessions
         self.handed_over = [0] * 65  # messages by the bit length of the microseconds they took
 

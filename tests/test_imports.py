@@ -28,7 +28,19 @@ CORE = {
 # idm's.
 SHARED = {
     f"msgnode.connectors.{name}"
-    for name in ("answers", "asked", "backlog", "cork", "hosts", "lane", "paths", "rest", "web", "wire")
+    for name in (
+        "answers",
+        "asked",
+        "backlog",
+        "cork",
+        "faults",
+        "hosts",
+        "lane",
+        "paths",
+        "rest",
+        "web",
+        "wire",
+    )
 }
 OWN = {
     ("msgnode.connectors.listener", "msgnode.connectors.tls"),

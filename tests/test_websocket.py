@@ -3,6 +3,7 @@ The way to a WebSocket: its handshake, sub-protocols, origins, compression.
 """
 
 import json
+from collections import Counter
 from typing import Any
 
 from autobahn.websocket.compress import (
@@ -12,7 +13,10 @@ from autobahn.websocket.compress import (
 )
 from twisted.internet.address import IPv4Address
 from twisted.internet.protocol import Protocol
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import globalLogPublisher
 
+from msgnode.connectors.faults import PeerLog
 from tests.http_client import HTTPClient
 from tests.lane_pair import frame
 from tests.runtimes import WebSocketRuntime, dumps
@@ -263,6 +267,75 @@ class HandshakeTests(WebSocketCase):
         runtime = self.client()
 
         self.assertIn("no delay", runtime.link.serverIO.options[1:])
+
+
+class FaultTests(WebSocketCase):
+    """
+    What strangers do wrong below messages.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.logged = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
+
+    def assertCounted(self, **expected: int) -> None:
+        lines = self.get("/metrics", listener="admin").body.decode().splitlines()
+        found = [line for line in lines if line.startswith("msgnode_websocket_faults_total{")]
+        counted = [f'msgnode_websocket_faults_total{{what="{what}"}} {n}.0' for what, n in expected.items()]
+        self.assertEqual(counted, found)
+        self.assertEqual([], [event["log_format"] for event in self.logged])
+
+    def test_bad_frames(self) -> None:
+        """
+        Frames that are none are counted by what was wrong, and fill no log.
+        """
+        self.restart(limits={"message": 1000})
+        for path in ("/ws", "/socket.io/?EIO=3&transport=websocket"):
+            for bad in (frame(b"x", first=0xF1), frame(b"\xff"), frame(b"x" * 3000), frame(b"x", mask=None)):
+                client = self.client(path=path)
+                client.link.clientIO.write(bad)
+                self.net.pump()
+
+        self.assertCounted(frame=4, text=2, too_long=2)
+
+    def test_bad_handshakes(self) -> None:
+        """
+        So are handshakes that are refused.
+        """
+        self.restart(allowed_origins=["https://app.example.org"])
+
+        for headers in (
+            {**UPGRADE, "Sec_WebSocket_Version": "1"},
+            {**UPGRADE, "Origin": "https://no.example"},
+        ):
+            self.get("/ws", **headers)
+
+        self.assertCounted(handshake=2)
+
+    def test_silence(self) -> None:
+        """
+        So are clients that answer no ping, and those that answer no Close.
+        """
+        self.client(answers_pings=False).open()
+        deaf = self.client("b").open()
+        deaf.stop_reading()
+
+        deaf.close()
+        self.net.advance(60)
+
+        self.assertCounted(silent=2)
+
+    def test_our_own_faults(self) -> None:
+        """
+        What is no fault of a client's is logged as before.
+        """
+        log = PeerLog(Counter())
+
+        log.warn("{what} failed", what="the node")
+        log.error("{what} failed", what="the node")
+        log.debug("{what} goes well", what="the node")
+
+        self.assertEqual(["warn", "error"], [event["log_level"].name for event in self.logged])
 
 
 class CompressionTests(WebSocketCase):

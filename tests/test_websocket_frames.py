@@ -163,6 +163,21 @@ class FrameTests(WebSocketCase):
         runtime.come_back()
         self.assertEqual([self.update(runtime)], runtime.take())
 
+    def test_close_is_echoed(self) -> None:
+        """
+        A Close is answered with its own code and reason, and an empty one with an empty one.
+        """
+        for said in ((), (1000,), (1001,), (3000,), (1001, "the page is gone"), (4999, "ż" * 61)):
+            runtime = self.client().open()
+            echo = []
+            runtime.stub.onCloseFrame = lambda *came, echo=echo: echo.append(came)
+
+            code, reason = (*said, None, None)[:2]
+            runtime.stub.sendCloseFrame(code, reason and reason.encode(), isReply=False)
+            self.net.pump()
+
+            self.assertEqual([(code, reason and reason.encode())], echo)
+
     def test_reason(self) -> None:
         """
         The reason of a close is a word, and says when to come back if that makes sense.

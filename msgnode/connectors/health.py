@@ -296,6 +296,12 @@ class NodeCollector(Collector):
         for code, number in sorted(counts.refused.items()):
             refused.add_metric([str(code)], number)
         yield refused
+        faults = CounterMetricFamily(
+            "msgnode_websocket_faults", "What WebSocket clients did wrong below messages.", labels=["what"]
+        )
+        for what, number in sorted(counts.websocket_faults.items()):
+            faults.add_metric([what], number)
+        yield faults
         unregistered = CounterMetricFamily(
             "msgnode_registry_refused", "Entries that the embedded registries did not take.", labels=["code"]
         )

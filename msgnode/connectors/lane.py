@@ -13,6 +13,7 @@ where they are on when a connection opens, turn the lane off for it.
 """
 
 from codecs import utf_8_decode
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from twisted.python.failure import Failure
 from msgnode.closing import Closing
 from msgnode.connectors.backlog import Backlog
 from msgnode.connectors.cork import Cork, Outlet
+from msgnode.connectors.faults import PeerLog, fault_of
 from msgnode.partials import Partials
 from msgnode.slices import MESSAGES, Slices
 
@@ -438,6 +440,11 @@ class LaneProtocol(WebSocketServerProtocol):
         self.factory.cork.settle()
         super().sendData(data, sync, chopsize)
 
+    def _fail_connection(self, code: int = 1001, reason: str = "going away") -> None:
+        if not self.failedByMe:
+            self.factory.faults[fault_of(code)] += 1
+        super()._fail_connection(code, reason)
+
     def _closeConnection(self, abort: bool = False) -> None:
         # Data written after a TLS transport has been told to close is lost.
         self.outlet.push()
@@ -453,8 +460,17 @@ class LaneFactory(WebSocketServerFactory):
     deflateAbove = 1024  # bytes; a shorter text goes out as it is
     partials: Partials | None = None  # None: nobody counts what has begun to come
 
-    def __init__(self, cork: Cork, reactor: Any, slices: Slices | None = None) -> None:
+    def __init__(
+        self,
+        cork: Cork,
+        reactor: Any,
+        slices: Slices | None = None,
+        faults: Counter[str] | None = None,
+    ) -> None:
         super().__init__(reactor=reactor)
+        self.setProtocolOptions(echoCloseCodeReason=True)
+        self.faults = Counter() if faults is None else faults
+        self._peer_log = PeerLog(self.faults)
         # Autobahn's own timers truncate to whole seconds, so that one second
         # may mean none, and take the reactor from a global.
         self._batched_timer = SimpleNamespace(call_later=reactor.callLater)
@@ -478,7 +494,8 @@ class LaneFactory(WebSocketServerFactory):
         if options != self._options:
             self._options = options
             settled = {name: _as_attribute(getattr(self, name)) for name in names}
-            self._settled = type(self.protocol.__name__, (self.protocol,), {**settled, "CONFIG_ATTRS": ()})
+            settled |= {"CONFIG_ATTRS": (), "log": self._peer_log}
+            self._settled = type(self.protocol.__name__, (self.protocol,), settled)
         connection = self._settled()
         connection.factory = self
         return connection

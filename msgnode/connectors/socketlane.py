@@ -163,7 +163,7 @@ class SocketFactory(LaneFactory):
     protocol = SocketLane
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        super().__init__(cork, clock, node.slices)
+        super().__init__(cork, clock, node.slices, node.counts.websocket_faults)
         self.node = node
         self.partials = node.partials
         self._clock = clock

@@ -209,7 +209,7 @@ class WebSocketFactory(LaneFactory):
     protocol = WebSocketConnection
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        super().__init__(cork, clock, node.slices)
+        super().__init__(cork, clock, node.slices, node.counts.websocket_faults)
         self.node = node
         self.partials = node.partials
         self.clock = clock
