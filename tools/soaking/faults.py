@@ -13,6 +13,7 @@ from soaking.load import Load
 from soaking.node import Node
 
 CALM = 20.0  # seconds
+RECOVERS = 30.0  # seconds that the node has once there is room on its disk
 
 GARBAGE = (
     b"{nonsense\n",
@@ -150,8 +151,7 @@ class Faults:
         await asyncio.sleep(self._chance.uniform(1, 3))
         status = await asyncio.to_thread(self._node.live)
         self.degraded += status["status"] == "degraded"
-        self._node.make_room()
-        await asyncio.sleep(2)
+        await self._make_room()
 
     async def _kill_on_full_disk(self) -> None:
         """
@@ -166,6 +166,18 @@ class Faults:
         await asyncio.sleep(self._chance.uniform(0.5, 2))
         status = await asyncio.to_thread(self._node.live)
         self.degraded_at_start += status["status"] == "degraded"
-        self._node.make_room()
-        await asyncio.sleep(2)
+        await self._make_room()
         self._load.forgotten.append((began, time.time()))
+
+    async def _make_room(self) -> None:
+        """
+        Until the node has noticed: killed before, it would forget what it gave to clients of today.
+        """
+        self._node.make_room()
+        deadline = time.monotonic() + RECOVERS
+        await asyncio.sleep(2)
+        while time.monotonic() < deadline:
+            status = await asyncio.to_thread(self._node.live)
+            if status["status"] != "degraded":
+                return
+            await asyncio.sleep(0.2)
