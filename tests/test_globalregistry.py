@@ -5,6 +5,7 @@ The global registry through the node, and the records that runtimes sign.
 import hashlib
 import json
 from base64 import b64encode, urlsafe_b64encode
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -14,12 +15,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from twisted.internet.error import ConnectionRefusedError
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.globalrecord import WrongRecord, check_record, guid_of, read_record
+from msgnode.connectors.globalrecord import WrongRecord, check_record, guid_of, pbkdf2_of_text, read_record
 from msgnode.devregistry.faults import Fault
 from tests.back_end import Scripted, http
 from tests.registry import GLOBAL, RegistryNode
 
 ANN = "runtime://example.org/ann"
+GRAPH_CONNECTOR = Path(__file__).parent / "fixtures/graphconnector/records.json"
 DOWN = "Error contacting the global registry."
 
 
@@ -50,9 +52,9 @@ class Owner:
         }
         self.guid = self.data["guid"] = guid_of(self.data)
 
-    def sign(self, raw: bool = False, **changes: Any) -> str:
-        payload = {"data": url64(json.dumps({**self.data, **changes}).encode())}
-        signed = url64(b'{"alg":"ES256"}') + "." + url64(json.dumps(payload).encode())
+    def sign(self, raw: bool = False, alg: str = "ES256", claims: Any = (), **changes: Any) -> str:
+        payload = {"data": url64(json.dumps({**self.data, **changes}).encode()), **dict(claims)}
+        signed = url64(json.dumps({"alg": alg}).encode()) + "." + url64(json.dumps(payload).encode())
         signature = self._key.sign(signed.encode(), ec.ECDSA(SHA256()))
         if raw:
             signature = b"".join(part.to_bytes(32, "big") for part in decode_dss_signature(signature))
@@ -73,6 +75,58 @@ class RecordTests(SynchronousTestCase):
         self.assertEqual(
             "khrYeXQi7atU_onDftU6ZozeViU5beCiNQva-aleXmU", guid_of({"publicKey": key, "salt": "salt"})
         )
+
+    def test_guid_of_unconverted_salt(self) -> None:
+        """
+        The GraphConnector's sjcl derives another one: it appends "1" to the salt, others four bytes.
+        """
+        key = "-----BEGIN PUBLIC KEY-----AAAA-----END PUBLIC KEY-----"
+
+        guid = guid_of({"publicKey": key, "salt": "salt"}, pbkdf2_of_text)
+
+        self.assertEqual("4LuBMYF76vEIYIae41FeDWkdb543tac34SjzbZ5B0pU", guid)
+
+    def test_graph_connector(self) -> None:
+        """
+        Records made with npm's sjcl, with either derivation, are right; not with the GUID of the other.
+        """
+        records = json.loads(GRAPH_CONNECTOR.read_text())
+        for name in ("converted", "unconverted"):
+            record = read_record(records[name]["jwt"])
+            check_record(record)
+
+            self.assertEqual(records[name]["guid"], record.data["guid"])
+            other = self.assertRaises(
+                WrongRecord, check_record, record._replace(data={**record.data, "salt": "other"})
+            )
+            self.assertEqual("its GUID is not made of its 'publicKey' and 'salt'", str(other))
+
+    def test_base64url_in_pem(self) -> None:
+        """
+        The key may be in base64 or base64url, in lines, and without padding; the GUID is made of it as it is.
+        """
+        owner = Owner()
+        begin, end = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
+        plain = owner.data["publicKey"].removeprefix(begin).removesuffix(end)
+        url = plain.replace("+", "-").replace("/", "_")
+        for inside in (plain, url, url.rstrip("="), f"{url[:64]}\n{url[64:]}\n"):
+            data = {"publicKey": f"{begin}{inside}{end}"}
+            guid = guid_of({**owner.data, **data})
+
+            check_record(read_record(owner.sign(guid=guid, **data)))
+
+    def test_algorithm(self) -> None:
+        """
+        The header says ES256; what the reTHINK server refuses is refused, as ES256K.
+        """
+        owner = Owner()
+        for alg in ("ES256K", "none", "HS256"):
+            why = self.assertRaises(WrongRecord, check_record, read_record(owner.sign(alg=alg)))
+
+            self.assertEqual(f"expected 'ES256' in 'alg' of its header, found {alg!r}", str(why))
+        _, payload, signature = owner.sign().split(".")
+        why = self.assertRaises(WrongRecord, check_record, read_record(f"x.{payload}.{signature}"))
+        self.assertEqual("expected 'ES256' in 'alg' of its header, found None", str(why))
 
     def test_signatures(self) -> None:
         """
@@ -106,7 +160,15 @@ class RecordTests(SynchronousTestCase):
         """
         What is no record at all is said too.
         """
-        for jwt in ("", "a.b", "a.b.c", f"a.{url64(b'[]')}.c", f"a.{url64(b'{}')}.c", "a.ä.c"):
+        for jwt in (
+            "",
+            "a.b",
+            "a.b.c",
+            f"a.{url64(b'[]')}.c",
+            f"a.{url64(b'{}')}.c",
+            "a.ä.c",
+            "\ud800.e30.c",
+        ):
             self.assertRaises(WrongRecord, read_record, jwt)
 
 
@@ -149,6 +211,51 @@ class GlobalTests(GlobalCase):
                 self.assertEqual(
                     (200, 200, jwt, jwt), tuple(reply[k] for k in ("Code", "code", "Value", "value"))
                 )
+
+    def test_graph_connector(self) -> None:
+        """
+        A record as the GraphConnector signs it is checked, written and read, with either derivation.
+        """
+        records = json.loads(GRAPH_CONNECTOR.read_text())
+        for name in ("converted", "unconverted"):
+            guid, jwt = records[name]["guid"], records[name]["jwt"]
+
+            self.assertEqual(200, self.ask("CREATE", guid=guid, jwt=jwt)["Code"])
+            self.assertEqual(jwt, self.ask("READ", guid=guid)["Value"])
+
+    def test_expired(self) -> None:
+        """
+        A record that has expired, or is not valid yet, is refused in words; the server would fail over it.
+        """
+        for claims, why in (
+            ({"exp": 1}, "it has expired: 'exp' is 1"),
+            ({"exp": "1"}, "it has expired: 'exp' is 1"),
+            ({"nbf": 10**12}, "it is not valid yet: 'nbf' is 1000000000000"),
+            ({"exp": True}, "expected seconds since 1970 in 'exp', found True"),
+        ):
+            reply = self.ask("CREATE", guid=self.owner.guid, jwt=self.owner.sign(claims=claims))
+
+            self.assertEqual((400, f"the record is refused: {why}"), (reply["code"], reply["description"]))
+        self.assertEqual(0, self.node.graph_memory.dialled)
+        jwt = self.owner.sign(claims={"exp": 10**12, "nbf": 1})
+        self.assertEqual(200, self.ask("CREATE", guid=self.owner.guid, jwt=jwt)["code"])
+
+    def test_guid_of_several_pieces(self) -> None:
+        """
+        A GUID that a path cannot hold as one piece is refused with 400, and never sent.
+        """
+        for guid in ("a/b", "a\\b", "..", "user-guid://a/b"):
+            reply = self.ask("READ", guid=guid)
+
+            self.assertEqual(400, reply["code"])
+            self.assertIn("a GUID is base64url, without '/' and", reply["description"])
+        self.assertEqual(0, self.node.graph_memory.dialled)
+
+    def test_half_a_character(self) -> None:
+        """
+        A GUID with half a character is nobody's.
+        """
+        self.assertEqual(404, self.ask("READ", guid="\ud800")["code"])
 
     def test_unknown(self) -> None:
         """
@@ -300,6 +407,8 @@ class ServerTests(GlobalCase):
             (b"a.b.c", (500, "Internal Server Error")),
             (f"{head}.{payload}.AAAA".encode(), (400, "Bad Request")),
             (self.owner.sign(defaults={}).encode(), (400, "Bad Request")),
+            (self.owner.sign(alg="ES256K").encode(), (400, "Bad Request")),
+            (self.owner.sign(claims={"exp": 1}).encode(), (500, "Internal Server Error")),
             (good.encode(), (200, "OK")),
         ):
             self.assertEqual(expected, self.put("any", body))
@@ -316,6 +425,22 @@ class ServerTests(GlobalCase):
             (500, "Internal Server Error"), self.put("any", other.sign(guid=self.owner.guid).encode())
         )
         self.assertEqual((200, "OK"), self.put("any", self.owner.sign(True, lastUpdate="now").encode()))
+
+    def test_raw_signature(self) -> None:
+        """
+        A first record may be signed raw, as others are with DER.
+        """
+        self.assertEqual((200, "OK"), self.put("any", self.owner.sign(raw=True).encode()))
+
+    def test_guid_of_several_pieces(self) -> None:
+        """
+        A slash of either kind in a GUID, encoded or not, or what is no encoding: 400 without a word.
+        """
+        for guid in ("a%2Fb", "a%2fb", "a%5Cb", "a\\b", "a%zz", "a%"):
+            for method in ("GET", "PUT"):
+                reply = self.node.graph._answer(method, f"/guid/{guid}", b"x")
+
+                self.assertEqual((400, b""), (reply.status, reply.body))
 
     def test_other_paths(self) -> None:
         """

@@ -3,11 +3,14 @@ A record of the global registry: a JWT signed with the key that its GUID is made
 
 Off-the-shelf checks refuse it: the header says ES256, but the curve is
 secp256k1, and the signature is raw with some clients and DER with others.
+A GUID is derived from the key and the salt in one of two ways.
 """
 
 import hashlib
+import hmac
 import re
-from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+ALGORITHM = "ES256"
 ROUNDS = 10_000
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----(.+)-----END PUBLIC KEY-----", re.DOTALL)
 
@@ -29,9 +33,11 @@ class WrongRecord(ValueError):
 
 class GlobalRecord(NamedTuple):
     """
-    What a JWT holds: the data set, and what is signed by whom.
+    What a JWT holds: header, claims, the data set among them, and what is signed by which signature.
     """
 
+    header: dict[str, Any]
+    claims: dict[str, Any]
     data: dict[str, Any]
     signed: bytes
     signature: bytes
@@ -45,12 +51,13 @@ def read_record(jwt: str) -> GlobalRecord:
     if len(parts) != 3:
         raise WrongRecord(f"expected a JWT of three parts, found {len(parts)}")
     try:
-        payload = msgspec.json.decode(_plain(parts[1]), type=dict[str, Any])
-        data = msgspec.json.decode(_plain(payload["data"]), type=dict[str, Any])
-        signature = _plain(parts[2])
+        claims = msgspec.json.decode(_plain(parts[1]), type=dict[str, Any])
+        data = msgspec.json.decode(_plain(claims["data"]), type=dict[str, Any])
+        header, signature = _header(parts[0]), _plain(parts[2])
+        signed = f"{parts[0]}.{parts[1]}".encode("ascii")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
         raise WrongRecord("expected a JWT whose 'data' is an object in base64url") from why
-    return GlobalRecord(data, f"{parts[0]}.{parts[1]}".encode(), signature)
+    return GlobalRecord(header, claims, data, signed, signature)
 
 
 def check_record(record: GlobalRecord) -> None:
@@ -58,14 +65,18 @@ def check_record(record: GlobalRecord) -> None:
     Is it signed with its own key, and is its GUID made of that key?  WrongRecord says what is not.
     """
     check_signature(record, record.data)
-    if record.data.get("guid") != guid_of(record.data):
+    guid = record.data.get("guid")
+    if not any(guid == guid_of(record.data, derive) for derive in DERIVATIONS):
         raise WrongRecord("its GUID is not made of its 'publicKey' and 'salt'")
 
 
 def check_signature(record: GlobalRecord, data: dict[str, Any]) -> None:
     """
-    Is it signed with the key in `data`?
+    Is it signed with the key in `data`, in the only way that the reTHINK server takes?
     """
+    algorithm = record.header.get("alg")
+    if algorithm != ALGORITHM:
+        raise WrongRecord(f"expected {ALGORITHM!r} in 'alg' of its header, found {algorithm!r}"[:200])
     signature = record.signature
     if len(signature) == 64:  # raw: the two numbers, one behind the other
         first, second = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
@@ -76,22 +87,64 @@ def check_signature(record: GlobalRecord, data: dict[str, Any]) -> None:
         raise WrongRecord("its signature is not made with its 'publicKey'") from None
 
 
-def guid_of(data: dict[str, Any]) -> str:
+def check_time(record: GlobalRecord, now: float) -> None:
+    """
+    Is it valid now, which is in seconds since 1970, as far as its claims say when?
+    """
+    for claim, over in (("exp", "it has expired"), ("nbf", "it is not valid yet")):
+        at = record.claims.get(claim)
+        if at is None:
+            continue
+        if isinstance(at, str) and at.isascii() and at.isdigit() and len(at) < 20:
+            at = int(at)
+        if not isinstance(at, int | float) or isinstance(at, bool):
+            raise WrongRecord(f"expected seconds since 1970 in {claim!r}, found {at!r}"[:200])
+        if now > at if claim == "exp" else now < at:
+            raise WrongRecord(f"{over}: {claim!r} is {at}"[:200])
+
+
+def pbkdf2(password: bytes, salt: bytes) -> bytes:
+    """
+    As the reTHINK server's tools and every library but one derive it.
+    """
+    return hashlib.pbkdf2_hmac("sha256", password, salt, ROUNDS, 32)
+
+
+def pbkdf2_of_text(password: bytes, salt: bytes) -> bytes:
+    """
+    As the GraphConnector of runtime-core derives it.
+
+    Its sjcl takes the salt for bits though it is a text, and so appends the
+    number of the block as a digit, "1", where PBKDF2 has four bytes.
+    """
+    keyed = hmac.new(password, digestmod="sha256")
+    derived, block = 0, salt + b"1"
+    for _ in range(ROUNDS):
+        turn = keyed.copy()
+        turn.update(block)
+        block = turn.digest()
+        derived ^= int.from_bytes(block)
+    return derived.to_bytes(32)
+
+
+DERIVATIONS = (pbkdf2, pbkdf2_of_text)
+
+
+def guid_of(data: dict[str, Any], derive: Callable[[bytes, bytes], bytes] = pbkdf2) -> str:
     """
     The GUID that belongs to a data set's key and salt.  Takes some milliseconds.
     """
     key, salt = data.get("publicKey"), data.get("salt")
     if not isinstance(key, str) or not isinstance(salt, str):
         raise WrongRecord("expected texts in 'publicKey' and 'salt'")
-    made = hashlib.pbkdf2_hmac("sha256", key.encode(), salt.encode(), ROUNDS, 32)
-    return urlsafe_b64encode(made).decode().rstrip("=")
+    return urlsafe_b64encode(derive(key.encode(), salt.encode())).decode().rstrip("=")
 
 
 def _key(data: dict[str, Any]) -> EllipticCurvePublicKey:
     text = data.get("publicKey")
     match = _PEM.fullmatch(text) if isinstance(text, str) else None
     try:
-        key = load_der_public_key(b64decode(match[1])) if match else None
+        key = load_der_public_key(_plain(match[1])) if match else None
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, EllipticCurvePublicKey):
@@ -99,5 +152,19 @@ def _key(data: dict[str, Any]) -> EllipticCurvePublicKey:
     return key
 
 
+def _header(part: str) -> dict[str, Any]:
+    """
+    What says how it is signed; nothing, if that makes no sense.
+    """
+    try:
+        return msgspec.json.decode(_plain(part), type=dict[str, Any])
+    except (ValueError, RecursionError):
+        return {}
+
+
 def _plain(text: str) -> bytes:
+    """
+    What base64 says, be it of URLs or not, whole lines or not, with or without padding.
+    """
+    text = "".join(text.split())
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

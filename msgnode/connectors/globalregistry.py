@@ -5,6 +5,7 @@ Runtimes read the server's own words, `Code`, `Value` and `Description`, and
 wait until a time-out unless there is a `code` too; so both are given.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from urllib.parse import quote
 from twisted.internet.defer import Deferred, DeferredSemaphore
 
 from msgnode.backendoptions import GlobalRegistry as Options
-from msgnode.connectors.globalrecord import WrongRecord, check_record, read_record
+from msgnode.connectors.globalrecord import WrongRecord, check_record, check_time, read_record
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
 from msgnode.message import Message
@@ -28,10 +29,17 @@ DESCRIPTION = ("Description", "message", "Message", "error")
 
 class GlobalRegistry:
     """
-    The responder; `run` may use a thread.
+    The responder; `run` may use a thread, `wall` gives seconds since 1970.
     """
 
-    def __init__(self, rest: Rest, options: Options, run: Callable[..., Deferred[None]]) -> None:
+    def __init__(
+        self,
+        rest: Rest,
+        options: Options,
+        run: Callable[..., Deferred[None]],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._wall = wall
         self._rest = rest
         self._options = options
         self._run = run
@@ -59,7 +67,7 @@ class GlobalRegistry:
     async def _carry_out(self, kind: str, message: Message, session: Session) -> Answer:
         body = message.fields()
         guid = _guid(body)
-        place = f"/guid/{quote(guid, safe='')}"
+        place = f"/guid/{quote(guid, safe='', errors='replace')}"
         if kind == "read":
             return await self._rest.request("GET", place)
         if kind in ("create", "update"):
@@ -91,6 +99,7 @@ class GlobalRegistry:
             record = read_record(jwt)
             if record.data.get("guid") != guid:
                 raise WrongRecord(f"it is the record of {record.data.get('guid')!r}, not of {guid!r}"[:300])
+            check_time(record, self._wall())  # servers fail over it, instead of saying so
             if self._options.verify:
                 await self._verify(record)
         except WrongRecord as why:
@@ -131,4 +140,8 @@ def _guid(body: dict[str, Any]) -> str:
     guid = body.get("guid") or body.get("resource")
     if not isinstance(guid, str) or not 0 < len(guid) <= LONGEST:
         raise Rejected(f"name the GUID in 'guid', or in 'resource', not {guid!r}"[:200])
-    return guid.removeprefix("user-guid://")
+    guid = guid.removeprefix("user-guid://")
+    # It becomes one piece of a path, and servers refuse one that reads like several.
+    if guid in ("", ".", "..") or "/" in guid or "\\" in guid:
+        raise Rejected(f"a GUID is base64url, without '/' and '\\', not {guid!r}"[:200])
+    return guid
