@@ -107,6 +107,24 @@ class Connection:
             if isinstance(came, Closed) or (came.get("type") == "response" and came.get("id") == wanted):
                 return came
 
+    def ask_for_refusal(
+        self, message: Message | bytes, number: int | str | None = None
+    ) -> Message | Closed | None:
+        """
+        The same; None if it was not answered before what was asked behind it.
+        """
+        wanted = message["id"] if isinstance(message, dict) else number
+        self.send(message, request("behind", "ping", self.runtime, "mn:/session"))
+        refusal = None
+        while True:
+            came = self.receive()
+            if isinstance(came, Closed):
+                return came
+            if came.get("type") == "response" and came.get("id") == wanted:
+                refusal = came
+            if came.get("id") == "behind":
+                return refusal
+
     def open(self, runtime: str, body: Any = None) -> "Connection":
         """
         Open a session; ConnectionError if the node refuses.
@@ -205,7 +223,7 @@ def frame(payload: bytes, opcode: int = TEXT, flags: int = 0) -> bytes:
         length = bytes([0x80 | 126]) + size.to_bytes(2, "big")
     else:
         length = bytes([0x80 | 127]) + size.to_bytes(8, "big")
-    return bytes([0x80 | flags | opcode]) + length + bytes(4) + payload
+    return bytes([(0x80 + flags) | opcode]) + length + bytes(4) + payload
 
 
 class Http:

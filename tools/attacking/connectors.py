@@ -23,6 +23,15 @@ def socket_client(http: Http) -> str:
     return path
 
 
+def bombs_taken(ground: Ground) -> int:
+    """
+    How many bombs the node has taken, by its bytes.
+    """
+    lines = ground.http("admin").ask("GET", "/metrics").body.decode().splitlines()
+    (line,) = [line for line in lines if line.startswith("msgnode_bytes_in_total")]
+    return int(float(line.split()[1])) // 8_388_000
+
+
 @attack("packets", "A Socket.IO POST of 16 MB of the smallest packets.", memory=160 * MIB)
 def packets(ground: Ground) -> None:
     http = ground.http()
@@ -88,8 +97,13 @@ def bombs(ground: Ground) -> None:
     )
     bomb = (packer.compress(message) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4]
     bomber.receive()
-    bomber.write(frame(bomb, flags=COMPRESSED) * ground.size(6, 200))
+    before, began = bombs_taken(ground), time.monotonic()
+    bomber.write(frame(bomb, flags=COMPRESSED) * ground.size(20, 200))
     time.sleep(ground.size(1, 10))
+    came = bombs_taken(ground) - before
+    took = time.monotonic() - began
+
+    ground.check(came <= 2 * took + 6, f"{came} of them were taken in {took:.0f} s")
 
 
 @attack("hidden-requests", "Requests in the bodies of polls whose header only some servers would take.")

@@ -91,7 +91,7 @@ def strays(ground: Ground) -> None:
     ground.line("afterwards")
 
 
-@attack("many-listeners", "2,000 sessions that hear one address, and let it go one after the other.")
+@attack("many-listeners", "900 sessions that hear one address, and let it go one after the other.")
 def listeners(ground: Ground) -> None:
     topic = ground.topic("crowded")
     crowd = [ground.line(f"crowd-{number}") for number in range(ground.size(100, 900))]

@@ -18,7 +18,7 @@ def refused(ground: Ground) -> None:
     sender = ground.line("sender")
     body = {"value": "x" * (LONG - len(encoded(topics)))}
 
-    ground.answered(sender.ask(request(7, "create", sender.runtime, topics, body)), 413)
+    ground.refused(sender, request(7, "create", sender.runtime, topics, body), 413)
 
 
 @attack(
@@ -40,7 +40,7 @@ def carried(ground: Ground) -> None:
 
 @attack(
     "unread-floods",
-    "50 connections that are sent 100 messages of 1 MB in all in one turn, and read none.",
+    "50 sessions that are sent 100 messages of 100 KB in one go, and read none.",
     memory=320 * MIB,
 )
 def floods(ground: Ground) -> None:

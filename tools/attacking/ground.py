@@ -99,6 +99,15 @@ class Ground:
             raise Broke(f"{code} without a word")
         return text
 
+    def refused(self, client: Connection, message: Message | bytes, *codes: int, number: int = 0) -> None:
+        """
+        The message, whose number must be given if it is in bytes, is answered with one of these codes.
+        """
+        refusal = client.ask_for_refusal(message, number)
+        if refusal is None:
+            raise Broke("it was carried")
+        self.answered(refusal, *codes)
+
     def check(self, holds: Any, otherwise: str) -> None:
         if not holds:
             raise Broke(otherwise)

@@ -17,17 +17,16 @@ def hyperty(ground: Ground) -> None:
     ground.answered(made, 200)
     (address,) = made["body"]["value"]["allocated"]  # type: ignore[index,call-overload]
 
-    bound = thief.subscribe(address)
+    bound = thief.subscribe(address)  # refused, but what if it were not?
     asker.send(request(3, "read", asker.runtime, address, {"secret": 1}))
     heard = thief.arrived()
     thief.send(request(3, "response", address, asker.runtime, {"code": 200, "value": "forged"}))
     event = request(4, "create", address, asker.runtime, {"value": "forged"})
-    sent = thief.ask(event)
+    ground.refused(thief, event, 403)
     posted = ground.http().post("/message", event | {"id": 5, "type": "event"}, thief.token)
 
     ground.answered(bound, 403)
     ground.check(not heard, f"it heard {heard}")
-    ground.answered(sent, 403)
     ground.answered(posted, 403)
     ground.check(not asker.arrived(), "a forged message arrived")
     ground.check(len(victim.arrived()) == 1, "the victim did not hear its request")

@@ -3,8 +3,9 @@ What is bounded one by one, and in sum only if somebody counts: sessions, addres
 """
 
 import time
+from contextlib import suppress
 
-from attacking.clients import Closed, Message, encoded, request
+from attacking.clients import Closed, Message, encoded, frame, request
 from attacking.ground import MIB, SM, Broke, Ground, attack
 
 REGISTRY = "domain://registry.localhost"
@@ -28,6 +29,28 @@ def sessions(ground: Ground) -> None:
     other = ground.line(host="127.0.2.1")
 
     other.open(ground.name("elsewhere"))
+
+
+@attack(
+    "unended",
+    "200 connections with 8 MB of a line each that does not end; and of frames and bodies.",
+    memory=224 * MIB,
+)
+def unended(ground: Ground) -> None:
+    piece = b"x" * ground.size(2_000_000, 8_000_000)
+    body = b"POST /poll HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n" + piece
+    for kind, data, count in (
+        ("line", b"{" + piece, ground.size(60, 200)),
+        ("frame", frame(piece, flags=-0x80), ground.size(20, 50)),  # one that is not the last
+        ("body", body, ground.size(20, 50)),
+    ):
+        for _ in range(count):
+            with suppress(OSError):  # closed, or not read from
+                wire = (
+                    ground.websocket() if kind == "frame" else ground.raw("line" if kind == "line" else "web")
+                )
+                wire.socket.settimeout(1)
+                wire.write(data)
 
 
 @attack(

@@ -25,9 +25,7 @@ def escaped(text: str) -> str:
 def key(ground: Ground) -> None:
     victim, liar = ground.line("victim"), ground.line("liar")
     for number, name in enumerate((f"assertedIdentity/{made_token()}", f"{made_token()}/assertedIdentity")):
-        message = request(number, "create", liar.runtime, victim.runtime, {name: BOSS})
-
-        ground.answered(liar.ask(message), 400)
+        ground.refused(liar, request(number, "create", liar.runtime, victim.runtime, {name: BOSS}), 400)
     ground.check(not victim.arrived(), "it arrived")
 
 
@@ -110,13 +108,20 @@ def logs(ground: Ground) -> None:
 
 @attack("key-twice", "Headers in which one key stands twice.")
 def twice(ground: Ground) -> None:
-    client = ground.line("doubling")
-    found = b'{"from":":","body":{":::::":[],":\\"\\u00fc":[{"\\"":-10,"body":null}]},"id":-1,"type":"",%s}'
-    ground.answered(client.ask(found % b'"to":"","to":""', -1), 400)
-    victim = ground.line("victim")
-    for spelt in ("to", "\\u0074o"):
-        head = f'"to":"{client.runtime}/x","id":5,"type":"create","from":"{client.runtime}"'
-        ground.answered(client.ask(f'{{{head},"{spelt}":"{victim.runtime}"}}'.encode(), 5), 400)
+    client, victim = ground.line("doubling"), ground.line("victim")
+    start = '{"body":{"q":1,"q":1,"q":1,"q":1,"z":":::::","body":null}'
+    for number, head in enumerate(
+        (
+            '{"to":"TO","type":"","from":"f"',
+            '{"t\\u006f":"TO","type":"","from":"f"',
+            start + ',"type":"","from":"f","to":"TO"',
+            start.replace("::", ":::", 1) + ',"from":":","type":"","to":"TO"',
+            '{"from":":","body":{":::::::":[],":\\"\\u00fc":[{"\\"":-10,"body":null}]},"type":"","to":"TO"',
+            '{"body":{},"x\\"body":{},"type":"","from":"f","to":"TO"',
+        )
+    ):
+        data = head.replace("TO", client.runtime) + f',"to":"{victim.runtime}","id":{number}}}'
+        ground.refused(client, data.encode(), 400, number=number)
 
     ground.check(not victim.arrived(), "it arrived")
 
