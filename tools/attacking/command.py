@@ -4,6 +4,7 @@ The command: which attacks, on which node, and a table of what it bore.
 
 import argparse
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ GIB = 1 << 30
 SPACE = 6.0  # GiB of addresses that the node may use
 LONGEST = 180  # seconds one attack may take
 CANARY = Path(__file__).with_name("canary.py")
+LOGGED = 200_000  # bytes that the node may have to say
 SINGING = 60.0  # seconds the canary may take to end
 TOP = Path(__file__).parent.parent.parent
 
@@ -57,26 +59,38 @@ def main(arguments: list[str]) -> int:
         "--space", type=float, default=SPACE, metavar="GIB", help="addresses the node may use"
     )
     options = parser.parse_args(arguments)
-    known = [attack.name for attack in ATTACKS]
-    if wrong := sorted(set(options.only) - set(known)):
-        parser.error(f"no attack {', '.join(wrong)}; there are: {', '.join(known)}")
-    chosen = [attack for attack in ATTACKS if not options.only or attack.name in options.only]
+    try:
+        attacks = chosen(options.only)
+    except ValueError as why:
+        parser.error(str(why))
     if options.list:
-        for attack in chosen:
+        for attack in attacks:
             print(f"{attack.name:24} {attack.does}")
         return 0
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     results = []
     print(_head(), flush=True)
     with Nodes(options.python, options.size == "full", int(options.space * GIB)) as nodes:
-        for number, attack in enumerate(chosen):
+        for number, attack in enumerate(attacks):
             result = _tried(attack, nodes, number)
             results.append(result)
-            print(_row(result), flush=True)
+            print(row(result), flush=True)
     broke = [result for result in results if result.broke]
     print(f"\n{len(results) - len(broke)} of {len(results)} attacks borne.")
     if options.json:
         options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
     return 1 if broke else 0
+
+
+def chosen(only: list[str]) -> list[Attack]:
+    """
+    The attacks of those names, or all; ValueError if there is none of that name.
+    """
+    known = [attack.name for attack in ATTACKS]
+    if wrong := sorted(set(only) - set(known)):
+        raise ValueError(f"no attack {', '.join(wrong)}; there are: {', '.join(known)}")
+    return [attack for attack in ATTACKS if not only or attack.name in only]
 
 
 class Nodes:
@@ -98,7 +112,7 @@ class Nodes:
         self.drop()
 
     def get(self, attack: Attack) -> Node:
-        config = attack.config + ("" if self.full else attack.lowered)
+        config = attack.config + attack.newer + ("" if self.full else attack.lowered)
         if self._node is None or self.full or config != self._config or not self._node.alive():
             self.drop()
             self._node, self._config = self._started(attack, config), config
@@ -110,7 +124,7 @@ class Nodes:
         except Unfit:
             if config == attack.config:
                 raise
-            return Node(self._python, attack.config, self._space)  # it is older than what is lowered
+            return Node(self._python, attack.config, self._space)  # it is older than the keys
 
     def drop(self) -> None:
         if self._node is not None:
@@ -142,29 +156,26 @@ def _tried(attack: Attack, nodes: Nodes, number: int) -> Result:
     ground.leave()
     result.pause = seen.get("pause")
     result.peak, result.disk = node.peak(), node.disk() - disk
-    result.broke = result.broke or _harm(attack, node, result, seen)
+    result.broke = result.broke or harm(node, result.peak - result.before, attack.memory, seen)
     if result.broke:
         nodes.drop()
     return result
 
 
-def _harm(attack: Attack, node: Node, result: Result, canary: dict[str, Any]) -> str:
+def harm(node: Node, grown: int, most: int, canary: dict[str, Any]) -> str:
     """
     What the attack did to the node or to another client; "" for nothing.
     """
     complaint = node.complaint()
-    grown = result.peak - result.before
     for wrong, text in (
         (not node.alive(), "the node ended"),
         (complaint, f"in its log: {complaint[-200:]}"),
+        (len(node.log()) > LOGGED, f"it wrote {len(node.log()) / 1e6:,.1f} MB into its own log"),
         (canary["lost"], f"the canary lost its connection: {canary['lost']}"),
         (canary["came"] != canary["sent"], f"the canary got {canary['came']} of {canary['sent']}"),
         (canary["disordered"], "the canary's messages came in disorder"),
         (not canary["kept"], "the canary's session was not kept"),
-        (
-            grown > attack.memory,
-            f"memory grew by {grown / 1e6:,.0f} MB, {attack.memory / 1e6:,.0f} MB wanted",
-        ),
+        (grown > most, f"memory grew by {grown / 1e6:,.0f} MB, {most / 1e6:,.0f} MB wanted"),
     ):
         if wrong:
             return text
@@ -228,7 +239,7 @@ def _head() -> str:
     )
 
 
-def _row(result: Result) -> str:
+def row(result: Result) -> str:
     pause = "-" if result.pause is None else f"{result.pause * 1000:,.0f} ms"
     memory = f"{result.before / 1e6:,.0f} → {result.peak / 1e6:,.0f} MB"
     outcome = "BROKE: " + " ".join(result.broke.split()) if result.broke else "bore"

@@ -4,6 +4,7 @@ What the connectors must bear: long POSTs, compressed bombs, hidden requests, fo
 
 import time
 import zlib
+from contextlib import suppress
 
 from attacking.clients import COMPRESSED, Closed, Http, encoded, frame, request
 from attacking.ground import MIB, Broke, Ground, attack
@@ -165,6 +166,25 @@ def hosts(ground: Ground) -> None:
     ground.answered(ground.http("admin").ask("GET", "/metrics", headers=[("Host", "localhost")]), 200)
 
 
+@attack("said-hosts", "Requests that say whom they were forwarded for, each somebody else.")
+def forwarded(ground: Ground) -> None:
+    for number in range(ground.size(100, 2000)):
+        path = "/message?wait=0"
+        ground.http().post(path, request(number, "x", "", "c:1"), X_Forwarded_For=f"10.{number % 250}.2.3")
+    said = ground.node.log().count("orwarded")
+
+    ground.check(said <= 2, f"the node said so {said} times")
+
+
+@attack("connections", "More connections than one address may have, and none says anything.")
+def connections(ground: Ground) -> None:
+    silent = [ground.line() for _ in range(ground.size(1150, 3000))]
+    for one in silent[-5:]:
+        with suppress(ConnectionError):  # unheard
+            ground.check(isinstance(one.receive(), Closed), "one more than there may be was not closed")
+    ground.line("elsewhere", host="127.0.2.2")
+
+
 @attack("babble", "Bytes that are nothing, at every door.")
 def babble(ground: Ground) -> None:
     noise = bytes(n * 7919 % 256 for n in range(20_000))
@@ -177,11 +197,9 @@ def babble(ground: Ground) -> None:
             b"\xff" * 70_000,
         ):
             wire = ground.raw(port)
-            try:
+            with suppress(OSError):  # it was closed meanwhile
                 wire.write(data)
                 wire.read(0.05)
-            except OSError:
-                pass  # it was closed meanwhile
             wire.close()
     client = ground.websocket("binary")
     client.write(frame(noise, 2))

@@ -4,7 +4,7 @@ Small requests that would make much: lists that cross, and addresses by the hund
 
 import time
 
-from attacking.clients import Message, made_token, request
+from attacking.clients import Message, encoded, made_token, request
 from attacking.ground import ALLOCATION, MIB, SM, Broke, Ground, attack
 
 
@@ -89,6 +89,29 @@ def strays(ground: Ground) -> None:
     holder.arrived(0.5)
 
     ground.line("afterwards")
+
+
+@attack("nested-lists", "A subscription of a million lists in lists, with nothing in them.")
+def nested(ground: Ground) -> None:
+    client = ground.line("nester")
+    data = request(7, "subscribe", client.runtime, SM, {"resources": "LISTS"})
+    lists = b"[" + b",".join([b"[[],[]]"] * ground.size(60_000, 400_000)) + b"]"
+
+    ground.refused(client, encoded(data).replace(b'"LISTS"', lists), 413, number=7)
+
+
+@attack(
+    "many-policy-questions",
+    "A subscription of 90,000 addresses where policies are asked about each.",
+    memory=192 * MIB,
+    config='[policy]\nsource = "policies.json"\n',
+)
+def asked(ground: Ground) -> None:
+    client = ground.line("asker")
+    names = [f"comm://localhost/{n}" for n in range(ground.size(9000, 90_000))]
+
+    ground.answered(client.subscribe(*names), 200)
+    ground.answered(client.subscribe(*names[:100], "comm://partner.example/x"), 403)
 
 
 @attack("many-listeners", "900 sessions that hear one address, and let it go one after the other.")

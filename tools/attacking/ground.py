@@ -128,8 +128,8 @@ def _code(found: Message | Closed | Answer) -> tuple[int, str]:
 
 class Attack(NamedTuple):
     """
-    `memory` is how many bytes the node may grow by meanwhile.  `config` is what the node runs with; `lowered`
-    is added in the small size, so that a small attack meets a limit (an earlier version may not know it).
+    `memory` is how many bytes the node may grow by meanwhile.  `config` is what the node runs with; `newer`
+    what an earlier version may not know, and runs without; `lowered` too, for a small one to meet a limit.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Attack(NamedTuple):
     run: Callable[[Ground], object]
     memory: int
     config: str
+    newer: str
     lowered: str
 
 
@@ -144,14 +145,14 @@ ATTACKS: list[Attack] = []
 
 
 def attack(
-    name: str, does: str, memory: int = 96 * MIB, config: str = "", lowered: str = ""
+    name: str, does: str, memory: int = 96 * MIB, config: str = "", newer: str = "", lowered: str = ""
 ) -> Callable[[Callable[[Ground], object]], Callable[[Ground], object]]:
     """
     Another one.
     """
 
     def add(run: Callable[[Ground], object]) -> Callable[[Ground], object]:
-        ATTACKS.append(Attack(name, does, run, memory, config, lowered))
+        ATTACKS.append(Attack(name, does, run, memory, config, newer, lowered))
         return run
 
     return add

@@ -2,6 +2,7 @@
 The node that is attacked, in a process of its own that may have only so much memory.
 """
 
+import json
 import os
 import re
 import resource
@@ -18,6 +19,16 @@ _LISTENING = re.compile(r"(web|line|admin): listening on \S+:(\d+)")
 _COMPLAINT = re.compile(r"Traceback|Unhandled|MemoryError|CRITICAL")
 # A device that is known: with `auth = "optional"` the node then looks at identities.
 _DEVICES = f"{'0' * 64}  user://localhost/device\n"
+_RULE = {"id": "blocked", "target": {}, "condition": {}, "effect": "deny"}
+_POLICY = {
+    "id": "no-partner",
+    "target": {"dstDomain": {"equals": "partner.example"}},
+    "ruleCombiningAlgorithm": "blockOverrides",
+    "rules": [_RULE],
+}
+_POLICIES = [
+    {"id": "partners", "target": {}, "policyCombiningAlgorithm": "blockOverrides", "policies": [_POLICY]}
+]
 
 
 class Unfit(Exception):
@@ -38,6 +49,7 @@ class Node:
         self.directory = Path(tempfile.mkdtemp(prefix="attack-"))
         self.ports: dict[str, int] = {}
         (self.directory / "devices").write_text(_DEVICES)
+        (self.directory / "policies.json").write_text(json.dumps(_POLICIES))
         (self.directory / "node.toml").write_text(f'node = "attacked"\n{config}')
         self._read = 0
         anywhere = "tcp:0:interface=127.0.0.1"

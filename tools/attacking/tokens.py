@@ -2,6 +2,7 @@
 What looks like a token, and what is one: cut out behind a check, carried to others, or written down.
 """
 
+import base64
 import json
 import time
 
@@ -9,6 +10,15 @@ from attacking.clients import Http, encoded, made_token, request
 from attacking.ground import ALLOCATION, NODE, SM, Ground, attack
 
 KNOWN = '[identity]\nauth = "optional"\ndevices = "devices"\n'
+ASSERTED = """
+[identity]
+message_identity = "refuse"
+[[identity.providers]]
+domain = "localhost"
+issuer = "http://127.0.0.1:9"
+audiences = ["msgnode"]
+jwks_uri = "http://127.0.0.1:9/keys"
+"""
 POOL = '[pools.lines]\nscheme = "sip"\npattern = "sip:line{1..5}@localhost"\n'
 BOSS = {"userURL": "user://localhost/boss"}
 
@@ -106,22 +116,50 @@ def logs(ground: Ground) -> None:
     ground.check(client.token not in ground.node.log(), "a token is in the node's log")
 
 
+@attack("forged-assertions", "Identity tokens in messages: forged, foreign, unreadable.", newer=ASSERTED)
+def assertions(ground: Ground) -> None:
+    victim, liar = ground.line("victim"), ground.line("liar")
+    boss = {
+        "iss": "http://127.0.0.1:9",
+        "aud": "msgnode",
+        "sub": "boss",
+        "email": "boss@localhost",
+        "exp": 4e9,
+    }
+    number = 0
+    for algorithm in ("none", "HS256", "RS256", "XX"):
+        for claims in (boss, boss | {"iss": "http://evil.example"}, boss | {"exp": 1}, {}):
+            parts = ({"alg": algorithm, "kid": "1"}, claims)
+            token = ".".join(base64.urlsafe_b64encode(encoded(part)).decode().rstrip("=") for part in parts)
+            packed = base64.b64encode(encoded({"tokenID": f"{token}.AAAA"})).decode()
+            for identity in (
+                {"assertion": f"{token}."},
+                {"access_token": f"{token}.AAAA"},
+                {"assertion": packed},
+            ):
+                number += 1
+                message = request(number, "create", liar.runtime, victim.runtime, {"identity": identity})
+                ground.refused(liar, message, 400, 401, 403, 503, 504)
+
+    ground.check(not victim.arrived(), "one arrived")
+
+
 @attack("key-twice", "Headers in which one key stands twice.")
 def twice(ground: Ground) -> None:
     client, victim = ground.line("doubling"), ground.line("victim")
     start = '{"body":{"q":1,"q":1,"q":1,"q":1,"z":":::::","body":null}'
-    for number, head in enumerate(
+    for number, data in enumerate(
         (
-            '{"to":"TO","type":"","from":"f"',
-            '{"t\\u006f":"TO","type":"","from":"f"',
-            start + ',"type":"","from":"f","to":"TO"',
-            start.replace("::", ":::", 1) + ',"from":":","type":"","to":"TO"',
-            '{"from":":","body":{":::::::":[],":\\"\\u00fc":[{"\\"":-10,"body":null}]},"type":"","to":"TO"',
-            '{"body":{},"x\\"body":{},"type":"","from":"f","to":"TO"',
+            start + ',"id":0,"type":"","from":"f","to":"","to":""}',
+            start.replace("::", ":::", 1) + ',"from":":","id":1,"type":"","to":"","to":""}',
+            '{"from":":","body":{":::::::":[],":\\"\\u00fc":[{"\\"":-10,"body":null}]},"id":2,"type":"","to":"","to":""}',
+            '{"body":{},"id":3,"type":"","to":"","to":"","x\\"body":{}}',
+            '{"id":4,"type":"","from":"f","to":"SELF","to":"PEER"}',
+            '{"id":5,"type":"","from":"f","to":"SELF","t\\u006f":"PEER"}',
         )
     ):
-        data = head.replace("TO", client.runtime) + f',"to":"{victim.runtime}","id":{number}}}'
-        ground.refused(client, data.encode(), 400, number=number)
+        named = data.replace("SELF", client.runtime).replace("PEER", victim.runtime)
+        ground.refused(client, named.encode(), 400, number=number)
 
     ground.check(not victim.arrived(), "it arrived")
 
