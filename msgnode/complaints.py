@@ -20,6 +20,9 @@ _EXPECTED = {
     "priority": "an integer from 0 to 9",
     "ttl": "a number of seconds from 0",
     "receipt": "true or false",
+    "bulk": "true or false",
+    "log": "true or false",
+    "transaction": "a text of at most 64 characters, or an integer of at most 64 bits",
 }
 LONG = 64 * 1024  # bytes; of what is longer only the header's fields are read
 _raw = msgspec.json.Decoder(
@@ -31,7 +34,7 @@ _raw = msgspec.json.Decoder(
         ],
     )
 ).decode
-_OPTIONAL = ("from", "priority", "ttl", "receipt")
+_OPTIONAL = ("from", "priority", "ttl", "receipt", "bulk", "log", "transaction")
 
 
 def explained(data: bytes, why: Exception) -> Malformed:
@@ -59,8 +62,10 @@ def explained(data: bytes, why: Exception) -> Malformed:
         if key in fields and not _fits(key, fields[key]):
             text = f"'{key}' must be {expected}, not {_kind(fields[key])}"
             break
-    usable = _fits("id", id) and isinstance(from_, str)
-    return Malformed(text, id if usable else None, from_ if usable else None)
+    if not _fits("id", id) or not isinstance(from_, str):
+        return Malformed(text)
+    transaction = fields.get("transaction")
+    return Malformed(text, id, from_, transaction=transaction if _fits("transaction", transaction) else None)
 
 
 class Long:
@@ -100,13 +105,21 @@ def _fits(key: str, value: object) -> bool:
         return isinstance(value, int | str) and not isinstance(value, bool)
     if key == "to" and isinstance(value, list):
         return all(isinstance(address, str) for address in value)
-    if key == "receipt":
+    if key in ("receipt", "bulk", "log"):
         return isinstance(value, bool)
+    if key == "transaction":
+        return value is None or _is_transaction(value)
     if key in ("priority", "ttl"):
         if value is None or isinstance(value, bool):
             return value is None
         return isinstance(value, int) and 0 <= value <= 9 if key == "priority" else _is_time(value)
     return isinstance(value, str)
+
+
+def _is_transaction(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= 64
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
 def _is_time(value: object) -> bool:

@@ -264,6 +264,7 @@ class Config(Section):
     admin_hosts: list[str] = []
     listen: list[Listen] = []
     traffic: str = field(default_factory=_traffic)
+    traffic_log_always: bool = False
     state: str = field(default_factory=_state)
     sync: Sync = "normal"
     drain_seconds: Seconds = 10.0

@@ -53,6 +53,7 @@ class Line(Struct, gc=False, omit_defaults=True):
     connector: str = ""
     peer: str = ""
     identity: str = ""
+    reason: str = ""
     micros: int = 0
     obligations: list[str] | None = None
     enforced: bool = True
@@ -90,6 +91,7 @@ class Decisions:
         self.log: DecisionLog | None = None
         self.share = 0.0  # of what is permitted that is written
         self.mask: Iterable[str] = ()
+        self.unlogged = 0  # decisions on messages whose senders wanted nothing written down
         self.recent: deque[Line] = deque(maxlen=MOST_RECENT)
         self._node = node
         self._tallies: dict[tuple[str, str, str], Tally] = {}

@@ -59,7 +59,7 @@ class Enforcement:
         self.outward = False
         self.decisions = Decisions(config.node)
         self.trial: Trial | None = None
-        self._options = config.policy
+        self._config, self._options = config, config.policy
         self._desk = f"{Domain(config.domain).node}/policy"
         self._changed = changed
         self._live: Live | None = None
@@ -238,7 +238,7 @@ class Enforcement:
             if wait is None:
                 return self._go_on(live, verdict, context, session, micros, moved)
         except Blocked as why:
-            self._note(live, verdict, point, message, session, micros, why.code, enforced)
+            self._note(live, verdict, point, message, session, micros, why, enforced)
             self._duties.tell(decision.obligations, context)
             if not enforced:
                 if point is IN and self._options.mark_auth:
@@ -312,10 +312,11 @@ class Enforcement:
         tally = self.decisions.tally(context.direction, f"{effect} (not enforced)", path)
         tally.hits += 1
         tally.last = message.came
-        line = self._line(live, context.direction, message, session)
-        line.effect, line.rule, line.enforced = effect, path, False
         if effect != PERMIT or self.decisions.is_due():
-            self.decisions.note(line)
+            line = self._line(live, context.direction, message, session)
+            if line is not None:
+                line.effect, line.rule, line.enforced = effect, path, False
+                self.decisions.note(line)
 
     def _note(
         self,
@@ -325,16 +326,26 @@ class Enforcement:
         message: Message,
         session: Session | None,
         micros: int,
-        code: int = 0,
+        refusal: Blocked | None = None,
         enforced: bool = True,
     ) -> None:
         line = self._line(live, point, message, session)
-        line.effect, line.rule, line.code = verdict.decision.effect, verdict.decision.path, code
+        if line is None:
+            return
+        if refusal is not None:
+            line.code, line.reason = refusal.code, refusal.reason
+        line.effect, line.rule = verdict.decision.effect, verdict.decision.path
         line.micros, line.enforced = micros, enforced
         line.obligations = [type(each).__name__ for each in verdict.decision.obligations] or None
         self.decisions.note(line)
 
-    def _line(self, live: Live, point: str, message: Message, session: Session | None) -> Line:
+    def _line(self, live: Live, point: str, message: Message, session: Session | None) -> Line | None:
+        """
+        A line about this message; None where its sender wants nothing written down.
+        """
+        if not message.log and not self._config.traffic_log_always:
+            self.decisions.unlogged += 1
+            return None
         connection = message.origin
         to = message.to if isinstance(message.to, str) else ", ".join(message.to[:3])
         line = Line(time=message.came, version=live.number, point=point, type=message.type, id=message.id)
@@ -355,7 +366,7 @@ class Enforcement:
         if not self.outward:
             return reply
         message = decode(reply.data)
-        message.came = time_ns()
+        message.came, message.log = time_ns(), reply.log
         try:
             self.check(OUT, message, session)
         except Blocked:

@@ -7,6 +7,16 @@ not one of these; it reaches the log.
 
 from typing import Any
 
+# What a code says by itself; any other needs a word with it.
+_REASONS = {
+    400: "malformed",
+    404: "not-found",
+    409: "conflict",
+    412: "conflict",
+    502: "back-end",
+    504: "back-end",
+}
+
 
 class Rejected(Exception):
     """
@@ -14,15 +24,18 @@ class Rejected(Exception):
 
     The codes are those of docs/protocol.md: 400 malformed, 401 no session,
     403 refused, 404 nobody there, 413 too large, 429 too many, 501 not
-    offered, 503 not now.
+    offered, 503 not now.  `reason` is one word for programs, which does not
+    change; docs/protocol.md has them all.
     """
 
     code = 400
+    reason = ""
 
-    def __init__(self, text: str, code: int | None = None) -> None:
+    def __init__(self, text: str, code: int | None = None, reason: str = "") -> None:
         super().__init__(text)
         if code is not None:
             self.code = code
+        self.reason = reason or self.reason or _REASONS.get(self.code, "failed")
 
     def body(self) -> dict[str, Any]:
         """
@@ -36,15 +49,22 @@ class Malformed(Rejected):
     """
     Not a message at all; answered by mn:/validator.
 
-    `id` and `from_` are what could be read of it, for the answer.
+    `id`, `from_` and `transaction` are what could be read of it, for the answer.
     """
 
     def __init__(
-        self, text: str, id: int | str | None = None, from_: str | None = None, code: int | None = None
+        self,
+        text: str,
+        id: int | str | None = None,
+        from_: str | None = None,
+        code: int | None = None,
+        transaction: int | str | None = None,
+        reason: str = "",
     ) -> None:
-        super().__init__(text, code)
+        super().__init__(text, code, reason)
         self.id = id
         self.from_ = from_
+        self.transaction = transaction
 
 
 class TooLarge(Malformed):
@@ -53,6 +73,7 @@ class TooLarge(Malformed):
     """
 
     code = 413
+    reason = "limit"
 
 
 class Claimed(Rejected):
@@ -61,6 +82,7 @@ class Claimed(Rejected):
     """
 
     code = 403
+    reason = "reserved-address"
 
 
 class Blocked(Rejected):
@@ -69,9 +91,12 @@ class Blocked(Rejected):
     """
 
     code = 403
+    reason = "policy"
 
-    def __init__(self, text: str, code: int | None = None, retry_after: float | None = None) -> None:
-        super().__init__(text, code)
+    def __init__(
+        self, text: str, code: int | None = None, retry_after: float | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(text, code, reason)
         self.retry_after = retry_after
 
     def body(self) -> dict[str, Any]:
@@ -87,6 +112,7 @@ class TooFast(Rejected):
     """
 
     code = 429
+    reason = "rate"
 
     def __init__(self, retry_after: float | None = None) -> None:
         super().__init__("more messages than this node takes from you; slow down")
@@ -99,6 +125,7 @@ class NoSession(Rejected):
     """
 
     code = 401
+    reason = "no-session"
 
 
 class NoRoute(Rejected):
@@ -107,6 +134,7 @@ class NoRoute(Rejected):
     """
 
     code = 404
+    reason = "no-route"
 
 
 class NotOffered(Rejected):
@@ -115,6 +143,7 @@ class NotOffered(Rejected):
     """
 
     code = 501
+    reason = "not-offered"
 
 
 # Where clients repeat a 500 ten times at once, they are told 503.

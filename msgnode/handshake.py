@@ -118,7 +118,8 @@ class Handshake:
         resume = agree(session, wish, connection.counted, not known, stands)
         if resume is not None:
             body["resume"] = resume
-        reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, body)
+        to = message.from_ or session.runtime
+        reply = compose(message.id, "response", SESSION, to, body, message.transaction)
         self._sessions.say(connection, reply.data)
         if known and stands:
             session.resume()  # what was sent is on its way
@@ -233,7 +234,8 @@ class Handshake:
         self._gate.renew(session, connection, verdict)
         self._belongs(session, before)
         message.outcome = "answered"
-        reply = compose(message.id, "response", SESSION, message.from_ or session.runtime, {"code": 200})
+        to = message.from_ or session.runtime
+        reply = compose(message.id, "response", SESSION, to, {"code": 200}, message.transaction)
         self._sessions.say(connection, reply.data)
         return session
 
@@ -277,7 +279,7 @@ class Handshake:
         if self.policy is not None:
             asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
             without_secrets(asked)  # decisions are written down
-            asked.came, asked.origin = message.came or time_ns(), connection
+            asked.came, asked.origin, asked.log = message.came or time_ns(), connection, message.log
             self.policy.check(CONNECT, asked, session)
 
     def give_up(self, connection: Connection) -> None:
@@ -300,7 +302,7 @@ class Handshake:
         """
         Say that the node is there, to clients that cannot see WebSocket's own pings.
         """
-        reply = compose(message.id, "response", SESSION, message.from_, {"code": 200})
+        reply = compose(message.id, "response", SESSION, message.from_, {"code": 200}, message.transaction)
         self._sessions.say(connection, reply.data)
         return connection.session
 

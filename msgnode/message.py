@@ -40,7 +40,12 @@ _Text = Annotated[str, Meta(pattern="$.")]
 _List = Annotated[list[str], Meta(min_length=2, max_length=1)]
 _Several = Annotated[tuple[Any, ...], Meta(min_length=2, max_length=1)]
 
-MIDDLE, URGENT = 5, 7  # what a message's priority is when it does not say: a response leaves earlier
+MIDDLE, URGENT = 5, 7  # what a message's priority is when it does not say: a response leaves earlier,
+BULK = 1  # what is only logged and the pieces of a file leave last
+LONGEST_TRANSACTION = 64  # characters
+Transaction = (
+    Annotated[str, Meta(max_length=LONGEST_TRANSACTION)] | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+)
 
 
 class Message(Struct, gc=False):
@@ -48,13 +53,16 @@ class Message(Struct, gc=False):
     One message: `id`, `type`, `from_`, `to` and the undecoded `body`.
 
     Header fields of our own, which a sender may add: `priority` (0 to 9),
-    `ttl` (seconds it may wait), `receipt` (tell me what became of it) and
-    `token`, which no recipient gets to see (redaction.py).
+    `ttl` (seconds it may wait), `receipt` (tell me what became of it), `bulk`
+    (it may leave last), `log` (false: write nothing down about it),
+    `transaction` (stands in every answer, too) and `token`, which no
+    recipient gets to see (redaction.py).
 
     `data` is the JSON object as it is forwarded.  The rest is what became of
     it, filled in by the Router and read by the traffic log: `outcome`,
     `recipients` (connections it was handed to), `waiting` (sessions that keep
-    it), `code` (of the node's own answer), `resources` (addresses that a
+    it), `code` (of the node's own answer), `reason` (why it was not carried,
+    in a word that does not change), `resources` (addresses that a
     request to the node named), `came` (nanoseconds since 1970) and `micros`
     (microseconds until it was handed on).  `origin` is the connection it
     came by, `done` what policies obliged to on its way in, `shown` what the
@@ -69,6 +77,9 @@ class Message(Struct, gc=False):
     priority: Annotated[int, Meta(ge=0, le=9)] | None = None
     ttl: Annotated[float, Meta(ge=0)] | None = None
     receipt: bool = False
+    bulk: bool = False
+    log: bool = True
+    transaction: Transaction | None = None
     data: bytes = field(name=_OURS + "data", default=b"")
     origin: Any = field(name=_OURS + "origin", default=None)
     came: _Number = field(name=_OURS + "came", default=0)
@@ -76,6 +87,7 @@ class Message(Struct, gc=False):
     recipients: _Number = field(name=_OURS + "recipients", default=0)
     waiting: _Number = field(name=_OURS + "waiting", default=0)
     code: _Number = field(name=_OURS + "code", default=0)
+    reason: _Text = field(name=_OURS + "reason", default="")
     micros: _Number = field(name=_OURS + "micros", default=0)
     resources: _List | None = field(name=_OURS + "resources", default=None)
     done: _Several = field(name=_OURS + "done", default=())
@@ -107,7 +119,10 @@ class Message(Struct, gc=False):
         """
         if self.priority is not None:
             return self.priority
-        return URGENT if self.type.lower() == "response" else MIDDLE
+        kind = self.type.lower()
+        if self.bulk or kind == "log":
+            return BULK
+        return URGENT if kind == "response" else MIDDLE
 
     @property
     def has_via(self) -> bool:
@@ -143,10 +158,12 @@ class Message(Struct, gc=False):
 
     def reply(self, body: Mapping[str, Any], from_: str | None = None) -> "Message":
         """
-        The response to this message: same id, from and to exchanged.
+        The response to this message: same id and transaction, from and to exchanged.
         """
         to = self.to if isinstance(self.to, str) else self.to[0]
-        return compose(self.id, "response", from_ or to, self.from_ or None, body)
+        answer = compose(self.id, "response", from_ or to, self.from_ or None, body, self.transaction)
+        answer.log = self.log
+        return answer
 
     def _addressed_by_halves(self, address: str) -> bytes:
         """
@@ -185,6 +202,9 @@ class Message(Struct, gc=False):
                 self.priority,
                 self.ttl,
                 self.receipt,
+                self.bulk,
+                self.log,
+                self.transaction,
                 before + _encode(address) + after,
                 came=self.came,
                 origin=self.origin,
@@ -238,12 +258,24 @@ def _loads(data: bytes, rough: bool = False) -> Any:
         return json.loads(whole, parse_int=literals.rough) if rough else msgspec.json.decode(whole)
 
 
-def compose(id: int | str | None, type: str, from_: str, to: str | None, body: Mapping[str, Any]) -> Message:
+def compose(
+    id: int | str | None,
+    type: str,
+    from_: str,
+    to: str | None,
+    body: Mapping[str, Any],
+    transaction: int | str | None = None,
+) -> Message:
     """
-    A message of the node's own.
+    A message of the node's own; `transaction` is that of what it answers.
     """
-    header = {"id": id, "type": type, "from": from_, "to": to, "body": body}
-    return Message(id if id is not None else 0, type, to or "", from_, data=_encode(header))
+    header: dict[str, Any] = {"id": id, "type": type, "from": from_, "to": to}
+    if transaction is not None:
+        header["transaction"] = transaction
+    header["body"] = body
+    return Message(
+        id if id is not None else 0, type, to or "", from_, transaction=transaction, data=_encode(header)
+    )
 
 
 def decode(data: bytes, origin: Any = None) -> Message:
@@ -266,7 +298,7 @@ def decode(data: bytes, origin: Any = None) -> Message:
     else:
         body = bytes(message.body)
         if body[0] != 123 and body != b"null":
-            raise Malformed("'body' must be an object", message.id, message.from_)
+            raise _complaint(message, "'body' must be an object")
         end = len(data) - len(body) - 1
         if len(data) < COUNTED or not _ends_in(data, end, body):
             found = data.count(QUOTE) - body.count(QUOTE)
@@ -280,7 +312,7 @@ def decode(data: bytes, origin: Any = None) -> Message:
     plain = message.to.__class__ is str and message.from_ and half is None
     if not plain or (found != quotes and found != quotes + _ours(message)):
         if found > 2 * MOST_STRINGS and half is None:
-            raise Malformed(_TOO_MANY, message.id, message.from_ or None)
+            raise _complaint(message, _TOO_MANY)
         _check_unusual(message)
     return message
 
@@ -305,7 +337,8 @@ def recall(data: bytes) -> Message:
             known[name] = msgspec.convert(fields[name], kind) if name in fields else known.get(name)
     message = Message(known["id"], known["type"], known["to"], known.get("from") or "", data=data)
     message.priority, message.ttl = known.get("priority"), known.get("ttl")
-    message.receipt = bool(known.get("receipt"))
+    message.receipt, message.bulk = bool(known.get("receipt")), bool(known.get("bulk"))
+    message.log, message.transaction = known.get("log", True), known.get("transaction")
     return message
 
 
@@ -317,6 +350,9 @@ _RECALLED: dict[str, Any] = {
     "priority": Annotated[int, Meta(ge=0, le=9)],
     "ttl": Annotated[float, Meta(ge=0)],
     "receipt": bool,
+    "bulk": bool,
+    "log": bool,
+    "transaction": Transaction,
 }
 
 
@@ -355,24 +391,34 @@ def _ours(message: Message) -> int:
     The quotes of our own header fields, as far as they say anything.
     """
     given = (message.priority is not None) + (message.ttl is not None) + message.receipt
+    given += message.bulk + (not message.log)
+    if message.transaction is not None:
+        given += 2 if message.transaction.__class__ is str else 1
     if message.token is NO_TOKEN:
         return 2 * given
     return 2 * given + 2 + bytes(message.token).count(b'"')
 
 
+def _complaint(message: Message, text: str) -> Malformed:
+    """
+    What is wrong with a message whose header can be read.
+    """
+    return Malformed(text, message.id, message.from_ or None, transaction=message.transaction)
+
+
 def _check_unusual(message: Message) -> None:
     double = _doubled(message)
     if double is not None:
-        raise Malformed(f"'{double[:80]}' stands twice in the header", message.id, message.from_ or None)
+        raise _complaint(message, f"'{double[:80]}' stands twice in the header")
     if isinstance(message.to, list):
         if not message.to:
-            raise Malformed("'to' must name at least one recipient, not []", message.id, message.from_)
+            raise _complaint(message, "'to' must name at least one recipient, not []")
         if len(message.to) > MOST_RECIPIENTS:
             most = f"'to' may name at most {MOST_RECIPIENTS} recipients, not {len(message.to)}"
-            raise Malformed(most, message.id, message.from_)
+            raise _complaint(message, most)
         if len(message.to) * len(message.data) > MOST_COPIED:
             most = f"copies for all in 'to' may have {MOST_COPIED} bytes together; send it to fewer"
-            raise Malformed(most, message.id, message.from_)
+            raise _complaint(message, most)
 
 
 def _doubled(message: Message) -> str | None:
@@ -398,12 +444,12 @@ def _doubled(message: Message) -> str | None:
                 return str(name)
             seen.add(name)
             if len(seen) > MOST_STRINGS:
-                raise Malformed(_TOO_MANY, message.id, message.from_ or None)
+                raise _complaint(message, _TOO_MANY)
             at = key.end()
             # No object is the beginning of another.
             at = at + len(body) if body and data.startswith(body, at) else _scanner.raw_decode(text, at)[1]
     except RecursionError:
-        raise Malformed("nested too deeply", message.id, message.from_ or None) from None
+        raise _complaint(message, "nested too deeply") from None
     except ValueError:
-        raise Malformed("not JSON", message.id, message.from_ or None) from None
+        raise _complaint(message, "not JSON") from None
     return None

@@ -275,7 +275,7 @@ class Reception:
         if not wants_answer(message, by_validator):
             return
         sender = VALIDATOR if by_validator or not isinstance(message.to, str) else message.to
-        reply = compose(message.id, "response", sender, to, body)
+        reply = compose(message.id, "response", sender, to, body, message.transaction)
         if session is None:
             self._tell(connection, reply.data)
         else:
@@ -302,11 +302,16 @@ def _what_could_be_read(
     why: Rejected, message: Message | None, data: bytes, connection: Connection
 ) -> Message:
     id, from_ = (why.id, why.from_) if isinstance(why, Malformed) else (None, None)
+    transaction = why.transaction if isinstance(why, Malformed) else None
+    if transaction is None and message is not None:
+        transaction = message.transaction
     return Message(
         id="" if id is None else id,
         type=message.type if message is not None else "",
         to=message.to if message is not None else "",
         from_=from_ or "",
+        log=message is None or message.log,
+        transaction=transaction,
         data=data,
         came=time_ns(),
         origin=connection,

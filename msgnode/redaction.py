@@ -84,6 +84,8 @@ def without_secrets(message: Message) -> None:
     message.from_, message.type = loggable(message.from_), loggable(message.type)
     if isinstance(message.id, str):
         message.id = loggable(message.id)
+    if isinstance(message.transaction, str):
+        message.transaction = loggable(message.transaction)
     if isinstance(message.to, str):
         message.to = loggable(message.to)
     else:

@@ -46,6 +46,7 @@ class Lines:
     def add(self, one: Message, session: Session) -> None:
         self._left -= 1
         self._room -= LINE + len(one.from_) + len(one.type) + len(str(one.to)) + len(str(one.id))
+        self._room -= 0 if one.transaction is None else len(str(one.transaction))
         if self._room >= 0:
             self._write(one, session)
         else:

@@ -83,7 +83,14 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     traffic = store = spool = None
     if config.traffic != "none":
         storage = config.storage
-        traffic = TrafficLog(config.traffic, config.node, reactor, run=in_thread, options=storage)
+        traffic = TrafficLog(
+            config.traffic,
+            config.node,
+            reactor,
+            run=in_thread,
+            options=storage,
+            always=lambda: config.traffic_log_always,
+        )
         # Before the last of the disk, which is for what was promised.
         traffic.watermark = Watermark(Path(config.traffic), lambda: storage.reserve_bytes, times=2)
     if config.state != "none":
@@ -93,6 +100,8 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     with or_stop():
         tokens = tokens_of(config, reactor)
     node = Node(config, reactor, journal, store, spool, validator=tokens)
+    if traffic is not None:
+        traffic.counts = node.counts
     with or_stop(where):
         back_ends = attach(node, reactor, in_thread)
         offer_identity(node, tokens)

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.config import StorageOptions
+from msgnode.counts import Counts
 from msgnode.linelog import CUT, MOST_HELD, LineLog, cut, cut_id
 from msgnode.message import Message
 from msgnode.session import Connection, Session
@@ -49,6 +50,8 @@ class Line(Struct, gc=False, omit_defaults=True):
     waiting: int | UnsetType = UNSET
     code: int = 0
     micros: int | UnsetType = UNSET
+    reason: str = ""
+    transaction: int | str | UnsetType = UNSET
     resources: list[str] | None = None
     resources_count: int | UnsetType = UNSET
     event: str = ""
@@ -69,6 +72,9 @@ class NoLog:
 class TrafficLog(LineLog):
     """
     The journal: `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl`.
+
+    `always`: also of messages whose senders want nothing written down; else
+    they are counted in `counts`, which the node may share.
     """
 
     what = "traffic"
@@ -81,13 +87,19 @@ class TrafficLog(LineLog):
         wall: Callable[[], int] = time.time_ns,
         run: Callable[..., Deferred[None]] = maybeDeferred,
         options: StorageOptions | None = None,
+        always: Callable[[], bool] = bool,
     ) -> None:
+        self.counts = Counts()
+        self._always = always
         self._options = options = options or StorageOptions()
         super().__init__(directory, node, clock, run, lambda: options.max_traffic_bytes_per_hour)
         self._node = node
         self._wall = wall
 
     def message(self, message: Message, session: Session | None) -> None:
+        if not message.log and not self._always():
+            self.counts.unlogged += 1
+            return
         connection, to, size = message.origin, message.to, len(message.data)
         if to.__class__ is not str:
             to = f"{cut(to[0])} and {len(to) - 1} more" if len(to) > 1 else to[0]
@@ -110,6 +122,8 @@ class TrafficLog(LineLog):
             message.waiting,
             message.code,
             message.micros,
+            message.reason,
+            UNSET if message.transaction is None else message.transaction,
         )
         if len(runtime) > CUT or (size > CUT and _is_long(line)):
             _shorten(line)

@@ -284,6 +284,9 @@ _by_key = {
     "priority": st.integers(0, 9) | st.none(),
     "ttl": st.integers(0, 9),
     "receipt": st.booleans(),
+    "bulk": st.booleans(),
+    "log": st.booleans(),
+    "transaction": st.integers(-9, 9) | _odd | st.none(),
     "token": _inner,
 }
 _pairs = st.lists(

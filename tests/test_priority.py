@@ -55,6 +55,47 @@ class AwayTests(PriorityCase):
 
         self.assertEqual([1, 3, 2, 6, 4, 0, 5], self.back())
 
+    def test_logs_last(self) -> None:
+        """
+        What is only logged leaves last, however its type is written, unless it says another priority.
+        """
+        self.send(1, type="log")
+        self.send(2, type="LOG")
+        self.send(3, type="log", priority=6)
+        self.send(4)
+
+        self.assertEqual([3, 4, 1, 2], self.back())
+
+    def test_bulk_last(self) -> None:
+        """
+        The pieces of a file leave last and in their order, also as responses, unless they say a priority.
+        """
+        self.send(1, bulk=True)
+        self.send(2, bulk=True, type="response")
+        self.send(3, bulk=True, priority=9)
+        self.send(4, bulk=False)
+        self.send(5, type="response")
+
+        self.assertEqual([3, 5, 4, 1, 2], self.back())
+
+    def test_nothing_in_bodies(self) -> None:
+        """
+        A body says nothing of when its message leaves.
+        """
+        self.send(1, body={"bulk": True, "type": "log", "priority": 0})
+        self.send(2)
+
+        self.assertEqual([1, 2], self.back())
+
+    def test_lists(self) -> None:
+        """
+        Each copy of a message to a list leaves as late as the message would.
+        """
+        self.send(1, to=[f"{BOB}/x", f"{BOB}/y"], bulk=True)
+        self.send(2)
+
+        self.assertEqual([2, 1, 1], self.back())
+
     def test_responses(self) -> None:
         """
         A response that does not say has 7, however its type is written; everything else has 5.

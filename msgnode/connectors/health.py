@@ -274,6 +274,7 @@ class NodeCollector(Collector):
             ("disk_refused", "What was not taken on because the disk is low.", self._node.watermark.refused),
             ("inflated_bytes", "Bytes that came out of compressed messages.", self._node.inflation.total),
             ("inflated_pauses", "How often that was too much a second.", self._node.inflation.pauses),
+            ("unlogged", "Messages not in the traffic log, because their senders said so.", counts.unlogged),
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)

@@ -38,6 +38,16 @@ MESSAGE = {
         "priority": _nullable(type="integer", minimum=0, maximum=9),
         "ttl": _nullable(type="number", minimum=0, description="Seconds it may wait for its recipient."),
         "receipt": {"type": "boolean"},
+        "bulk": {"type": "boolean", "description": "It may leave last where messages wait."},
+        "log": {"type": "boolean", "description": "False: write nothing down about it."},
+        "transaction": {
+            "description": "What it belongs to; in every answer of the node, too.",
+            "anyOf": [
+                {"type": "string", "maxLength": 64},
+                {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+                {"type": "null"},
+            ],
+        },
     },
 }
 

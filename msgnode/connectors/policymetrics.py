@@ -52,6 +52,11 @@ class PolicyCollector(Collector):
                 "Documents that were not taken, and looks at the source that failed.",
                 self._policies.failed,
             ),
+            (
+                "unlogged",
+                "Decisions not in the log, because the senders of the messages said so.",
+                enforcement.decisions.unlogged,
+            ),
             ("lines_lost", "Lines the log of decisions could not write.", log.lost if log is not None else 0),
         ):
             yield CounterMetricFamily(f"msgnode_policy_{name}", text, number)

@@ -29,6 +29,9 @@ TRAFFIC = StructType(
         StructField("waiting", IntegerType()),
         StructField("code", IntegerType()),
         StructField("micros", LongType()),
+        StructField("reason", StringType()),
+        # A number, or text.
+        StructField("transaction", StringType()),
         StructField("resources", ArrayType(StringType())),
         StructField("resources_count", IntegerType()),
         StructField("event", StringType()),
