@@ -7,7 +7,7 @@ connectors/websocket.py, tcp.py, poll.py   bytes come in; nothing else to decide
   socketio.py, socketlane.py, socketclient.py, socketpolls.py   Socket.IO by polling and by WebSocket
   engineio.py, socketacks.py, polllane.py   what is on its wire; acknowledgements; polls past the web server
   message.py, exchange.py, openapi.py, asked.py    REST: a request by HTTP, and its response
-reception.py   receive: the door, and the one `try` on the path
+reception.py   receive: the door, and the one `try` on the path; failures.py: what nobody foresaw
 message.py     decode: the header; the bytes are kept as they came; complaints.py says what is wrong with them
 handshake.py   mn:/session: open, re-open, close; agreement.py: what is counted from then on
 gate.py        whose token opens a session, and what waits while it is looked at
@@ -31,7 +31,7 @@ shortage.py    a disk that takes nothing, and too little memory
 binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
 backends.py    the servers behind the node
-connectors/rest.py, dial.py, body.py, breaker.py    a call to one of them
+connectors/rest.py, dial.py, body.py, outcomes.py, breaker.py    a call to one of them
 registration.py, connectors/domainregistry.py    the domain registry: what is asked, and how
 announcements.py, connectors/registrypoller.py    who listens is told what comes and goes there
 registered.py, connectors/farewell.py    what a session had registered, and its end

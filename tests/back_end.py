@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ConnectingCancelledError
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
@@ -42,7 +43,8 @@ class Memory:
     """
     An endpoint whose connections lead to what `serve` makes; `dialled` counts them.
 
-    `refuse` is an exception that connecting ends with, or "hang".
+    `refuse` is an exception that connecting ends with, "hang", or "cancel": as a host that
+    drops SYN, whose connection ends in an exception of its own when it is given up.
     """
 
     def __init__(self, clock: Clock, serve: Callable[[], Any] = Scripted) -> None:
@@ -57,6 +59,8 @@ class Memory:
         self.dialled += 1
         if self.refuse == "hang":
             return Deferred()
+        if self.refuse == "cancel":
+            return Deferred(lambda given_up: given_up.errback(ConnectingCancelledError(None)))
         if self.refuse is not None:
             return fail(self.refuse)
         client, server = protocolFactory.buildProtocol(None), self.serve()

@@ -7,9 +7,16 @@ from typing import Any
 
 from treq.testing import StubTreq
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.error import (
+    ConnectingCancelledError,
+    ConnectionLost,
+    ConnectionRefusedError,
+    TimeoutError,
+)
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.client import ResponseNeverReceived
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
@@ -127,12 +134,19 @@ class SourceTests(SynchronousTestCase):
 
     def test_down(self) -> None:
         """
-        Nobody there.
+        Nobody there, nobody who lets us in, and what nobody foresaw: each is a reason.
         """
         stub: Any = self.stub
-        stub.get = lambda *how, **more: fail(ConnectionRefusedError())
+        for why, text in (
+            (ConnectionRefusedError(), "cannot be reached"),
+            (ConnectingCancelledError(None), "not answered within 10 s"),
+            (TimeoutError(), "not answered within 10 s"),
+            (ResponseNeverReceived([Failure(ConnectionLost())]), "cannot be reached: Connection"),
+            (ZeroDivisionError("strange"), "cannot be asked: ZeroDivisionError: strange"),
+        ):
+            stub.get = lambda *how, why=why, **more: fail(why)
 
-        self.assertFails(self.source.look(), "cannot be reached")
+            self.assertFails(self.source.look(), text)
 
     def test_node(self) -> None:
         """

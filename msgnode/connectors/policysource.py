@@ -10,19 +10,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from treq.client import HTTPClient
-from twisted.internet.defer import CancelledError, Deferred, inlineCallbacks
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.protocol import Protocol as BaseProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone, ResponseFailed, ResponseNeverReceived
+from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
 
 from msgnode.config import PolicyOptions
+from msgnode.connectors.outcomes import in_words, outcome_of
 from msgnode.policysource import Documents, SourceFailed
-
-_UNREACHABLE = (ConnectError, DNSLookupError, ResponseFailed, ResponseNeverReceived, OSError)
 
 
 class RepositorySource:
@@ -52,11 +50,14 @@ class RepositorySource:
                 late.cancel()
             if not isinstance(result, Failure) or result.check(SourceFailed):
                 return result
-            if not in_time or result.check(CancelledError):
+            why: Any = result.value
+            outcome = outcome_of(why) if in_time else "silent"
+            if outcome == "silent":
                 raise SourceFailed(f"{self.name} has not answered within {deadline:g} s") from None
-            if result.check(*_UNREACHABLE):
-                raise SourceFailed(f"{self.name} cannot be reached: {_reason(result.value)}") from None
-            return result
+            if outcome == "failed":
+                kind = type(why).__name__
+                raise SourceFailed(f"{self.name} cannot be asked: {kind}: {in_words(why)}") from why
+            raise SourceFailed(f"{self.name} cannot be reached: {in_words(why)}") from None
 
         return asked.addBoth(explain)
 
@@ -127,8 +128,3 @@ def without_secret(url: str) -> str:
     """
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def _reason(why: BaseException | None) -> str:
-    inner: Any = why.args[0][0].value if isinstance(why, ResponseFailed | ResponseNeverReceived) else why
-    return str(inner) or type(inner).__name__

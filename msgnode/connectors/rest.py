@@ -3,7 +3,7 @@ A call out to a back end over HTTP.
 
 There is one deadline for all of it: the wait for a place, connecting, every
 attempt and the whole body.  What goes wrong becomes a Rejected with the code
-the sender is told, and is counted.
+the sender is told, and is counted; no other exception leaves this module.
 """
 
 from collections import Counter
@@ -12,37 +12,44 @@ from http.cookiejar import DefaultCookiePolicy
 from typing import Any, NamedTuple
 
 import msgspec
-from OpenSSL import SSL
-from service_identity import VerificationError
 from treq.client import HTTPClient
 from treq.cookies import IndexableCookieJar
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
-from twisted.internet.error import ConnectError, ConnectionClosed, DNSLookupError
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
-from twisted.web._newclient import ParseError
-from twisted.web.client import RequestTransmissionFailed, ResponseFailed
+from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 
 from msgnode.backendoptions import BackEnd
 from msgnode.breaker import Breaker
-from msgnode.connectors.body import Body, Sent, TooLarge
+from msgnode.connectors.body import Body, Sent
 from msgnode.connectors.dial import Dial, Plain, agent_for
+from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 
 log = Logger()
 
 JSON = {"Content-Type": "application/json"}
-# The line was never there, or broke.  A deadline that passed is not among them.
-TRANSPORT = (
-    ConnectError,
-    ConnectionClosed,
-    DNSLookupError,
-    OSError,
-    RequestTransmissionFailed,
-    ResponseFailed,
-)
 SAFE = ("GET", "HEAD")
+
+
+class Unanswered(Rejected):
+    """
+    The back end gave no answer of any use; `outcome` is the word that it is counted by.
+    """
+
+    def __init__(self, text: str, code: int, outcome: str) -> None:
+        super().__init__(text, code)
+        self.outcome = outcome
+
+    @property
+    def is_carried_out(self) -> bool | None:
+        """
+        Did the back end do what it was asked?  None: nobody can say.
+        """
+        return False if self.outcome in ("busy", "paused", "untrusted") else None
 
 
 class Answer(NamedTuple):
@@ -94,7 +101,8 @@ class Rest:
     `counts` has one entry an outcome: "2xx" to "5xx", "silent" (no answer in
     time), "unreachable", "untrusted" (its certificate, or it takes none of
     ours), "large", "nonsense" (no JSON where some was wanted), "busy" (too
-    many at once) and "paused" (given up for the moment).
+    many at once), "paused" (given up for the moment) and "failed" (what
+    nobody foresaw).
     """
 
     def __init__(
@@ -117,6 +125,7 @@ class Rest:
         self._slots = DeferredSemaphore(options.in_flight)
         self._breaker = Breaker(reactor.seconds)
         self._pending = 0  # bytes of requests that wait or are under way
+        self._failures = Failures(log)
 
     @property
     def down(self) -> bool:
@@ -161,24 +170,31 @@ class Rest:
             return self._refuse("busy")
         self._pending += size
         attempts = self._options.attempts if (method in SAFE if safe is None else safe) else 1
-        answer = Deferred.fromCoroutine(self._call(method, self._base + path, sent, data, attempts))
-        late = self._reactor.callLater(deadline or self._options.deadline, answer.cancel)
+        late = self._reactor.callLater(deadline or self._options.deadline, lambda: answer.cancel())
+        answer: Deferred[Answer] = Deferred.fromCoroutine(
+            self._call(method, self._base + path, sent, data, attempts, late)
+        )
         return answer.addBoth(self._over, size).addBoth(_in_time, late)
 
     def _over(self, result: Any, size: int) -> Any:
         self._pending -= size
         return result
 
-    async def _call(self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int) -> Answer:
+    async def _call(
+        self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int, late: IDelayedCall
+    ) -> Answer:
         try:
             await self._slots.acquire()
         except CancelledError:
             # Not the back end's fault alone, and nothing was asked of it.
             raise self._rejected("paused" if self.down else "busy") from None
         try:
-            answer = await self._attempts(method, url, headers, data, attempts)
-        except (CancelledError, TooLarge, SSL.Error, *TRANSPORT) as why:
-            outcome = _outcome(why)
+            answer = await self._attempts(method, url, headers, data, attempts, late)
+        except Exception as why:
+            # Past the deadline it is silence, whatever its end is called.
+            outcome = outcome_of(why) if late.active() else "silent"
+            if outcome == "failed":
+                self._failures.note("asking the {name} at {base}", Failure(), name=self.name, base=self._said)
             if outcome == "large":
                 self._succeeded()
             else:
@@ -192,7 +208,7 @@ class Rest:
             self._slots.release()
 
     async def _attempts(
-        self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int
+        self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int, late: IDelayedCall
     ) -> Answer:
         most = attempts
         while True:
@@ -211,8 +227,8 @@ class Rest:
                 response.deliverBody(body)
                 content = await body.whole
                 return Answer(response.code, response.headers, content, self, most - attempts)
-            except TRANSPORT as why:
-                if not attempts or _outcome(why) != "unreachable":
+            except Exception as why:
+                if not attempts or not late.active() or not is_worth_repeating(why):
                     raise
 
     def _succeeded(self) -> None:
@@ -226,7 +242,7 @@ class Rest:
                 name=self.name,
                 base=self._said,
                 outcome=outcome,
-                why=_in_words(why),
+                why=in_words(why),
             )
             for waiting in list(self._slots.waiting):
                 waiting.cancel()
@@ -236,41 +252,16 @@ class Rest:
         refused.errback(self._rejected(outcome))
         return refused
 
-    def _rejected(self, outcome: str) -> Rejected:
+    def _rejected(self, outcome: str) -> Unanswered:
         self.counts[outcome] += 1
         if outcome in ("large", "nonsense"):
-            return Rejected(f"Invalid response from the {self.name}.", 502)
+            return Unanswered(f"Invalid response from the {self.name}.", 502, outcome)
         if outcome == "busy":
-            return Rejected(f"Too many requests to the {self.name}; try again later.", 503)
-        return Rejected(f"Error contacting the {self.name}.", 504)
+            return Unanswered(f"Too many requests to the {self.name}; try again later.", 503, outcome)
+        return Unanswered(f"Error contacting the {self.name}.", 504, outcome)
 
 
-def _in_time(result: Any, late: Any) -> Any:
+def _in_time(result: Any, late: IDelayedCall) -> Any:
     if late.active():
         late.cancel()
     return result
-
-
-def _reasons(why: BaseException) -> list[BaseException]:
-    """
-    The exception and those it was made of.
-    """
-    inside = [failure.value for failure in getattr(why, "reasons", None) or ()]
-    return [why] + [reason for each in inside for reason in _reasons(each)]
-
-
-def _outcome(why: BaseException) -> str:
-    if isinstance(why, TooLarge):
-        return "large"
-    for reason in _reasons(why):
-        if isinstance(reason, CancelledError):  # the deadline passed
-            return "silent"
-        if isinstance(reason, SSL.Error | VerificationError):
-            return "untrusted"
-        if isinstance(reason, ParseError):  # it does not speak HTTP
-            return "nonsense"
-    return "unreachable"
-
-
-def _in_words(why: BaseException) -> str:
-    return "; ".join(str(reason) or type(reason).__name__ for reason in _reasons(why)[-1:])

@@ -23,12 +23,13 @@ REGISTRY = "domain://registry.localhost"
 
 class RegistryProcess:
     """
-    `twistd -n msgregistry` with only a domain registry, on a port that is free.
+    `twistd -n msgregistry` with only a domain registry, on `port` or one that is free.
     """
 
-    def __init__(self, *options, endpoint="tcp:{port}:interface=127.0.0.1"):
+    def __init__(self, *options, endpoint="tcp:{port}:interface=127.0.0.1", port=0):
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
             self.port = free.getsockname()[1]
         twistd = Path(sys.executable).with_name("twistd")
         where = ["--domain", endpoint.format(port=self.port), "--global", "none"]
