@@ -9,7 +9,7 @@ What a request would make is known by counting: a few names in two lists that
 are crossed make far more addresses than there are bytes in it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from msgnode.address import LONGEST, Domain
-from msgnode.budget import Budget, binding_size
+from msgnode.budget import KEYED, Budget, binding_size
 from msgnode.config import Limits
 from msgnode.errors import Rejected
 from msgnode.holding import Holding
@@ -113,10 +113,12 @@ class Binder:
         kind: int,
         ask: Callable[[str, int], None] | None = None,
         beside: int = 0,
+        children: Mapping[str, int] | None = None,
     ) -> Iterator[None]:
         """
         Bind all of them, or raise Rejected (403, 429) and none; `beside`: bytes remembered with them.
 
+        `children` are those that are bound with an object, and have no owner; with its length.
         In slices of ADDRESSES.  `ask` raises if one may not be bound; it is told how many they are.
         """
         wanted: dict[str, None] = {}
@@ -130,7 +132,7 @@ class Binder:
                     continue
                 if address not in session.bindings:
                     new += 1
-                    size += binding_size(address)
+                    size += binding_size(address) + (KEYED if children and address in children else 0)
                     self._check(address, session)
                 self._ownership.check_bind(address, session, kind)
                 wanted[address] = None
@@ -152,8 +154,9 @@ class Binder:
                     if len(wanted) <= ADDRESSES or self._may_still(address, session, kind):
                         if address not in session.bindings:
                             left -= binding_size(address)
-                        own = self._ownership.announce(address, session, kind)
-                        self._routes.bind(address, session, kind | own)
+                        object_length = children.get(address, 0) if children else 0
+                        own = 0 if object_length else self._ownership.announce(address, session, kind)
+                        self._routes.bind(address, session, kind | own, object_length)
                 bound = len(session.bindings) - before
                 self._expect(session, -bound, left - size)
                 new, size = new - bound, left

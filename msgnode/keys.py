@@ -1,5 +1,6 @@
 """
-Allocation keys: names a session gives to what it allocates, to free it by.
+Allocation keys: names a session gives to what it allocates, to free it by; and objects, by which it
+subscribed their children.
 
 Each address is kept with its key only until it is freed, so that a session
 which allocates and frees for ever keeps no more than it holds.
@@ -48,6 +49,18 @@ class Keys:
             del self._keys[address]
         self._account.charge(-key_size(key, len(addresses)))
         return addresses
+
+    def find(self, key: str) -> list[str]:
+        """
+        The addresses of the key.
+        """
+        return list(self._addresses.get(key, ()))
+
+    def of(self, address: str) -> str | None:
+        """
+        The key of the address.
+        """
+        return self._keys.get(address)
 
     def forget(self, address: str) -> None:
         """

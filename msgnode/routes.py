@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from msgnode.address import LONGEST
 from msgnode.budget import binding_size
 from msgnode.keeping import Keeping
+from msgnode.keys import Keys
 from msgnode.listeners import Listeners, Ordered, Owners
 from msgnode.slices import ADDRESSES, Slices
 
@@ -32,6 +33,8 @@ NOBODY: tuple["Session", ...] = ()
 
 ALLOCATED, SUBSCRIBED, LEARNT = 1, 2, 4  # why a session is bound; may be combined
 OWNED = 8  # beside those: the address is the session's own
+_REASONS, _FLAGS = ALLOCATED | SUBSCRIBED | LEARNT, 0xFF
+_OBJECT = 8  # bits below the length of the object that the address was subscribed as a child of, or 0
 RUNTIMES = ("runtime://", "hyperty-runtime://")  # where runtimeURLs are looked for
 
 DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes
@@ -176,9 +179,12 @@ class RoutingTable:
 
     # -- bindings --------------------------------------------------------------
 
-    def bind(self, address: str, session: "Session", kind: int) -> None:
+    def bind(self, address: str, session: "Session", kind: int, object_length: int = 0) -> None:
         """
         Let `session` hear `address`.  Who learnt it hears it no more, once somebody asks for it.
+
+        With `object_length` it is subscribed as a child of the object it begins with, unless it was
+        subscribed by its own name: one word ends it with all children of the object.
         """
         if session.ended:
             return
@@ -193,6 +199,12 @@ class RoutingTable:
         elif held == LEARNT:
             held = 0
             session.learnt -= 1
+        if kind & SUBSCRIBED:
+            if not object_length:
+                held = self._leave_object(address, session, held)
+            elif not held & SUBSCRIBED:
+                held |= object_length << _OBJECT
+                self._join_object(address, session, object_length)
         bindings[address] = held | kind
         if kind & OWNED:
             self.owners.add(address, session)
@@ -206,7 +218,27 @@ class RoutingTable:
         session.learnt += kinds == LEARNT
         if kinds & OWNED:
             self.owners.add(address, session)
+        if kinds > _FLAGS:
+            self._join_object(address, session, kinds >> _OBJECT)
         self._add(address, session)
+
+    @staticmethod
+    def _join_object(address: str, session: "Session", object_length: int) -> None:
+        if session.children is None:
+            session.children = Keys(session.account)
+        session.children.add(address[:object_length], [address])
+
+    @staticmethod
+    def _leave_object(address: str, session: "Session", held: int) -> int:
+        """
+        It is no object's child any more; the rest of what is held.
+        """
+        if held > _FLAGS:
+            assert session.children is not None
+            session.children.forget(address)
+            if not len(session.children):
+                session.children = None
+        return held & _FLAGS
 
     def _add(self, address: str, session: "Session") -> None:
         session.account.charge(binding_size(address))
@@ -224,7 +256,9 @@ class RoutingTable:
         held = session.bindings.get(address)
         if held is None:
             return
-        if held & ~kinds & ~OWNED:
+        if kinds & SUBSCRIBED:
+            held = self._leave_object(address, session, held)
+        if held & _REASONS & ~kinds:
             left = session.bindings[address] = held & (~kinds | OWNED)
             self._keeping.bound(session.sid, address, left)
             if held & kinds & ALLOCATED and self.released is not None:

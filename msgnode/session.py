@@ -137,6 +137,7 @@ class Session:
         "alone",
         "anonymous",
         "bindings",
+        "children",
         "connection",
         "due",
         "ended",
@@ -170,6 +171,7 @@ class Session:
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
         self.keys: Keys | None = None
+        self.children: Keys | None = None  # bindings by the object they were subscribed as children of
         self.learnt = 0  # bindings made because of a `from`, counted by the routing table
         self.alone = (self,)
         self.anonymous = False

@@ -5,7 +5,7 @@ The requesting session is subscribed; `source` is a name for people, because
 most of the sources that runtimes send are known to nobody.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgnode.address import Domain
 from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.config import Limits
 from msgnode.errors import Rejected
+from msgnode.keys import key_size
 from msgnode.message import Message
 from msgnode.points import SUBSCRIBE, Policy
 from msgnode.routes import ALLOCATED, SUBSCRIBED, RoutingTable
@@ -23,6 +24,8 @@ from msgnode.slices import ADDRESSES
 
 _LISTS = ("resources", "subscribe", "unsubscribe")
 _CHILDREN = ("childrenResources", "children")
+# What an object has beside its children, which is none of them.
+_NO_CHILD = frozenset({"", "changes", "subscription", "children", "registration", "status"})
 
 
 class Subscription:
@@ -50,13 +53,11 @@ class Subscription:
         """
         kind = message.type.lower()
         body = message.fields()
+        addresses: list[str] = []  # as far as the work on them has come
         if kind == "subscribe":
-            addresses = self._named(message, body, everything=False)
-            ask = self._ask(self.policy, message, session) if self.policy is not None else None
-            steps = self._binder.bind(addresses, session, SUBSCRIBED, ask)
+            steps = self._bind(message, body, session, addresses)
         elif kind == "unsubscribe":
-            addresses = self._named(message, body, everything=True)
-            steps = self._unbind(addresses, session)
+            steps = self._unbind(self._to_unbind(message, body, session), session, addresses)
         else:
             raise Rejected(f"subscription understands subscribe and unsubscribe, not {message.type!r}")
 
@@ -66,11 +67,12 @@ class Subscription:
 
         return self._requests.answer(message, steps, reply)
 
-    def _unbind(self, addresses: Iterable[str], session: Session) -> Iterator[None]:
-        for done, address in enumerate(addresses):
+    def _unbind(self, meant: Iterator[str], session: Session, addresses: list[str]) -> Iterator[None]:
+        for done, address in enumerate(meant):
             if done and done % ADDRESSES == 0:
                 yield
             self._routes.unbind(address, session, ~ALLOCATED)
+            addresses.append(address)
 
     @staticmethod
     def _ask(policy: Policy, message: Message, session: Session) -> Callable[[str, int], None]:
@@ -85,29 +87,103 @@ class Subscription:
 
         return ask
 
-    def _named(self, message: Message, body: dict[str, Any], everything: bool) -> list[str]:
+    def _bind(
+        self, message: Message, body: dict[str, Any], session: Session, addresses: list[str]
+    ) -> Iterator[None]:
         """
         The addresses in every spelling of docs/protocol.md, "Subscriptions"; Rejected if they would be many.
 
-        `resource` O with children n means O, O/changes, O/children/ and
-        O/children/n.  `everything`: O/children/ is meant without children too,
-        because observers unsubscribe from less than they subscribed to.
+        `resource` O with children n means O, O/changes, O/children/, O/children/n and O/n.
+        """
+        named, resources, names = self._read(body)
+        beside = ["/changes", "/children/"] if names else ["/changes"]
+        self._check(message, named, resources, beside, names)
+        by_name = set(named) if names else set()
+        known = session.children if session.children is not None else ()
+        size = sum(key_size(resource) for resource in set(resources) if names and resource not in known)
+        children: dict[str, int] = {}  # with the length of their object
+
+        def meant() -> Iterator[str]:
+            yield from named
+            for resource in resources:
+                yield resource
+                for suffix in beside:
+                    yield resource + suffix
+                for name in names:
+                    for child in _spelt(resource, name):
+                        if child not in by_name:
+                            children[child] = len(resource)
+                        yield child
+
+        def noted() -> Iterator[str]:
+            for address in meant():
+                addresses.append(address)
+                yield address
+
+        ask = self._ask(self.policy, message, session) if self.policy is not None else None
+        return self._binder.bind(noted(), session, SUBSCRIBED, ask, size, children)
+
+    def _to_unbind(self, message: Message, body: dict[str, Any], session: Session) -> Iterator[str]:
+        """
+        The same for what ends: O/children/ is meant without children too, because observers unsubscribe
+        from less than they subscribed to.
+
+        O alone means all that was bound as its children, too.
+        """
+        named, resources, names = self._read(body)
+        beside = ["/changes", "/children/"]
+        self._check(message, named, resources, beside, names)
+
+        def meant() -> Iterator[str]:
+            yield from named
+            for resource in dict.fromkeys(resources):
+                yield resource
+                for suffix in beside:
+                    yield resource + suffix
+                if not names and session.children is not None:
+                    yield from session.children.find(resource)
+                for name in names:
+                    in_full, *short = _spelt(resource, name)
+                    yield in_full
+                    if short and session.children is not None and session.children.of(*short) == resource:
+                        yield from short
+
+        return meant()
+
+    def _read(self, body: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
+        """
+        Addresses, objects, and names of children.
         """
         if all(body.get(key) is None for key in (*_LISTS, "resource")):
             raise Rejected("name the addresses in a list 'resources'")
         most = self._limits.addresses_per_request
         addresses = [address for key in _LISTS for address in flat(body.get(key), most)]
-        children = [name for key in _CHILDREN for name in flat(body.get(key), most, "a child's name")]
-        resources = flat(body.get("resource"), most)
-        beside = ["/changes"]
-        if children or everything:
-            beside.append("/children/")
-        each = 1 + len(beside) + len(children)
-        suffixes = sum(map(len, beside)) + sum(map(len, children)) + len("/children/") * len(children)
+        names = [name for key in _CHILDREN for name in flat(body.get(key), most, "a child's name")]
+        return addresses, flat(body.get("resource"), most), names
+
+    def _check(
+        self,
+        message: Message,
+        addresses: list[str],
+        resources: list[str],
+        beside: list[str],
+        names: list[str],
+    ) -> None:
+        """
+        Rejected (413), if they would be too many, before they are made.
+        """
+        each = 1 + len(beside) + 2 * len(names)
+        suffixes = sum(map(len, beside)) + 2 * sum(map(len, names)) + (len("/children/") + 1) * len(names)
         characters = each * sum(map(len, resources)) + suffixes * len(resources)
+        most = self._limits.addresses_per_request
         Making(len(addresses) + each * len(resources), characters).check(len(message.data), most)
-        for resource in resources:
-            addresses.append(resource)
-            addresses += [f"{resource}{suffix}" for suffix in beside]
-            addresses += [f"{resource}/children/{name}" for name in children]
-        return addresses
+
+
+def _spelt(resource: str, name: str) -> list[str]:
+    """
+    A child of an object, in both spellings where there are two.
+    """
+    in_full = f"{resource}/children/{name}"
+    if name in _NO_CHILD or "/" in name:
+        return [in_full]
+    return [in_full, f"{resource}/{name}"]

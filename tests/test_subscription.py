@@ -8,9 +8,12 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.binding import POLICIES
+from msgnode.budget import binding_size
 from msgnode.errors import Blocked
+from msgnode.keys import key_size
 from msgnode.slices import ADDRESSES
-from tests.fakes import Client, MemoryNode, peak, turn
+from tests.durable import DurableNode
+from tests.fakes import Client, MemoryNode, directory, peak, turn
 
 SM = "domain://msg-node.example.org/sm"
 OBJECT = "comm://example.org/9d2"
@@ -63,7 +66,8 @@ class SubscribeTests(SubscriptionTests):
         Each body that runtimes send names the addresses it means.
         """
         runtime = "runtime://remote.net/p2prequester/1"
-        everything = (OBJECT, f"{OBJECT}/changes", f"{OBJECT}/children/", f"{OBJECT}/children/n")
+        beside = (OBJECT, f"{OBJECT}/changes", f"{OBJECT}/children/")
+        everything = (*beside, f"{OBJECT}/children/n", f"{OBJECT}/n")
         for body, addresses in (
             ({"resources": ["a", "b"], "source": "hyperty://d/1"}, ("a", "b")),
             ({"resources": [f"{OBJECT}/children/"], "source": "x"}, (f"{OBJECT}/children/",)),
@@ -73,6 +77,19 @@ class SubscribeTests(SubscriptionTests):
             ({"resource": OBJECT, "childrenResources": ["n"], "schema": "s"}, everything),
             ({"resource": OBJECT, "children": ["n"]}, everything),
             ({"resource": OBJECT, "children": "n"}, everything),
+            ({"resource": OBJECT, "children": ["a/b"]}, (*beside, f"{OBJECT}/children/a/b")),
+            ({"resource": OBJECT, "children": ["changes"]}, (*beside, f"{OBJECT}/children/changes")),
+            ({"resource": OBJECT, "children": ["status"]}, (*beside, f"{OBJECT}/children/status")),
+            ({"resource": OBJECT, "children": ["children"]}, (*beside, f"{OBJECT}/children/children")),
+            (
+                {"resource": OBJECT, "children": ["subscription"]},
+                (*beside, f"{OBJECT}/children/subscription"),
+            ),
+            (
+                {"resource": OBJECT, "children": ["registration"]},
+                (*beside, f"{OBJECT}/children/registration"),
+            ),
+            ({"resource": OBJECT, "children": [""]}, beside),
             ({"resource": OBJECT}, (OBJECT, f"{OBJECT}/changes")),
             ({"resources": "a"}, ("a",)),
             ({"subscribe": "a"}, ("a",)),
@@ -235,6 +252,165 @@ class UnsubscribeTests(SubscriptionTests):
         There is nothing to refuse in ending what cannot be.
         """
         self.grant(self.a, "unsubscribe", {"resources": [SM, "mn:/session", "runtime://example.org/b"]})
+
+
+class ChildrenTests(SubscriptionTests):
+    """
+    What was subscribed with an object ends with it.
+    """
+
+    with_child = (OBJECT, f"{OBJECT}/changes", f"{OBJECT}/children/", f"{OBJECT}/children/n", f"{OBJECT}/n")
+
+    def subscribe(self, *names: str, **more: Any) -> None:
+        self.grant(self.a, "subscribe", {"resource": OBJECT, "childrenResources": list(names), **more})
+
+    def test_child_is_heard_at_both_addresses(self) -> None:
+        """
+        An observer of an object's child hears what is published at `<object>/<child>` too.
+        """
+        self.subscribe("n")
+
+        messages = [self.b.post(f"{OBJECT}/{where}", "update") for where in ("n", "children/n", "m")]
+
+        self.assertEqual(messages[:2], self.a.got)
+
+    def test_unsubscribe_of_the_object_alone(self) -> None:
+        """
+        All children that were subscribed with an object end with it, and no others.
+        """
+        self.subscribe("n", "m")
+        self.grant(self.a, "subscribe", {"resource": "comm://other", "children": "n"})
+        others = set(self.a.session.bindings) - {*self.with_child, f"{OBJECT}/m", f"{OBJECT}/children/m"}
+
+        self.grant(self.a, "unsubscribe", {"resource": OBJECT})
+
+        self.assertBound(self.a, *others)
+        line = self.node.journal.messages[-1]
+        self.assertEqual({*self.with_child, f"{OBJECT}/m", f"{OBJECT}/children/m"}, set(line["resources"]))
+
+    def test_unsubscribe_of_one_child(self) -> None:
+        """
+        Where a child is named, it ends at both addresses, and the others stay.
+        """
+        self.subscribe("n", "m")
+
+        self.grant(self.a, "unsubscribe", {"resource": OBJECT, "children": ["m"]})
+
+        self.assertBound(self.a, f"{OBJECT}/children/n", f"{OBJECT}/n")
+
+    def test_what_was_subscribed_by_name_stays(self) -> None:
+        """
+        An address that was subscribed by its own name, before, with or after the object, stays.
+        """
+        by_name = [f"{OBJECT}/{name}" for name in ("before", "children/with", "after")]
+        self.grant(self.a, "subscribe", {"resources": by_name[0]})
+        self.subscribe("before", "with", "after", resources=by_name[1])
+        self.grant(self.a, "subscribe", {"resources": by_name[2]})
+
+        for body in ({"resource": OBJECT}, {"resource": OBJECT, "children": ["before", "after"]}):
+            self.grant(self.a, "unsubscribe", body)
+
+            self.assertBound(self.a, *by_name)
+
+    def test_unsubscribed_by_name_and_subscribed_again(self) -> None:
+        """
+        A child that was unsubscribed by its address, and subscribed by it again, is no child any more.
+        """
+        self.subscribe("n")
+        for type in ("unsubscribe", "subscribe"):
+            self.grant(self.a, type, {"resources": f"{OBJECT}/n"})
+
+        self.grant(self.a, "unsubscribe", {"resource": OBJECT})
+
+        self.assertBound(self.a, f"{OBJECT}/n")
+
+    def test_allocated_stays(self) -> None:
+        """
+        A child that the session allocated is not freed by unsubscribing its object.
+        """
+        create = {"scheme": "comm", "childrenResources": ["n"]}
+        to = "domain://msg-node.example.org/address-allocation"
+        (object,) = self.a.ask(type="create", to=to, body=create)["body"]["value"]["allocated"]
+        self.grant(self.a, "subscribe", {"resource": object, "children": ["n"]})
+
+        self.grant(self.a, "unsubscribe", {"resource": object})
+
+        self.assertBound(self.a, object, f"{object}/children/n")
+
+    def test_has_no_owner(self) -> None:
+        """
+        Who subscribes a child with its object only listens, and takes the address from nobody.
+        """
+        self.restart(session={"from_check": "refuse"})
+        self.subscribe("n")
+
+        refused = self.a.ask(type="update", to="x", **{"from": f"{OBJECT}/n"})
+        self.grant(self.b, "subscribe", {"resources": f"{OBJECT}/n"})
+        self.b.tell({"id": 9, "type": "update", "from": f"{OBJECT}/n", "to": f"{OBJECT}/n"})
+
+        self.assertEqual(403, refused["body"]["code"])
+        self.assertEqual([9], [message["id"] for message in self.a.take()])
+
+    def test_remembered_is_charged(self) -> None:
+        """
+        What is remembered of children is charged, and given back.
+        """
+        before = self.node.budget.node.bytes
+        for _ in range(2):
+            self.subscribe("n", "m")
+            bound = sum(map(binding_size, self.a.session.bindings))
+            self.assertEqual(before + bound + key_size(OBJECT, 4), self.node.budget.node.bytes)
+        many = {"resource": OBJECT, "children": [f"c{number}" for number in range(2 * ADDRESSES)]}
+        for type, body in (("subscribe", many), ("unsubscribe", {"resource": OBJECT})):
+            self.a.tell({"id": 7, "type": type, "from": "x:y", "to": SM, "body": body})
+            self.node.clock.advance(0)
+
+        self.assertEqual([200, 200], [message["body"]["code"] for message in self.a.take()])
+        self.assertBound(self.a)
+        self.assertEqual(before, self.node.budget.node.bytes)
+
+    def test_budget(self) -> None:
+        """
+        Where there is room for the addresses and not for what is remembered beside, nothing is bound.
+        """
+        self.restart(limits={"state_bytes_per_session": 8000})
+        body = {"resource": "comm://d/1", "children": [f"{number}" for number in range(8)]}
+
+        self.assertRefused(self.ask(self.a, "subscribe", body), 429, "state_bytes_per_session")
+
+        self.assertBound(self.a)
+
+    def test_many_names_of_one_object(self) -> None:
+        """
+        An object that is named a thousand times ends once, with all its children.
+        """
+        self.subscribe(*(f"c{number}" for number in range(300)))
+
+        self.grant(self.a, "unsubscribe", {"resource": [OBJECT] * 1000})
+
+        self.assertBound(self.a)
+        self.assertEqual(603, len(self.node.journal.messages[-1]["resources"]))
+
+    def test_survives_kill(self) -> None:
+        """
+        A node that was killed still knows what was subscribed with an object.
+        """
+        node = DurableNode(directory(self), session={"unused_expiry": 3600})
+        a = node.client("runtime://example.org/a")
+        for body in ({"resource": OBJECT, "children": ["n", "m"]}, {"resources": f"{OBJECT}/m"}):
+            a.tell({"id": 1, "type": "subscribe", "from": "x:y", "to": SM, "body": body})
+        node.clock.advance(1)
+        charged = node.budget.node.bytes
+        node = node.killed()
+        self.addCleanup(node.store.shut)
+        self.addCleanup(node.spool.close)
+        again = node.client()
+        self.assertEqual(charged, node.budget.node.bytes)
+
+        again.reopen(f"runtime://example.org/a/{a.token}")
+        again.tell({"id": 1, "type": "unsubscribe", "from": "x:y", "to": SM, "body": {"resource": OBJECT}})
+
+        self.assertBound(again, f"{OBJECT}/m")
 
 
 class RefusedTests(SubscriptionTests):
@@ -401,7 +577,7 @@ class ManyTests(SubscriptionTests):
             spent = peak(lambda type=type: self.send(type, body))
 
             self.assertEqual(
-                "the request would make 1003000 addresses; one may make 100000",
+                "the request would make 2003000 addresses; one may make 100000",
                 self.a.take()[0]["body"]["desc"],
             )
             self.assertEqual((413, None), self.last_line())
@@ -419,7 +595,7 @@ class ManyTests(SubscriptionTests):
 
         answer = self.ask(self.a, "subscribe", body)
 
-        self.assertRefused(answer, 413, "would make 20060 addresses of")
+        self.assertRefused(answer, 413, "would make 40060 addresses of")
         self.assertBound(self.a)
 
     def test_bound_by_the_operator(self) -> None:
@@ -446,7 +622,7 @@ class ManyTests(SubscriptionTests):
         self.send("subscribe", body)
         self.node.clock.advance(0)
         self.assertEqual([200], [message["body"]["code"] for message in self.a.take()])
-        self.assertEqual(3003, len(self.a.session.bindings))
+        self.assertEqual(6003, len(self.a.session.bindings))
 
         self.send("unsubscribe", body)
         self.node.clock.advance(0)
