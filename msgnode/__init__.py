@@ -32,7 +32,7 @@ binding.py     may this session hear that address?
 allocation.py, pool.py, keys.py, subscription.py    the responders
 backends.py    the servers behind the node
 connectors/rest.py, dial.py, body.py, outcomes.py, breaker.py    a call to one of them
-registration.py, connectors/domainregistry.py    the domain registry: what is asked, and how
+registration.py, recordfields.py, connectors/domainregistry.py    the domain registry: what is asked, and how
 announcements.py, connectors/registrypoller.py    who listens is told what comes and goes there
 registered.py, connectors/farewell.py    what a session had registered, and its end
 connectors/globalregistry.py, globalrecord.py    the global registry

@@ -12,17 +12,14 @@ from urllib.parse import quote
 
 from msgnode.address import LONGEST
 from msgnode.errors import Rejected
+from msgnode.recordfields import LISTS, OBJECT_UPDATABLE, UPDATABLE, bounded, fields, texts
 
-LISTS = ("resources", "dataSchemes")
 HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes whose addresses are registered as hyperties
-UPDATABLE = ("descriptor", "expires", *LISTS, "status", "runtime", "p2pRequester", "p2pHandler")
-OBJECT_UPDATABLE = ("name", "schema", "reporter", "expires", *LISTS, "status", "runtime", "p2pRequester")
 REQUIRED = {
     True: ("expires", "dataSchemes", "resources", "runtime", "status", "descriptor"),
     False: ("schema", "name", "reporter", "resources", "dataSchemes", "status", "expires", "runtime"),
 }
 EXPIRES = 3600  # seconds
-MOST_LISTED = 1000  # values of each of LISTS in a request
 
 _SEARCH = re.compile(r"/([^/]+)/(user|idp-identifier|guid|url|name|reporter)/(.+)", re.DOTALL)
 _PART = re.compile(r"/([^/]+)/(.+)", re.DOTALL)
@@ -56,8 +53,10 @@ def is_hyperty(url: str) -> bool:
 
 def path(*pieces: str) -> str:
     """
-    A path in which each address is one piece.
+    A path in which each address is one piece; Rejected if one would lead elsewhere.
     """
+    if not {"", ".", ".."}.isdisjoint(pieces):
+        raise Rejected("what is asked for must have a name, and neither '.' nor '..' is one")
     return "/" + "/".join(map(encoded, pieces))
 
 
@@ -145,7 +144,7 @@ def fits(record: Any, wanted: Mapping[str, list[str]]) -> bool:
     Has this record every value of both lists?
     """
     return isinstance(record, dict) and all(
-        set(_texts(record.get(name))).issuperset(values) for name, values in wanted.items()
+        set(texts(record.get(name))).issuperset(values) for name, values in wanted.items()
     )
 
 
@@ -165,15 +164,17 @@ def create(body: Mapping[str, Any], from_: str, runtime: str) -> Call:
     given.setdefault("expires", EXPIRES)
     given.setdefault("runtime", _runtime(from_, runtime))
     for name in LISTS:
-        given[name] = _listed(given, name)
+        if isinstance(given.get(name, ""), str):  # none, or one alone
+            given[name] = texts(given.get(name))
     if is_hyperty(url):
         user = _needed(value, "user")
-        fields = {name: given[name] for name in (*UPDATABLE, "guid") if name in given}
-        return Call("PUT", path("hyperty", "user", user, url), fields, url)
-    if not given["dataSchemes"] and _scheme(url):
+        if not user.strip("/"):  # the registry stores such a one, and fails
+            raise Rejected(f"'value.user' must name somebody, not {user!r}"[:200])
+        found = fields(given, (*UPDATABLE, "guid"))
+        return Call("PUT", path("hyperty", "user", user, url), found, url)
+    if given["dataSchemes"] == [] and _scheme(url):
         given["dataSchemes"] = [_scheme(url)]
-    fields = {name: given[name] for name in OBJECT_UPDATABLE if name in given}
-    return Call("PUT", path("hyperty", "dataobject", url), fields, url)
+    return Call("PUT", path("hyperty", "dataobject", url), fields(given, OBJECT_UPDATABLE), url)
 
 
 def update(body: Mapping[str, Any], domain: str) -> Call:
@@ -187,25 +188,26 @@ def update(body: Mapping[str, Any], domain: str) -> Call:
     return write(url, _changes(body, UPDATABLE if is_hyperty(url) else OBJECT_UPDATABLE))
 
 
-def write(url: str, fields: dict[str, Any]) -> Call:
+def write(url: str, changes: dict[str, Any]) -> Call:
     """
     Lays these fields over the record of that address; none: keeps it alive.
     """
     place = path("hyperty", "url", url) if is_hyperty(url) else path("dataobject", "url", url)
-    return Call("PUT", place, fields, url)
+    return Call("PUT", place, changes, url)
 
 
 def _changes(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     value, attribute = body.get("value"), body.get("attribute")
-    if isinstance(attribute, str) and value is not None and not isinstance(value, dict):
+    is_whole = isinstance(value, dict) and (not value or not value.keys().isdisjoint(known))
+    if isinstance(attribute, str) and value is not None and not is_whole:
         if attribute not in known:
             raise Rejected(f"'attribute' must be one of {', '.join(known)}, not {attribute!r}"[:300])
-        value = {attribute: value}
+        return fields({attribute: value}, known, "")
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise Rejected(f"'value' must be an object, or come with an 'attribute', not {value!r}"[:200])
-    return {name: value[name] for name in known if value.get(name) is not None}
+    return fields(value, known)
 
 
 def delete(body: Mapping[str, Any]) -> tuple[Call | None, str]:
@@ -273,19 +275,7 @@ def _listed(asked: Mapping[str, Any], name: str) -> list[str]:
     """
     The values that a request names, which are compared with those of every record.
     """
-    values = _texts(asked.get(name))
-    if len(values) > MOST_LISTED:
-        raise Rejected(f"'{name}' may list {MOST_LISTED} values, not {len(values)}", 413)
-    return values
-
-
-def _texts(value: Any) -> list[str]:
-    """
-    A list of texts, or one alone.
-    """
-    if isinstance(value, str):
-        return [value] if value else []
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    return bounded(texts(asked.get(name)), name)
 
 
 def _object(body: Mapping[str, Any]) -> dict[str, Any]:

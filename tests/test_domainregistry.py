@@ -94,6 +94,30 @@ class EnvelopeTests(RegistryCase):
             self.assertEqual({"code": 400, "description": text, "desc": text}, reply)
         self.assertEqual([], self.node.journey)
 
+    def test_clients_faults(self) -> None:
+        """
+        A field that holds what it cannot: 400 with its name, and the registry is not asked.
+        """
+        self.ann.register(H1)
+        self.node.journey.clear()
+        common = {"url": H2, "user": "ann", "descriptor": "d"}
+        for type, body, field in (
+            ("create", {"value": {**common, "expires": 2.5}}, "value.expires"),
+            ("create", {"value": {**common, "expires": 2**31}}, "value.expires"),
+            ("create", {"value": {**common, "expires": 2**70}}, "value.expires"),
+            ("create", {"value": {**common, "descriptor": {}}}, "value.descriptor"),
+            ("create", {"value": {**common, "user": "/"}}, "value.user"),
+            ("update", {"resource": H1, "value": {"resources": "video"}}, "value.resources"),
+            ("update", {"resource": H1, "value": {"expires": "soon"}}, "value.expires"),
+            ("update", {"resource": H1, "value": 2.5, "attribute": "expires"}, "expires"),
+        ):
+            reply = self.ann.request(type, body)["body"]
+
+            self.assertEqual((400, True), (reply["code"], reply["desc"].startswith(f"'{field}' must ")))
+        self.assertEqual([], self.node.journey)
+        self.assertEqual(200, self.ann.code("update", {"resource": H1, "value": {"expires": "1000"}}))
+        self.assertEqual(1000, self.read(H1)["value"]["expires"])
+
     def test_response(self) -> None:
         """
         A response to the registry is answered by nothing.

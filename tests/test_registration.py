@@ -7,7 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Rejected
-from msgnode.registration import MOST_LISTED, Call, create, delete, missing, reads, update
+from msgnode.recordfields import MOST_EXPIRES, MOST_LISTED
+from msgnode.registration import Call, create, delete, missing, reads, update
 from tests.fakes import peak
 
 RUNTIME = "runtime://d/r"
@@ -241,6 +242,138 @@ class CreateTests(SynchronousTestCase):
             why = self.assertRaises(Rejected, create, {"value": value}, FROM, RUNTIME)
 
             self.assertEqual((400, text), (why.code, str(why)))
+
+
+class FieldTests(SynchronousTestCase):
+    """
+    Fields that do not hold what they should.
+    """
+
+    def refused(self, ask: Any, *arguments: Any) -> str:
+        why = self.assertRaises(Rejected, ask, *arguments)
+        self.assertEqual(400, why.code)
+        return str(why)
+
+    def test_named(self) -> None:
+        """
+        What the registry would fail over is refused by the field's name, in a create and in an update.
+        """
+        seconds = f"must be a whole number of seconds, at most {MOST_EXPIRES}, not"
+        for url in ("hyperty://d/1", "comm://d/1"):
+            for name, given, words in (
+                ("expires", "soon", f"{seconds} 'soon'"),
+                ("expires", "", f"{seconds} ''"),
+                ("expires", 2.5, f"{seconds} 2.5"),
+                ("expires", 2**31, f"{seconds} 2147483648"),
+                ("expires", -(2**31) - 1, f"{seconds} -2147483649"),
+                ("expires", 10**30, f"{seconds} {10**30}"),
+                ("expires", 1e300, f"{seconds} 1e+300"),
+                ("expires", True, f"{seconds} True"),
+                ("expires", [5], f"{seconds} a list"),
+                ("resources", {"a": "b"}, "must be a list of texts, not an object"),
+                ("resources", 5, "must be a list of texts, not 5"),
+                ("resources", [["chat"]], "must be a list of texts, not a list"),
+                ("dataSchemes", [{}], "must be a list of texts, not an object"),
+                ("status", {}, "must be a text, not an object"),
+                ("runtime", ["a"], "must be a text, not a list"),
+                ("p2pRequester", {"deep": {"er": 1}}, "must be a text, not an object"),
+            ):
+                value = {"url": url, "user": "u", name: given}
+
+                created = self.refused(create, {"value": value}, FROM, RUNTIME)
+                changed = self.refused(update, {"resource": url, "value": {name: given}}, "d")
+
+                self.assertEqual([f"'value.{name}' {words}"] * 2, [created, changed])
+
+    def test_of_one_kind(self) -> None:
+        """
+        So is what only hyperties or only data objects have, and a list that is a text in an update.
+        """
+        for url, name in (
+            ("hyperty://d/1", "descriptor"),
+            ("hyperty://d/1", "guid"),
+            ("hyperty://d/1", "p2pHandler"),
+            ("comm://d/1", "name"),
+            ("comm://d/1", "schema"),
+            ("comm://d/1", "reporter"),
+        ):
+            told = self.refused(create, {"value": {"url": url, "user": "u", name: {}}}, FROM, RUNTIME)
+
+            self.assertEqual(f"'value.{name}' must be a text, not an object", told)
+        told = self.refused(update, {"resource": "comm://d/1", "value": {"resources": "video"}}, "d")
+        self.assertEqual("'value.resources' must be a list of texts, not 'video'", told)
+
+    def test_one_alone(self) -> None:
+        """
+        The same for one field that comes with its name in `attribute`, an object too: that is no keep-alive.
+        """
+        for name, given, words in (
+            (
+                "expires",
+                "soon",
+                f"'expires' must be a whole number of seconds, at most {MOST_EXPIRES}, not 'soon'",
+            ),
+            ("resources", "video", "'resources' must be a list of texts, not 'video'"),
+            ("descriptor", {"x": 1}, "'descriptor' must be a text, not an object"),
+        ):
+            body = {"resource": "hyperty://d/1", "value": given, "attribute": name}
+
+            self.assertEqual(words, self.refused(update, body, "d"))
+
+    def test_taken(self) -> None:
+        """
+        A number is taken for a text and a text for a number, as the registry does it.
+        """
+        for name, given, taken in (
+            ("expires", "1000", 1000),
+            ("expires", "10.0", 10),
+            ("expires", 10.0, 10),
+            ("expires", 2**31 - 1, 2**31 - 1),
+            ("expires", -1, -1),
+            ("descriptor", 5, "5"),
+            ("descriptor", 1.5, "1.5"),
+            ("status", True, "true"),
+            ("resources", [1, "a", None, False], ["1", "a", "false"]),
+            ("dataSchemes", [], []),
+        ):
+            value = {"url": "hyperty://d/1", "user": "u", name: given}
+
+            created = create({"value": value}, FROM, RUNTIME).body or {}
+            changed = update({"resource": "hyperty://d/1", "value": {name: given}}, "d").body
+
+            self.assertEqual((taken, {name: taken}), (created[name], changed), name)
+
+    def test_one_word(self) -> None:
+        """
+        Who creates may name one resource without a list around it.
+        """
+        value = {"url": "hyperty://d/1", "user": "u", "resources": "chat", "dataSchemes": ""}
+
+        body = create({"value": value}, FROM, RUNTIME).body or {}
+
+        self.assertEqual((["chat"], []), (body["resources"], body["dataSchemes"]))
+
+    def test_users(self) -> None:
+        """
+        A user has a name: the registry would store one of slashes, and fail over it from then on.
+        """
+        for user in ("/", "//"):
+            value = {"url": "hyperty://d/1", "user": user}
+
+            told = self.refused(create, {"value": value}, FROM, RUNTIME)
+
+            self.assertEqual(f"'value.user' must name somebody, not {user!r}", told)
+
+    def test_elsewhere(self) -> None:
+        """
+        A name that would lead to another path is refused.
+        """
+        for name in (".", ".."):
+            self.refused(reads, {"resource": name}, "d")
+            self.refused(create, {"value": {"url": "hyperty://d/1", "user": name}}, FROM, RUNTIME)
+            self.refused(create, {"value": {"url": name}}, FROM, RUNTIME)
+            self.refused(reads, {"resource": f"/hyperty/user/{name}"}, "d")
+        self.refused(reads, {"resource": "dataObject://"}, "d")
 
 
 class UpdateTests(SynchronousTestCase):

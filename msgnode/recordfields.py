@@ -1,0 +1,92 @@
+"""
+What the fields of a record at the domain registry may hold.
+
+The registry takes a number for a text and a text for a number, as we do;
+over all else it fails without a word about the field, so it is not asked.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgnode.errors import Rejected
+
+LISTS = ("resources", "dataSchemes")
+UPDATABLE = ("descriptor", "expires", *LISTS, "status", "runtime", "p2pRequester", "p2pHandler")
+OBJECT_UPDATABLE = ("name", "schema", "reporter", "expires", *LISTS, "status", "runtime", "p2pRequester")
+MOST_LISTED = 1000  # values of each of LISTS in a request
+MOST_EXPIRES = 2**31 - 1  # the registry counts seconds in 32 bits
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,10}(\.0*)?")
+
+
+def fields(value: Mapping[str, Any], known: tuple[str, ...], place: str = "value.") -> dict[str, Any]:
+    """
+    Those of the `known` fields that are given, as the registry has them.  Rejected names one that cannot be.
+
+    `place` is where the client put them, for these words.
+    """
+    return {name: _field(name, value[name], place) for name in known if value.get(name) is not None}
+
+
+def texts(value: Any) -> list[str]:
+    """
+    Whatever texts there are in a list, or one alone.
+    """
+    if isinstance(value, str):
+        return [value] if value else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def bounded(values: list[str], name: str) -> list[str]:
+    """
+    Rejected (413) if there are more than a request may list.
+    """
+    if len(values) > MOST_LISTED:
+        raise Rejected(f"'{name}' may list {MOST_LISTED} values, not {len(values)}", 413)
+    return values
+
+
+def _field(name: str, given: Any, place: str) -> Any:
+    called = f"{place}{name}"
+    if name == "expires":
+        return _seconds(given, called)
+    if name not in LISTS:
+        return _text(given, called, "a text")
+    wanted = "a list of texts"
+    if not isinstance(given, list):
+        raise _wrong(called, wanted, given)
+    bounded(given, called)
+    return [_text(each, called, wanted) for each in given if each is not None]
+
+
+def _seconds(given: Any, called: str) -> int:
+    found: int | None = None
+    if isinstance(given, str) and _WHOLE.fullmatch(given):
+        found = int(given.partition(".")[0])
+    elif isinstance(given, int) and not isinstance(given, bool):
+        found = given
+    elif isinstance(given, float) and given.is_integer():
+        found = int(given)
+    if found is None or not -MOST_EXPIRES <= found <= MOST_EXPIRES:
+        raise _wrong(called, f"a whole number of seconds, at most {MOST_EXPIRES}", given)
+    return found
+
+
+def _text(given: Any, called: str, wanted: str) -> str:
+    if isinstance(given, str):
+        return given
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, int | float):
+        return str(given)
+    raise _wrong(called, wanted, given)
+
+
+def _wrong(called: str, wanted: str, given: Any) -> Rejected:
+    """
+    What is long or deep is not looked through for these words.
+    """
+    kinds: dict[type, str] = {dict: "an object", list: "a list"}
+    came = kinds.get(type(given)) or repr(given[:100] if isinstance(given, str) else given)
+    return Rejected(f"'{called}' must be {wanted}, not {came}"[:300])
