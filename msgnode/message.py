@@ -28,6 +28,7 @@ COUNTED = 512  # bytes, which are counted through before one has looked where th
 NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
 MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
+MOST_TEXTS = 150_000  # keys and texts in such a body: with escapes in all of them, twice as many
 MOST_STRINGS = 10_000  # keys and texts outside of the body
 MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
@@ -105,6 +106,10 @@ class Message(Struct, gc=False):
         body = bytes(self.body)
         if len(body) > MOST_NESTED and body.count(b"[") + body.count(b"{") > MOST_NESTED:
             most = f"the node reads no 'body' with more than {MOST_NESTED} of '[' and '{{' in it"
+            raise Malformed(most, self.id, self.from_, 413)
+        # Of a text and its quotes at most one looks as if it were escaped.
+        if len(body) > 2 * MOST_TEXTS and body.count(b'"') - body.count(b'\\"') > 2 * MOST_TEXTS:
+            most = f"the node reads no 'body' with more than {MOST_TEXTS} keys and texts in it"
             raise Malformed(most, self.id, self.from_, 413)
         try:
             return _loads(body, rough) or {}

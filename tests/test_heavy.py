@@ -10,7 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Malformed
-from msgnode.message import MOST_HALVES, SHORT, decode
+from msgnode.message import MOST_HALVES, MOST_TEXTS, SHORT, decode
 from tests.fakes import MemoryNode
 
 HEAD = b'{"id":1,"type":"update","from":"x","to":"runtime://example.org/b"'
@@ -93,6 +93,30 @@ class HeavyTests(SynchronousTestCase):
             with self.assertRaises(Malformed) as caught:
                 decode(data)
             self.assertEqual(text, str(caught.exception))
+
+    def test_keys(self) -> None:
+        """
+        A body of several hundred thousand keys or texts is not read, whatever stands in them.
+        """
+        sm = b'{"id":1,"type":"subscribe","from":"x","to":"domain://msg-node.example.org/sm","body":'
+        keys = b",".join(b'"%x":1' % number for number in range(2 * MOST_TEXTS))
+        escaped = b",".join(b'"\\\\%x\\\\":1' % number for number in range(2 * MOST_TEXTS + 1))
+        texts = b",".join([b'"a"'] * 2 * MOST_TEXTS)
+
+        for body in (b"{%s}" % keys, b"{%s}" % escaped, b'{"resources":[%s]}' % texts):
+            self.a.tell(sm + body + b"}")
+            self.assertEqual(413, self.a.take()[-1]["body"]["code"])
+
+    def test_quotes(self) -> None:
+        """
+        A long text with very many quotes in it is one text.
+        """
+        value = json.dumps({"resources": ["x:y"], "why": '"' * 4 * MOST_TEXTS})
+        head = b'{"id":1,"type":"subscribe","from":"x","to":"domain://msg-node.example.org/sm","body":'
+
+        self.a.tell(head + value.encode() + b"}")
+
+        self.assertEqual(200, self.a.take()[-1]["body"]["code"])
 
     def test_halves(self) -> None:
         """
