@@ -57,11 +57,16 @@ class Connection:
     """
     A socket from `host`, which is one of this machine's own, to a port of the node.
 
-    `count` is told how many bytes left.
+    `count` is told how many bytes left; no more than about `window` bytes wait at this end to be read.
     """
 
-    def __init__(self, port: int, host: str, count: Callable[[int], None]) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE, (host, 0))
+    def __init__(self, port: int, host: str, count: Callable[[int], None], window: int = 0) -> None:
+        self.socket = socket.socket()
+        if window:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        self.socket.settimeout(PATIENCE)
+        self.socket.bind((host, 0))
+        self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self.socket.makefile("rb")
         self._count = count

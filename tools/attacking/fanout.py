@@ -14,7 +14,8 @@ LONG = 61_000  # bytes
 def refused(ground: Ground) -> None:
     topics = [ground.topic(f"t{n}") for n in range(1000)]
     for number in range(ground.size(12, 60)):
-        ground.answered(ground.line(f"hearer-{number}").subscribe(*topics), 200)
+        hearer = ground.line(f"hearer-{number}", window=4096)
+        ground.answered(hearer.subscribe(*topics), 200)
     sender = ground.line("sender")
     body = {"value": "x" * (LONG - len(encoded(topics)))}
 
@@ -28,7 +29,7 @@ def refused(ground: Ground) -> None:
 )
 def carried(ground: Ground) -> None:
     topics = [ground.topic(f"t{n}") for n in range(1000)]
-    hearers = [ground.line(f"hearer-{number}") for number in range(9)]
+    hearers = [ground.line(f"hearer-{number}", window=4096) for number in range(9)]
     for hearer in hearers:
         ground.answered(hearer.subscribe(*topics), 200)
     sender = ground.line("sender")
@@ -40,15 +41,14 @@ def carried(ground: Ground) -> None:
 
 @attack(
     "unread-floods",
-    "50 sessions that are sent 100 messages of 100 KB in one go, and read none.",
-    memory=320 * MIB,
+    "40 sessions that are sent 20 MB each, every one its own, and read none of it.",
+    memory=448 * MIB,
 )
 def floods(ground: Ground) -> None:
-    topic = ground.topic("flood")
-    for number in range(ground.size(10, 50)):
-        ground.answered(ground.websocket(f"sleeper-{number}").subscribe(topic), 200)
+    sleepers = [ground.line(f"sleeper-{number}", window=4096) for number in range(ground.size(8, 40))]
     sender = ground.line("sender")
-    message = encoded(request(7, "update", sender.runtime, topic, {"value": "x" * 100_000}))
+    for number in range(ground.size(60, 200)):
+        for sleeper in sleepers:
+            sender.send(request(number, "update", sender.runtime, sleeper.runtime, {"value": "x" * 100_000}))
 
-    sender.send(*[message] * ground.size(20, 100))
     ground.answered(sender.ask(request(8, "ping", sender.runtime, "mn:/session")), 200)

@@ -56,11 +56,11 @@ class Ground:
 
     # -- clients -------------------------------------------------------------
 
-    def line(self, word: str = "", host: str = "") -> Line:
+    def line(self, word: str = "", host: str = "", window: int = 0) -> Line:
         """
         A client by lines; with a session of that name, if there is one.
         """
-        return self._opened(Line(self.node.ports["line"], host or self.host, self.count), word)
+        return self._opened(Line(self.node.ports["line"], host or self.host, self.count, window), word)
 
     def websocket(self, word: str = "", deflate: bool = False) -> WebSocket:
         return self._opened(WebSocket(self.node.ports["web"], self.host, self.count, deflate), word)
