@@ -146,7 +146,7 @@ class HypertyTests(RegistryCase):
 
     def test_nonsense(self) -> None:
         """
-        Bad JSON, wrong types and nulls that matter are answered 500 with a page that says it is JSON.
+        Bad JSON, wrong types and no lifetime are answered 500 with a page that says it is JSON.
         """
         uri = f"/hyperty/user/{encoded(BOB)}/{encoded(H1)}"
         bodies = [
@@ -156,11 +156,13 @@ class HypertyTests(RegistryCase):
             *(
                 json.dumps({**hyperty(), **wrong}).encode()
                 for wrong in (
-                    {"status": None},
                     {"expires": None},
                     {"expires": "x"},
+                    {"expires": True},
+                    {"expires": 2.5},
                     {"resources": "chat"},
-                    {"status": 1},
+                    {"resources": [{}]},
+                    {"status": {}},
                 )
             ),
         ]

@@ -207,7 +207,7 @@ class EndTests(QuotaCase):
         """
         self.create(1)
         uri = f"/hyperty/url/{encoded('hyperty://x/1')}"
-        self.domain.answer("PUT", uri, json.dumps({"expires": 2**62}).encode())
+        self.domain.answer("PUT", uri, json.dumps({"expires": 2**31 - 1}).encode())
 
         self.clock.advance(31 * 86400)
         self.records.sweep()

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends import LONGEST_PATH, Place
+from msgnode.backends import LONGEST_PATH, Embedded, Place
 from msgnode.cli.main import main
 from msgnode.config import ConfigError
 from msgnode.configfile import check, load
 from msgnode.connectors.rest import Answer
 from msgnode.devregistry.database import connect, move_log
-from msgnode.devregistry.domain import Domain
+from msgnode.devregistry.domain import MOST_URL, Domain
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.service import Every, Registries, Rules
@@ -28,7 +29,7 @@ from msgnode.devregistry.tap import Options, rules
 from msgnode.devregistry.web import RegistryResource, RegistrySite
 from msgnode.errors import Rejected
 from tests.back_end import Memory
-from tests.fakes import directory
+from tests.fakes import MemoryNode, directory
 
 VALUE = {
     "descriptor": "d",
@@ -93,6 +94,37 @@ class FileTests(SynchronousTestCase):
         reactor.advance(5)
 
         self.assertEqual([("disconnected",)], database.execute("SELECT status FROM record").fetchall())
+        self.successResultOf(service.stopService())
+
+
+class EmbeddedTests(SynchronousTestCase):
+    """
+    The registries within a node.
+    """
+
+    def test_sweep_seconds(self) -> None:
+        """
+        They look for what has expired as often as the configuration says.
+        """
+        reactor: Any = MemoryReactorClock()
+        place = Place(str(directory(self)))
+        node = MemoryNode(registry={"sweep_seconds": 7.0})
+        service = Embedded(place, node, reactor, maybeDeferred)
+        service.startService()
+        database = sqlite3.connect(place.file)
+        self.addCleanup(database.close)
+        row = ("hyperty", "h", "u", "u", None, None, "live", 3, 0.0, 0.0, '{"userID":"u"}')
+        database.execute(f"INSERT INTO record VALUES ({', '.join('?' * 11)})", row)
+        database.commit()
+
+        def status() -> Any:
+            return database.execute("SELECT status FROM record").fetchone()[0]
+
+        reactor.advance(6.5)
+        self.assertEqual("live", status())
+        reactor.advance(0.5)
+
+        self.assertEqual("disconnected", status())
         self.successResultOf(service.stopService())
 
 
@@ -168,6 +200,42 @@ class PlaceTests(SynchronousTestCase):
         self.assertEqual((0o700, str(made / "x")), (made.stat().st_mode & 0o777, place.socket("x")))
         place.clear()
         self.assertFalse(made.exists())
+
+
+class WebTests(SynchronousTestCase):
+    """
+    What HTTP makes of the answers.
+    """
+
+    def setUp(self) -> None:
+        clock = Clock()
+        resource = RegistryResource(Domain(Records(connect(":memory:"), clock.seconds)).answer, clock)
+        self.memory = Memory(clock, lambda: RegistrySite(resource, reactor=clock).buildProtocol(None))
+        self.rest = self.memory.rest(attempts=1)
+
+    def ask(self, method: str, path: str) -> Answer:
+        asked = self.rest.request(method, path)
+        self.memory.pump()
+        return self.successResultOf(asked)
+
+    def test_long_url(self) -> None:
+        """
+        A URL that is too long is told so, however long it is, and the next request is answered.
+        """
+        for length in (MOST_URL, 2 * MOST_URL, 10 * MOST_URL):
+            answer = self.ask("GET", "/hyperty/url/" + "h" * length)
+
+            self.assertEqual(414, answer.status)
+            self.assertEqual({"message": f"A URL has at most {MOST_URL} bytes."}, answer.json())
+        self.assertEqual(200, self.ask("GET", "/live").status)
+
+    def test_head(self) -> None:
+        """
+        HEAD is answered without a body.
+        """
+        answer = self.ask("HEAD", "/live")
+
+        self.assertEqual((200, b""), (answer.status, answer.content))
 
 
 class FaultTests(SynchronousTestCase):
@@ -324,6 +392,15 @@ class OptionTests(SynchronousTestCase):
         registry = load(str(path), {"registry": {"url": "none"}}).registry
 
         self.assertEqual(("none", 1.0), (registry.url, registry.poll))
+
+    def test_sweep_seconds(self) -> None:
+        """
+        How often the embedded registry looks for what has expired is a key.
+        """
+        self.assertEqual(2.5, check({"registry": {"sweep_seconds": 2.5}}, "test").registry.sweep_seconds)
+        self.assertEqual(Rules().sweep, check({}, "test").registry.sweep_seconds)
+        for wrong in (0, 0.5, 86_401):
+            self.assertRaises(ConfigError, check, {"registry": {"sweep_seconds": wrong}}, "test")
 
     def test_key_without_certificate(self) -> None:
         """

@@ -43,4 +43,4 @@ def may_pass(request: Request) -> bool:
     Does it only read, or come with a certificate?
     """
     transport: Any = request.channel.transport
-    return request.method == b"GET" or transport.getPeerCertificate() is not None
+    return request.method in (b"GET", b"HEAD") or transport.getPeerCertificate() is not None

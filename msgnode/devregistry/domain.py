@@ -3,21 +3,27 @@ The domain registry's HTTP, as the reTHINK server answers it, whims included.
 
 It looks at the path as it came, undecoded, because each address is one piece of it.
 An address is the last piece; with a search it is the last but one, and
-any further piece means that there is a search.
+any further piece means that there is a search.  Where the server fails over
+what a client wrote, and says 500, the answer here may be 400 and say why.
 """
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote_plus
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
 import msgspec
 
+from msgnode.devregistry.fields import HYPERTY, OBJECT, Kind, Misfit, clean, members
 from msgnode.devregistry.quota import NoRoom
-from msgnode.devregistry.records import DISCONNECTED, HYPERTY, OBJECT, Kind, Records, clean
+from msgnode.devregistry.records import DISCONNECTED, Records
 
 JSON, HTML = "application/json", "text/html;charset=utf-8"
 NOT_FOUND = {"message": "Not Found"}
 LISTS = ("resources", "dataSchemes")
+MOST_URL = 8192  # bytes of a URL; the server's framework has them for all of a header
+_NO_ENCODING = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class Reply(NamedTuple):
@@ -37,8 +43,10 @@ def say(status: int, value: Any) -> Reply:
 
 NOWHERE = Reply(404, b"<html><body><h2>404 Not found</h2></body></html>", HTML)
 # The type stays that of the route that failed.
-BROKEN = Reply(500, b"<html><body><h2>500 Internal Server Error</h2></body></html>")
+BROKEN = Reply(500, b"<html><body><h2>500 Internal Error</h2></body></html>")
 MISSING = Reply(400, b"")
+FOUND = Reply(200, b"", HTML)  # what HEAD says of whatever GET could be asked
+TOO_LONG = say(414, {"message": f"A URL has at most {MOST_URL} bytes."})
 
 
 class Domain:
@@ -50,53 +58,71 @@ class Domain:
         self._records = records
 
     def answer(self, method: str, uri: str, body: bytes) -> Reply:
+        if len(uri) > MOST_URL:
+            return TOO_LONG
         path, _, query = uri.partition("?")
-        pieces = path.split("/")[1:]
+        pieces = resolved(path)
+        if pieces is None or _NO_ENCODING.search(uri):
+            return MISSING
+        bare = not pieces or bool(pieces[-1])
         while pieces and not pieces[-1]:
             pieces.pop()
+        if method == "HEAD":
+            there = self._route("GET", pieces, bare, query, body)
+            return (NOWHERE if there is None else FOUND)._replace(body=b"")
+        route = self._route(method, pieces, bare, query, body)
+        if route is None:
+            return NOWHERE
         try:
-            return self._route(method, pieces, query, body)
+            return route()
         except NoRoom as why:
             return say(why.status, {"message": str(why)})
-        except OverflowError:  # a number that no record can hold
-            return MISSING
+        except Misfit as why:
+            return say(400, {"message": str(why)})
         except (ValueError, KeyError, TypeError, RecursionError):  # what the client sent makes no sense
             return BROKEN
 
-    def _route(self, method: str, pieces: list[str], query: str, body: bytes) -> Reply:
+    def _route(
+        self, method: str, pieces: list[str], bare: bool, query: str, body: bytes
+    ) -> Callable[[], Reply] | None:
+        """
+        What is to be done, if anything; `bare`: no slash stands behind the last piece.
+        """
         match method, pieces:
-            case _, ["error"]:
-                return say(401, {"message": "Unauthorized."})
+            case "GET", ["error"] if bare:
+                return lambda: say(401, {"message": "Unauthorized."})
             case "GET", []:
-                return Reply(302, b"", location="/live")
-            case "GET", ["live"]:
-                stored = str(self._records.count())
-                return say(200, {"status": "up", "Storage_type": "SQLite", "Hyperties_stored": stored})
-            case "GET", ["registry", "updated"]:
-                return say(200, self._records.take_updated())
+                return lambda: Reply(302, b"", location="/live")
+            case "GET", ["live"] if bare:
+                return self._live
+            case "GET", ["registry", "updated"] if bare:
+                return lambda: say(200, self._records.take_updated())
             case "GET", ["hyperty", "dataobject", "url" | "name" | "reporter" as by, _, *more]:
-                return self._object(by, pieces, more, query)
+                return partial(self._object, by, pieces, more, query)
             case "GET", ["hyperty", "url", _, *_]:
-                return self._hyperty(last(pieces))
+                return partial(self._hyperty, last(pieces))
             case "GET", ["hyperty", "user" | "email" as by, _, _, *_]:
-                found = self._records.find(HYPERTY, by, last(pieces, 2))
-                return hyperties(matching(found, query))
+                return lambda: hyperties(matching(self._records.find(HYPERTY, by, last(pieces, 2)), query))
             case "GET", ["hyperty", "user" | "email" | "guid" as by, _, *_]:
-                return hyperties(self._records.find(HYPERTY, by, last(pieces)))
-            case "PUT", ["hyperty", "user", _, _, *_]:
-                return self._create(HYPERTY, last(pieces), body, "Hyperty created", last(pieces, 2))
+                return lambda: hyperties(self._records.find(HYPERTY, by, last(pieces)))
+            case "PUT", ["hyperty", "user", _, *_]:
+                user = last(pieces, 2)  # of a path with one piece the word "user"
+                return partial(self._create, HYPERTY, last(pieces), body, "Hyperty created", user)
             case "PUT", ["hyperty", "dataobject", _, *_]:
-                return self._create(OBJECT, last(pieces), body, "Data object created")
+                return partial(self._create, OBJECT, last(pieces), body, "Data object created")
             case "PUT", ["hyperty", "url", _, *_]:
-                return self._update(HYPERTY, last(pieces), body, "Hyperty updated")
+                return partial(self._update, HYPERTY, last(pieces), body, "Hyperty updated")
             case "PUT", ["dataobject", "url", _, *_]:
-                return self._update(OBJECT, last(pieces), body, "data object updated")
-            case "DELETE", ["hyperty", "user", _, _, *_]:
-                gone = self._records.delete(last(pieces, 2), last(pieces))
-                return say(200, {"message": "Hyperty deleted"}) if gone else say(404, NOT_FOUND)
-        return NOWHERE
+                return partial(self._update, OBJECT, last(pieces), body, "data object updated")
+            case "DELETE", ["hyperty", "user", _, *_]:
+                return partial(self._delete, last(pieces, 2), last(pieces))
+        return None
 
     # -- reading -------------------------------------------------------------
+
+    def _live(self) -> Reply:
+        stored = str(self._records.count())
+        return say(200, {"status": "up", "Storage_type": "SQLite", "Hyperties_stored": stored})
 
     def _hyperty(self, url: str) -> Reply:
         record = self._records.get(HYPERTY, url)
@@ -110,6 +136,8 @@ class Domain:
             found = self._records.find(OBJECT, by, value)
             found = matching(found, query) if more else found
             return say(200, found) if found else say(404, NOT_FOUND)
+        if more and not searched(query):
+            return say(404, NOT_FOUND)
         record = self._records.get(OBJECT, value)
         if not more:
             return say(200, record) if record else say(404, NOT_FOUND)
@@ -122,11 +150,13 @@ class Domain:
 
     def _create(self, kind: Kind, id: str, body: bytes, done: str, user: str | None = None) -> Reply:
         self._records.check(len(body))
-        fields = msgspec.json.decode(body, type=dict[str, Any])
+        fields = members(body)
         if not kind.required <= fields.keys():
             return MISSING
         known = clean(kind, fields)
-        if "status" not in known or "expires" not in known:
+        if "status" not in known:  # no reader could tell whether it is there
+            raise Misfit("'status' is a text, not null")
+        if "expires" not in known:
             return BROKEN
         created = self._records.create(kind, id, known, user)
         return say(200, {"message": done}) if created else say(404, NOT_FOUND)
@@ -137,14 +167,36 @@ class Domain:
             done = "Keep alive"
             changed = self._records.keep_alive(kind, id)
         else:
-            changed = self._records.update(
-                kind, id, clean(kind, msgspec.json.decode(body, type=dict[str, Any]))
-            )
+            changed = self._records.update(kind, id, clean(kind, members(body)))
         if changed is None:
             return say(404, NOT_FOUND)
         if kind is OBJECT:
             return say(200, {"message": done})
         return say(200, {"statusChanged": "true" if changed else "false", "message": done})
+
+    def _delete(self, user: str, id: str) -> Reply:
+        gone = self._records.delete(user, id)
+        return say(200, {"message": "Hyperty deleted"}) if gone else say(404, NOT_FOUND)
+
+
+def resolved(path: str) -> list[str] | None:
+    """
+    The pieces of a path, `.` and `..` followed.  None: it leads outside.
+
+    Only whole pieces are: what is encoded within an address leads nowhere.
+    """
+    pieces: list[str] = []
+    for piece in path.split("/")[1:]:
+        plain = unquote(piece) if "." in piece or "%" in piece else piece
+        if plain not in (".", ".."):
+            pieces.append(piece)
+        elif plain == "..":
+            if not pieces:
+                return None
+            pieces.pop()
+    if path.endswith(("/.", "/..")):
+        pieces.append("")
+    return pieces
 
 
 def last(pieces: list[str], from_end: int = 1) -> str:
@@ -161,16 +213,31 @@ def hyperties(found: dict[str, dict[str, Any]]) -> Reply:
     return say(408 if away else 200, found)
 
 
+def searched(query: str) -> dict[str, set[str]]:
+    """
+    The values that a query names, by their list; none, if it names nothing or something else.
+
+    Of a list that stands twice the first counts, and no comma at the end counts.
+    """
+    wanted: dict[str, set[str]] = {}
+    for name, values in parse_qsl(query, keep_blank_values=True):
+        if name not in LISTS:
+            return {}
+        named = values.rstrip(",")
+        wanted.setdefault(name, set(named.split(",")) if named or not values else set())
+    return wanted
+
+
 def matching(found: dict[str, dict[str, Any]], query: str) -> dict[str, dict[str, Any]]:
     """
     Those that have every value the query names; none, if it names nothing or something else.
     """
-    wanted = parse_qsl(query, keep_blank_values=True)
-    if not wanted or any(name not in LISTS for name, _ in wanted):
+    wanted = searched(query)
+    if not wanted:
         return {}
 
     def fits(record: dict[str, Any]) -> bool:
-        return all(set(values.split(",")) <= set(record.get(name, ())) for name, values in wanted)
+        return all(values <= set(record.get(name, ())) for name, values in wanted.items())
 
     return {url: record for url, record in found.items() if fits(record)}
 

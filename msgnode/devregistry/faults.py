@@ -9,6 +9,8 @@ from typing import Any
 
 from twisted.web.server import NOT_DONE_YET
 
+from msgnode.devregistry.domain import BROKEN
+
 KINDS = ("delay", "drop", "empty", "hang", "html", "redirect")
 _FORM = re.compile(rf"({'|'.join(KINDS)})(?:=([\d.]+))?(?:@([\d.]+))?")
 
@@ -59,6 +61,4 @@ class Fault:
             request.setHeader(b"Location", b"/error")
             return b""
         request.setResponseCode(400 if self.kind == "empty" else 500)
-        return (
-            b"" if self.kind == "empty" else b"<html><body><h2>500 Internal Server Error</h2></body></html>"
-        )
+        return b"" if self.kind == "empty" else BROKEN.body

@@ -7,70 +7,20 @@ long, or when room is needed for others.
 """
 
 import sqlite3
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from sqlite3 import Connection
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from msgnode.devregistry.database import transaction
+from msgnode.devregistry.fields import HYPERTY, KINDS, Kind, Misfit
 from msgnode.devregistry.quota import Quota
 
 DISCONNECTED, LIVE = "disconnected", "live"
 
-
-class Hyperty(Struct):
-    """
-    What may be written of a hyperty.  Other keys are dropped.
-    """
-
-    userID: str | None = None
-    descriptor: str | None = None
-    guid: str | None = None
-    resources: list[str] | None = None
-    dataSchemes: list[str] | None = None
-    runtime: str | None = None
-    p2pRequester: str | None = None
-    p2pHandler: str | None = None
-    status: str | None = None
-    expires: int | None = None
-
-
-class DataObject(Struct):
-    """
-    What may be written of a data object.
-    """
-
-    schema: str | None = None
-    name: str | None = None
-    reporter: str | None = None
-    resources: list[str] | None = None
-    dataSchemes: list[str] | None = None
-    runtime: str | None = None
-    p2pRequester: str | None = None
-    status: str | None = None
-    expires: int | None = None
-
-
-class Kind(NamedTuple):
-    """
-    A kind of record: its name, the key that holds its address, its shape and what it cannot do without.
-    """
-
-    name: str
-    key: str
-    shape: type[Hyperty] | type[DataObject]
-    required: frozenset[str]
-
-
-_BOTH = {"expires", "dataSchemes", "resources", "runtime", "status"}
-HYPERTY = Kind("hyperty", "hypertyID", Hyperty, frozenset(_BOTH | {"descriptor"}))
-OBJECT = Kind("dataobject", "url", DataObject, frozenset(_BOTH | {"schema", "name", "reporter"}))
-KINDS = {kind.name: kind for kind in (HYPERTY, OBJECT)}
 
 SELECT = "SELECT kind, id, status, expires, starting, modified, fields FROM record WHERE"
 WRITE = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -111,14 +61,6 @@ class Row(NamedTuple):
     starting: float
     modified: float
     fields: str
-
-
-def clean(kind: Kind, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    The fields that a record of that kind has, without nulls.  ValidationError if one has a wrong type.
-    """
-    known = msgspec.structs.asdict(msgspec.convert(fields, kind.shape))
-    return {name: value for name, value in known.items() if value is not None}
 
 
 class Records:
@@ -174,7 +116,9 @@ class Records:
             if row is None:
                 return None
             before = {**msgspec.json.decode(row.fields), "status": row.status, "expires": row.expires}
-            if MOST_LIFE < fields.get("expires", 0) <= sys.maxsize:
+            if fields.get("userID", before.get("userID")) != before.get("userID"):
+                raise Misfit("'userID' cannot change")
+            if fields.get("expires", 0) > MOST_LIFE:
                 fields = {**fields, "expires": MOST_LIFE}
             size = self._write(kind, id, {**before, **fields}, row.starting, self._wall())
         self._quota.note(size)
@@ -202,7 +146,7 @@ class Records:
         user = fields.get("userID")
         indexed = (
             user,
-            user.rpartition("/")[2] if user is not None else None,
+            user.rstrip("/").rpartition("/")[2] if user is not None else None,
             fields.get("name"),
             fields.get("reporter"),
         )

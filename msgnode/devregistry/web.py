@@ -2,23 +2,26 @@
 The registries on the web: from a request to `answer`, and back.
 """
 
+import re
 import sqlite3
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.devregistry.balancer import TO_ERROR, may_pass
-from msgnode.devregistry.domain import BROKEN, Answering, Reply
+from msgnode.devregistry.domain import BROKEN, TOO_LONG, Answering, Reply
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.quota import Quota
 
 log = Logger()
 
+_REQUEST_LINE = re.compile(rb"[A-Z]+ /")
 PAYER = "X-Msgnode-Payer"
 MOST_PAYER = 1000  # characters
 
@@ -94,12 +97,28 @@ def send(request: Request, reply: Reply) -> bytes:
     return reply.body
 
 
+class RegistryChannel(HTTPChannel):
+    """
+    A connection that says what is wrong with a URL too long for a line.
+    """
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        transport: Any = self.transport
+        if _REQUEST_LINE.match(line):
+            transport.write(
+                b"HTTP/1.1 414 URI Too Long\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(TOO_LONG.body), TOO_LONG.body)
+            )
+        transport.loseConnection()
+
+
 class RegistrySite(Site):
     """
     Writes no line per request.
     """
 
     noisy = False
+    protocol: Any = RegistryChannel
 
     def __init__(self, resource: Resource, hosts: Hosts | None = None, reactor: Any = None) -> None:
         super().__init__(resource, reactor=reactor)

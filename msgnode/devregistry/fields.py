@@ -1,0 +1,128 @@
+"""
+The fields that a client writes, read as the reTHINK server's JSON library reads them.
+
+A number will do for a text, and a text that is a number for a number, because
+clients in JavaScript have sent both for years.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+MOST_VALUES = 22_000  # of a list; with more no entry is small enough
+INT32 = range(-(2**31), 2**31)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_values = msgspec.json.Decoder(list[Raw] | None).decode
+
+
+class Misfit(Exception):
+    """
+    What no record can hold, in words for whoever wrote it.
+    """
+
+
+class Kind(NamedTuple):
+    """
+    A kind of record: its name, the key that holds its address, what it must have, and all it may have.
+    """
+
+    name: str
+    key: str
+    required: frozenset[str]
+    fields: Mapping[str, Callable[[str, Raw], Any]]
+
+
+def members(body: bytes) -> dict[str, Raw]:
+    """
+    The members of the object that this JSON is; ValueError if it is none, Misfit if a key stands twice.
+    """
+    found = _members(body)
+    json.loads(body, object_pairs_hook=_check_keys)
+    return found
+
+
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
+    keys = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise Misfit(f"the key {key!r} stands twice"[:200])
+        keys.add(key)
+
+
+def clean(kind: Kind, given: Mapping[str, Raw]) -> dict[str, Any]:
+    """
+    The fields that a record of that kind has, without nulls.  ValueError or TypeError if one makes no sense.
+    """
+    known = {name: read(name, given[name]) for name, read in kind.fields.items() if name in given}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def text(name: str, raw: Raw) -> str | None:
+    """
+    A text; what stands there, if it is a number or a truth.
+    """
+    value = msgspec.json.decode(raw)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return bytes(raw).decode()
+    raise TypeError(f"expected a text in {name!r}")
+
+
+def texts(name: str, raw: Raw) -> list[str | None] | None:
+    """
+    A list of texts, nulls among them.
+    """
+    values = _values(raw)
+    if values is None:
+        return None
+    if len(values) > MOST_VALUES:
+        raise Misfit(f"{name!r} has at most {MOST_VALUES} values, not {len(values)}")
+    return [text(name, value) for value in values]
+
+
+def whole(name: str, raw: Raw) -> int | None:
+    """
+    A whole number of 32 bits, be it written as a fraction or in a text.
+    """
+    value = msgspec.json.decode(raw)
+    if value is None:
+        return None
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) and len(value) < 1000:
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expected a number in {name!r}")
+    if not INT32.start <= value < INT32.stop:
+        raise Misfit(f"{name!r} is {INT32.start} to {INT32.stop - 1}")
+    if value != int(value):
+        raise ValueError(f"expected a whole number in {name!r}")
+    return int(value)
+
+
+_BOTH = {
+    "resources": texts,
+    "dataSchemes": texts,
+    "runtime": text,
+    "p2pRequester": text,
+    "status": text,
+    "expires": whole,
+}
+_REQUIRED = {"expires", "dataSchemes", "resources", "runtime", "status"}
+HYPERTY = Kind(
+    "hyperty",
+    "hypertyID",
+    frozenset(_REQUIRED | {"descriptor"}),
+    {**dict.fromkeys(("userID", "descriptor", "guid", "p2pHandler"), text), **_BOTH},
+)
+OBJECT = Kind(
+    "dataobject",
+    "url",
+    frozenset(_REQUIRED | {"schema", "name", "reporter"}),
+    {**dict.fromkeys(("schema", "name", "reporter"), text), **_BOTH},
+)
+KINDS = {kind.name: kind for kind in (HYPERTY, OBJECT)}
