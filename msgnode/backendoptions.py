@@ -2,7 +2,9 @@
 The sections of the servers that the node calls: what they have in common, and each one's own keys.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from msgnode.section import Bytes, Count, OrOff, Positive, Seconds, Section
 
@@ -39,6 +41,7 @@ class Registry(BackEnd):
     max_entries: Count = 100_000
     max_bytes: Bytes = 256 * 1024 * 1024
     retention_seconds: Seconds = 604_800.0
+    sweep_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 20.0
 
 
 class GlobalRegistry(BackEnd):

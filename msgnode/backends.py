@@ -53,7 +53,7 @@ class Embedded(Registries):
                 (GRAPH, config.global_registry.url == "embedded"),
             )
         )
-        rules = Rules(limits=limits_of(config.registry), named=True)
+        rules = Rules(config.registry.sweep_seconds, limits=limits_of(config.registry), named=True)
         super().__init__(place.file, reactor, domain, graph, run, rules=rules, counts=node.registry_counts)
         self._place = place
 
