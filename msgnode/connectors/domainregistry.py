@@ -264,7 +264,8 @@ class DomainRegistry:
         status = answer.status
         if 300 <= status < 400 or status == 401:
             log.warn(
-                "the domain registry takes no writes from us: {status}; is [registry] cert set?",
+                "the domain registry refuses what we ask: {status}; is [registry] cert set, "
+                "and does its LOAD_BALANCER_IP let us in?",
                 status=status,
             )
             return {"code": 401, "description": PHRASES[401]}
