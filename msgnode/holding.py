@@ -2,8 +2,9 @@
 Holding: while one message of a connection is worked on, its later frames wait.
 
 The order of a connection is kept that way, though the work takes more than one
-turn of the reactor.  Meanwhile nothing is read from the client, and what one
-read had brought already is bounded.
+turn of the reactor, and though the client comes back by another connection.
+Meanwhile nothing is read from the client, and what one read had brought already
+is bounded.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from twisted.logger import Logger
 
 from msgnode.closing import FULL, Closing
 from msgnode.partials import Partials
-from msgnode.session import Connection
+from msgnode.session import Connection, Session
 
 log = Logger()
 
@@ -51,7 +52,8 @@ class _Held:
     A connection that is worked for, and what came behind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session | None) -> None:
+        self.session = session
         self.works: list[Work] = []
         self.frames: deque[tuple[int, Take]] = deque()
         self.size = 0
@@ -78,6 +80,7 @@ class Holding:
     ) -> None:
         self._partials = partials
         self.held: dict[Connection, _Held] = {}
+        self._newest: dict[Session, Connection] = {}  # of those, by whose connection it is
         self._part = part
         self._is_there = is_there
         self._clock = clock
@@ -111,7 +114,12 @@ class Holding:
         """
         held = self.held.get(connection)
         if held is None:
-            held = self.held[connection] = _Held()
+            session = connection.session
+            if session is not None and session.connection is not connection:
+                session = None
+            held = self.held[connection] = _Held(session)
+            if session is not None:
+                self._newest[session] = connection
         work = Work(connection, most, give_up)
         held.works.append(work)
         if give_up is None:
@@ -135,6 +143,16 @@ class Holding:
             self._take(held, work.connection)
         return True
 
+    def follow(self, session: Session, connection: Connection) -> None:
+        """
+        The session's client has come back by this connection: what it sends comes behind what came before.
+        """
+        before = self._newest.get(session)
+        over = None if before is None or before is connection else self.settled(before)
+        if over is not None:
+            work = self.hold(connection)
+            over.addCallback(lambda done: self.release(work))
+
     def settled(self, connection: Connection) -> Deferred[None] | None:
         """
         Fires when nothing of the connection waits any longer; None: nothing does.
@@ -147,7 +165,7 @@ class Holding:
         return over
 
     def _give_up(self, work: Work) -> None:
-        held = self.held.pop(work.connection)
+        held = self._let_go(work.connection)
         for each in held.works:
             each.stop()
         if work.give_up is not None:
@@ -187,17 +205,23 @@ class Holding:
             self._partials.done(held)
 
     def _cut(self, held: _Held, connection: Connection) -> None:
-        del self.held[connection]
+        self._let_go(connection)
         for each in held.works:
             each.stop()
         self._part(connection, FULL)
         self._over(held, connection)
 
+    def _let_go(self, connection: Connection) -> _Held:
+        held = self.held.pop(connection)
+        if held.session is not None and self._newest.get(held.session) is connection:
+            del self._newest[held.session]
+        return held
+
     def _take(self, held: _Held, connection: Connection) -> None:
         """
         Take what waited, some of it in a turn, until one of the frames takes its time as well.
         """
-        del self.held[connection]
+        self._let_go(connection)
         taken = 0
         while held.frames and self._is_there(connection):
             if taken > AT_ONCE:

@@ -143,15 +143,16 @@ class Reception:
         over: Deferred[Any] = Deferred()
         work = self._holding.hold(connection)
 
-        def carry(known: None) -> Reply:
-            return self._route(message, session)
+        def carry(known: None) -> None:
+            reply = self._route(message, session)
+            if isinstance(reply, Deferred):
+                reply.addBoth(over.callback)  # what was sent behind it need not wait for the answer
+            else:
+                over.callback(reply)
 
-        def done(result: Any) -> None:
-            over.callback(result)
-            self._holding.release(work)
-
-        wait.addCallback(carry)
-        wait.addBoth(done)
+        wait.addCallbacks(carry, over.errback)
+        wait.addErrback(over.errback)
+        wait.addBoth(lambda done: self._holding.release(work))
         return over
 
     def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
@@ -197,6 +198,8 @@ class Reception:
         without_secrets(message)
         if session is not None:
             message.from_ = session.runtime
+            if self._held:
+                self._holding.follow(session, connection)
         if not message.outcome:  # it will be received once more
             self._counts.received -= 1
             self._counts.received_bytes -= len(message.data)

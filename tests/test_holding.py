@@ -77,15 +77,33 @@ class HoldingTests(SynchronousTestCase):
 
     def test_others(self) -> None:
         """
-        Other connections do not wait, not even one of the same session.
+        Other connections do not wait.
         """
         self.holding.hold(self.client)
-        newer = Client(self.node)
-        newer.reopen(f"runtime://example.org/a/{self.client.token}")
+        other = self.node.client("runtime://example.org/c")
 
-        newer.tell({"id": 5, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
+        other.tell({"id": 5, "type": "update", "from": "runtime://example.org/c", "to": "a:b"})
 
         self.assertEqual([5], self.heard())
+
+    def test_newer(self) -> None:
+        """
+        One by which the same session's client came back does: its messages are carried in order.
+        """
+        work = self.holding.hold(self.client)
+        newer = Client(self.node)
+        newer.reopen(f"runtime://example.org/a/{self.client.token}")
+        self.say(4)
+        newer.tell({"id": 5, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
+        newest = Client(self.node)
+        newest.reopen(f"runtime://example.org/a/{self.client.token}")
+        newest.tell({"id": 6, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
+        self.assertEqual([], self.heard())
+
+        self.holding.release(work)
+
+        self.assertEqual([4, 5, 6], self.heard())
+        self.assertFalse(self.holding.held)
 
     def test_at_once(self) -> None:
         """

@@ -6,11 +6,14 @@ import base64
 import json
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.address import SESSION
 from msgnode.config import ConfigError
 from msgnode.configfile import check
 from msgnode.devices import line, make_token
+from msgnode.message import Message, compose
 from tests.fakes import Client, MemoryNode, directory
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -283,6 +286,74 @@ class SlowProviderTests(TokensCase):
         self.pump()
 
         self.assertEqual(1, self.came())
+
+    def test_who_comes_back_meanwhile_is_carried_in_order(self) -> None:
+        """
+        What it sends by its next connection waits for what it sent by the last, whether that was lost or not.
+        """
+        for is_lost in (True, False):
+            for resume in (False, True):
+                self.restart("mark")
+                client, body = Client(self.node), {"resume": True} if resume else {}
+                client.tell(
+                    {"id": 1, "type": "open", "from": "runtime://example.org/c", "to": SESSION, "body": body}
+                )
+                told = client.take()[0]["body"]
+                sends = [
+                    {"id": 1, "body": {"identity": {"assertion": self.openid.token()}}},
+                    {"id": 2},
+                    {"id": 3},
+                ]
+                to_b = {"type": "update", "from": "runtime://example.org/c", "to": "runtime://example.org/b"}
+                sends = [to_b | each for each in sends]
+                for message in sends[:2]:
+                    client.tell(message)
+
+                if is_lost:
+                    client.drop()
+                newer = Client(self.node)
+                body = {"resume": {"epoch": told["resume"]["epoch"], "received": 0}} if resume else {}
+                from_ = f"runtime://example.org/c/{told['runtimeToken']}"
+                newer.tell({"id": 2, "type": "re-open", "from": from_, "to": SESSION, "body": body})
+                received = newer.take()[0]["body"]["resume"]["received"] if resume else 2
+                for message in sends[received:]:
+                    newer.tell(message)
+                self.pump()
+
+                expected = [1, 3] if is_lost and not resume else [1, 2, 3]
+                self.assertEqual(expected, [message["id"] for message in self.b.take()])
+                self.assertEqual(0, len(self.node.holding))
+
+    def test_what_comes_behind_a_request_does_not_wait_for_its_answer(self) -> None:
+        """
+        It waits for the token's provider only.
+        """
+        answer: Deferred[Message] = Deferred()
+        self.node.offer(Slow(answer))
+        self.a.post(
+            "domain://slow.example.org", "read", id=1, body={"identity": {"assertion": self.openid.token()}}
+        )
+        self.a.post("runtime://example.org/b", id=2)
+
+        self.pump()
+
+        self.assertEqual([2], [message["id"] for message in self.b.take()])
+        answer.callback(compose(1, "response", "domain://slow.example.org", self.a.runtime, {"code": 200}))
+        self.assertEqual([200], [message["body"]["code"] for message in self.a.take()])
+
+
+class Slow:
+    """
+    A responder whose answer takes its time.
+    """
+
+    addresses = ("domain://slow.example.org",)
+
+    def __init__(self, answer: Deferred[Message]) -> None:
+        self._answer = answer
+
+    def respond(self, message: Message, session: Any) -> Deferred[Message]:
+        return self._answer
 
 
 class RefuseTests(TokensCase):
