@@ -7,6 +7,8 @@ not one of these; it reaches the log.
 
 from typing import Any
 
+FAILED = "the node failed over this message; its log says why"
+
 # What a code says by itself; any other needs a word with it.
 _REASONS = {
     400: "malformed",

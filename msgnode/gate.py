@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from msgnode.closing import TAKEN, TOKEN_LATER, Closing
 from msgnode.config import IdentityOptions
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.proof import Claim, Proof, Validator
@@ -56,6 +57,7 @@ class Gate:
         self._part = part
         self._is_there = is_there
         self._holding = holding
+        self._failures = Failures(log)
         # Who a connection showed itself to be, for as long as it is there.
         self._shown: WeakKeyDictionary[Connection, Proof] = WeakKeyDictionary()
         # What became of a token that had to wait, for the message that is taken again.
@@ -80,14 +82,20 @@ class Gate:
         assert self._validator is not None
         try:
             found = self._validator.validate(token)
-        except Rejected as why:
-            return why
+        except Exception:
+            return self._refused(Failure())
         if isinstance(found, Claim):
             return self._proved(found)
-        return found.addCallbacks(self._proved, _refused)
+        return found.addCallbacks(self._proved, self._refused)
 
     def _proved(self, claim: Claim) -> Verdict:
         return self._identities.from_now(claim.proof)
+
+    def _refused(self, why: Failure) -> Verdict:
+        if isinstance(why.value, Rejected):
+            return why.value
+        self._failures.note("looking at a token", why)
+        return Rejected("the node failed over this token; its log says why", 503)
 
     def later(
         self, verdict: Deferred[Verdict], token: str, connection: Connection, again: Callable[[], object]
@@ -212,10 +220,3 @@ class Gate:
 
 def _is_of(session: Session | None, proof: Proof) -> bool:
     return session is not None and session.proof is not None and session.proof.user == proof.user
-
-
-def _refused(why: Failure) -> Verdict:
-    if isinstance(why.value, Rejected):
-        return why.value
-    log.failure("looking at a token", why)
-    return Rejected("the node failed over this token; its log says why", 503)

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from msgnode.config import IdentityOptions
 from msgnode.devices import PREFIX
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.message import Message
 from msgnode.policy.attributes import STATES
 from msgnode.proof import Claim, Validator
@@ -67,6 +68,7 @@ class MessageIdentity:
         self._options = options
         self._validator = validator
         self._clock = clock
+        self._failures = Failures(log)
         self._refused: OrderedDict[bytes, tuple[float, Shown]] = OrderedDict()
 
     def forget(self) -> None:
@@ -114,8 +116,8 @@ class MessageIdentity:
             return known
         try:
             claim = self._validator.validate(token)
-        except Rejected as why:
-            return self._refuse(why, key)
+        except Exception:
+            return self._failed(Failure(), key)
         if isinstance(claim, Deferred):
             return claim.addCallbacks(_valid, self._failed, (), {}, (key,))
         return _valid(claim)
@@ -123,7 +125,7 @@ class MessageIdentity:
     def _failed(self, why: Failure, key: bytes) -> Shown:
         if isinstance(why.value, Rejected):
             return self._refuse(why.value, key)
-        log.failure("looking at the token in a message", why)
+        self._failures.note("looking at the token in a message", why)
         return Shown(UNKNOWN, why="could not be looked at; the node's log says why", code=503)
 
     def _refuse(self, why: Rejected, key: bytes) -> Shown:

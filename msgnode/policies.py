@@ -16,10 +16,12 @@ from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, mayb
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.config import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.policy import PolicyRefused, Program
 from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed
@@ -70,6 +72,7 @@ class Policies(Service):
         self._clock = clock
         self._run = run
         self._wall = wall
+        self._failures = Failures(log)
         self._one_at_a_time = DeferredLock()
         self._looking = LoopingCall(self.look)
         self._looking.clock = clock
@@ -195,6 +198,9 @@ class Policies(Service):
         except PolicyRefused as why:
             self._misread = _in_words(why)
             self._note_failure(self._misread)
+        except Exception as why:
+            self._failures.note("looking for policies at {source}", Failure(), source=source.name)
+            self._note_failure(f"{source.name} could not be looked at: {type(why).__name__}: {why}"[:300])
 
     def _note_failure(self, text: str) -> None:
         self.failed += 1

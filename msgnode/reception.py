@@ -17,7 +17,8 @@ from twisted.python.failure import Failure
 
 from msgnode.address import SESSION
 from msgnode.counts import Counts
-from msgnode.errors import Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
+from msgnode.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
+from msgnode.failures import Failures
 from msgnode.handshake import Handshake
 from msgnode.holding import Holding
 from msgnode.message import NO_TOKEN, Message, compose, decode
@@ -57,6 +58,7 @@ class Reception:
         receipts: Receipts,
         holding: Holding,
     ) -> None:
+        self._failures = Failures(log)
         self._holding = holding
         self._held = holding.held
         # What the operator has each message looked at for: rates, tokens.
@@ -239,14 +241,14 @@ class Reception:
         self, why: Failure, message: Message | None, connection: Connection, session: Session | None = None
     ) -> None:
         to = message.to if message is not None else None
-        log.failure("carrying a message for {to}", why, to=loggable(str(to))[:200])
+        self._failures.note("carrying a message for {to}", why, to=loggable(str(to))[:200])
         if message is not None and to == SESSION and message.type.lower() in OPENS:
             self._handshake.give_up(connection)
             without_secrets(message)
             message.outcome, message.code = "refused", 503
             self._settled(message, None)
             return
-        sorry = Rejected("the node failed over this message; its log says why", failure_code(to))
+        sorry = Rejected(FAILED, failure_code(to))
         self._reject(sorry, message, b"", connection, session)
 
     def _reject(

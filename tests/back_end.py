@@ -101,6 +101,28 @@ class Memory:
         return Rest(base, BackEnd(**options), self.clock, "registry", dial=lambda host, port: self)
 
 
+class Unforeseen(Exception):
+    """
+    What no table of exceptions has.
+    """
+
+
+class Broken:
+    """
+    In the place of a back end's client: while it is `broken` each request ends as nobody foresaw.
+    """
+
+    def __init__(self, rest: Rest) -> None:
+        self.rest = rest
+        self.broken = True
+        self.asked = 0
+        self.name, self.counts, self.down = rest.name, rest.counts, False
+
+    def request(self, *what: Any, **how: Any) -> Deferred[Any]:
+        self.asked += 1
+        return fail(Unforeseen("strange")) if self.broken else self.rest.request(*what, **how)
+
+
 def http(body: bytes = b"{}", status: str = "200 OK", kind: str = "application/json") -> bytes:
     """
     A whole response.

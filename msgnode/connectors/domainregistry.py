@@ -10,12 +10,14 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
 from msgnode.backendoptions import Registry
 from msgnode.connectors.rest import Answer, Rest
-from msgnode.errors import Rejected
+from msgnode.errors import FAILED, Rejected
+from msgnode.failures import Failures
 from msgnode.message import Message
 from msgnode.registration import Call
 from msgnode.routes import LEARNT, OWNED
@@ -57,6 +59,7 @@ class DomainRegistry:
         self._options = options
         self._announcements = Announcements(self.address, publish)
         self._registered = registered
+        self._failures = Failures(log)
         # Whose an entry is that the message makes; backends sets it, where the registry wants to know.
         self.payer: Callable[[Message, Session], str] = _nobody
         # What is done for a session that ended meanwhile; Farewell sets it, where that is wanted.
@@ -76,6 +79,9 @@ class DomainRegistry:
             body = await doing
         except Rejected as why:
             body = {"code": why.code, "description": str(why)}
+        except Exception:  # an update would not be answered elsewhere
+            self._failures.note("asking the domain registry for {who}", Failure(), who=message.from_[:200])
+            body = {"code": 503, "description": FAILED}
         if body["code"] != 200:
             body["desc"] = body["description"]
         message.code = body["code"]

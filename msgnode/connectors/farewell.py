@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.registered import Registered
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES, Slices
@@ -59,6 +60,7 @@ class Farewell(Service):
         self._under_way = 0
         self._refusals = 0  # since the registry knew of every end
         self._pause: Any = None
+        self._failures = Failures(log)
 
     def ended(self, session: Session) -> None:
         """
@@ -143,8 +145,7 @@ class Farewell(Service):
 
     def _not_told(self, why: Failure, sid: int, url: str) -> None:
         if not why.check(Rejected):
-            log.failure("disconnecting {url}", why, url=url)
-            return
+            self._failures.note("disconnecting {url}", why, url=url)
         self._refusals += 1
         if self._refusals == 1:
             log.warn(

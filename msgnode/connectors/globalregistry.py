@@ -11,13 +11,18 @@ from typing import Any
 from urllib.parse import quote
 
 from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.backendoptions import GlobalRegistry as Options
 from msgnode.connectors.globalrecord import WrongRecord, check_record, check_time, read_record
 from msgnode.connectors.rest import Answer, Rest
-from msgnode.errors import Rejected
+from msgnode.errors import FAILED, Rejected
+from msgnode.failures import Failures
 from msgnode.message import Message
 from msgnode.session import Session
+
+log = Logger()
 
 ADDRESS = "global://registry"
 LONGEST = 2048  # characters of a GUID
@@ -43,6 +48,7 @@ class GlobalRegistry:
         self._rest = rest
         self._options = options
         self._run = run
+        self._failures = Failures(log)
         self._verifying = DeferredSemaphore(AT_ONCE)
         # Whose a record is that the message writes; backends sets it, where the registry wants to know.
         self.payer: Callable[[Message, Session], str] = lambda message, session: ""
@@ -58,8 +64,12 @@ class GlobalRegistry:
     async def _answered(self, message: Message, session: Session) -> Message:
         try:
             body = in_both(await self._carry_out(message.type.lower(), message, session))
-        except Rejected as why:
-            code, text = why.code, str(why)
+        except Exception as why:
+            code, text = (why.code, str(why)) if isinstance(why, Rejected) else (503, FAILED)
+            if not isinstance(why, Rejected):
+                self._failures.note(
+                    "asking the global registry for {who}", Failure(), who=message.from_[:200]
+                )
             body = {"Code": code, "Description": text, "code": code, "description": text, "desc": text}
         message.code = body["code"]
         return message.reply(body)

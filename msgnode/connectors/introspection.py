@@ -12,17 +12,20 @@ from typing import Any
 from urllib.parse import quote
 
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.config import ConfigError, IntrospectionOptions
 from msgnode.connectors.jws import prove
 from msgnode.connectors.provider import Provider
 from msgnode.connectors.rest import Answer
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.proof import Claim
 
 log = Logger()
 
 ENDPOINT = "introspection_endpoint"
+SILENT = "the identity provider does not say now whether the token is good; try again later"
 DAY = 86400.0  # seconds that a token proves something whose provider names no end
 # What is kept of an answer.  The rest is between the provider and us.
 KEPT = (
@@ -82,6 +85,7 @@ class Introspection:
         self._leeway = leeway
         self._wall = wall
         self._failures = 0  # in a row
+        self._unforeseen = Failures(log)
 
     async def ask(self, token: str) -> Claim | None:
         """
@@ -91,7 +95,7 @@ class Introspection:
         """
         try:
             said = await self._ask(token)
-        except Rejected as why:
+        except Exception as why:
             raise self._failed(why) from None
         if self._failures:
             log.info("{issuer} answers about tokens again", issuer=self.provider.options.issuer)
@@ -127,16 +131,18 @@ class Introspection:
         whole = {**{name: value for name, value in unsaid.items() if value is not None}, **claims}
         return Claim(prove(whole, options, self._leeway, self._wall), claims)
 
-    def _failed(self, why: Rejected) -> Rejected:
+    def _failed(self, why: Exception) -> Rejected:
         """
         What the bearer is told; the operator once learns more.
         """
+        code = why.code if isinstance(why, Rejected) else 503
+        if not isinstance(why, Rejected):
+            self._unforeseen.note("asking about a token", Failure())
         self._failures += 1
         if self._failures == 1:
             issuer = self.provider.options.issuer
             log.warn("{issuer} does not answer about tokens: {why}", issuer=issuer, why=str(why))
-        text = "the identity provider does not say now whether the token is good; try again later"
-        return Rejected(text, why.code if why.code in (502, 503, 504) else 503)
+        return Rejected(SILENT, code if code in (502, 503, 504) else 503)
 
 
 def _check_status(answer: Answer) -> None:

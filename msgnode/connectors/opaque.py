@@ -14,12 +14,17 @@ from typing import Generic, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from msgnode.connectors.introspection import Introspection
+from msgnode.connectors.introspection import SILENT, Introspection
 from msgnode.connectors.jws import refuse
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.proof import Claim
 from msgnode.shared import Shared
+
+log = Logger()
 
 ENDLESS = 300.0  # seconds that a good token is remembered whose provider names no end
 NO_GOOD = 10.0  # seconds that one is remembered which is no good
@@ -68,6 +73,7 @@ class Opaque:
     def __init__(self, asked: list[Introspection], clock: IReactorTime, wall: Callable[[], float]) -> None:
         self._asked = asked
         self._wall = wall
+        self._failures = Failures(log)
         self._under_way: Shared[bytes, Claim] = Shared()
         self._good: Remembered[Claim] = Remembered(MOST_GOOD, clock)
         self._no_good: Remembered[str] = Remembered(MOST_NO_GOOD, clock)
@@ -113,6 +119,10 @@ class Opaque:
                 if why.code < 500:
                     raise
                 silent = silent or why
+                continue
+            except Exception:  # another may know the token all the same
+                self._failures.note("asking a provider about a token", Failure())
+                silent = silent or Rejected(SILENT, 503)
                 continue
             if claim is not None:
                 return claim

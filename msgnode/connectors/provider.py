@@ -22,6 +22,7 @@ from msgnode.config import IdentityProvider
 from msgnode.connectors.jws import read_keys
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 from msgnode.shared import Shared
 from msgnode.trust import is_safe_url
 
@@ -52,6 +53,7 @@ class Provider:
     ) -> None:
         self.options = options
         self.failures = 0  # fetches in a row that brought nothing
+        self._unforeseen = Failures(log)
         self._clock = clock
         self._connect = connect
         self._changed = changed
@@ -144,7 +146,7 @@ class Provider:
         now = self._clock.seconds()
         self._not_before = now + AGAIN
         if not isinstance(why.value, Rejected):
-            log.failure("fetching the keys of {issuer}", why, issuer=self.options.issuer)
+            self._unforeseen.note("fetching the keys of {issuer}", why, issuer=self.options.issuer)
         self._why = _at_a_distance(why.value.code if isinstance(why.value, Rejected) else 503)
         self.failures += 1
         if self.failures == 1:

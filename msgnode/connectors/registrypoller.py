@@ -11,9 +11,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from msgnode.connectors.rest import Rest
 from msgnode.errors import Rejected
+from msgnode.failures import Failures
 
 log = Logger()
 
@@ -31,6 +33,7 @@ class Poller(Service):
         self._rest = rest
         self._changed = changed
         self._seconds = seconds
+        self._failures = Failures(log)
         self._beat = LoopingCall(self._poll)
         self._beat.clock = self._clock = clock
 
@@ -46,7 +49,7 @@ class Poller(Service):
 
     def _poll(self) -> Deferred[None]:
         asked = Deferred.fromCoroutine(self._ask())
-        return asked.addErrback(lambda why: log.failure("asking the registry what changed", why))
+        return asked.addErrback(lambda why: self._failures.note("asking the registry what changed", why))
 
     async def _ask(self) -> None:
         try:
@@ -56,8 +59,15 @@ class Poller(Service):
         told = (answer.object() or {}) if answer.status == 200 else {}
         for number, (url, record) in enumerate(told.items(), 1):
             if isinstance(record, dict):
-                self._changed(url, record.get("status"))
+                self._tell(url, record.get("status"))
             if number % AT_ONCE == 0:
                 await deferLater(self._clock, 0)
                 if not self.running:
                     return
+
+    def _tell(self, url: str, status: object) -> None:
+        # The registry has forgotten the others, too.
+        try:
+            self._changed(url, status)
+        except Exception:
+            self._failures.note("telling what became of {url}", Failure(), url=url[:200])
