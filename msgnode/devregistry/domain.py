@@ -62,7 +62,7 @@ class Domain:
             return TOO_LONG
         path, _, query = uri.partition("?")
         pieces = resolved(path)
-        if pieces is None or _NO_ENCODING.search(uri):
+        if pieces is None or _NO_ENCODING.search(path):
             return MISSING
         bare = not pieces or bool(pieces[-1])
         while pieces and not pieces[-1]:
@@ -185,9 +185,11 @@ def resolved(path: str) -> list[str] | None:
 
     Only whole pieces are: what is encoded within an address leads nowhere.
     """
+    if "/." not in path and "/%2" not in path:
+        return path.split("/")[1:]
     pieces: list[str] = []
     for piece in path.split("/")[1:]:
-        plain = unquote(piece) if "." in piece or "%" in piece else piece
+        plain = unquote(piece)
         if plain not in (".", ".."):
             pieces.append(piece)
         elif plain == "..":

@@ -17,6 +17,7 @@ MOST_VALUES = 22_000  # of a list; with more no entry is small enough
 INT32 = range(-(2**31), 2**31)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+_text = msgspec.json.Decoder(str | None).decode
 _values = msgspec.json.Decoder(list[Raw] | None).decode
 
 
@@ -42,16 +43,22 @@ def members(body: bytes) -> dict[str, Raw]:
     The members of the object that this JSON is; ValueError if it is none, Misfit if a key stands twice.
     """
     found = _members(body)
-    json.loads(body, object_pairs_hook=_check_keys)
+    twice = json.loads(body, object_pairs_hook=_repeated)  # the outermost object's, who is read last
+    if twice is not None:
+        raise Misfit(f"the key {twice!r} stands twice"[:200])
     return found
 
 
-def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    keys = set()
+def _repeated(pairs: list[tuple[str, Any]]) -> str | None:
+    """
+    The first key that stands twice.
+    """
+    keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:
-            raise Misfit(f"the key {key!r} stands twice"[:200])
+            return key
         keys.add(key)
+    return None
 
 
 def clean(kind: Kind, given: Mapping[str, Raw]) -> dict[str, Any]:
@@ -66,12 +73,10 @@ def text(name: str, raw: Raw) -> str | None:
     """
     A text; what stands there, if it is a number or a truth.
     """
-    value = msgspec.json.decode(raw)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        return bytes(raw).decode()
-    raise TypeError(f"expected a text in {name!r}")
+    written = bytes(raw)
+    if written[0] in b"{[":
+        raise TypeError(f"expected a text in {name!r}")
+    return _text(raw) if written[0] in b'"n' else written.decode()
 
 
 def texts(name: str, raw: Raw) -> list[str | None] | None:
