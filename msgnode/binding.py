@@ -52,7 +52,9 @@ def flat(value: object, most: int, what: str = "an address") -> list[str]:
             if isinstance(item, str):
                 found.append(item)
                 if len(found) > most:
-                    raise Rejected(f"one request may name {most} addresses; this one names more", 413)
+                    raise Rejected(
+                        f"one request may name {most} addresses; this one names more", 413, "limit"
+                    )
             elif isinstance(item, list):
                 pending.append(iter(item))
                 break
@@ -77,12 +79,13 @@ class Making(NamedTuple):
         """
         number, characters = self.addresses, self.characters
         if number > most:
-            raise Rejected(f"the request would make {number} addresses; one may make {most}", 413)
+            raise Rejected(f"the request would make {number} addresses; one may make {most}", 413, "limit")
         if characters + EACH * number > max(FLOOR, TIMES * size):
             raise Rejected(
                 f"the request has {size} bytes and would make {number} addresses of {characters} characters "
                 "together; ask for fewer at a time",
                 413,
+                "limit",
             )
 
 
@@ -190,7 +193,9 @@ class Binder:
         held = len(session.bindings) + self._expected.get(session, 0)
         if held + new > most:
             raise Rejected(
-                f"a session may hold {most} addresses; this one has {held}, not room for {new}", 429
+                f"a session may hold {most} addresses; this one has {held}, not room for {new}",
+                429,
+                "limit",
             )
         if size:
             self._budget.check(session.account, size)
@@ -199,10 +204,10 @@ class Binder:
         if not address or len(address) > LONGEST:
             raise Rejected(f"an address has 1 to {LONGEST} characters, not {len(address)}")
         if self._domain.owns(address):
-            raise Rejected(f"{address} is the node's own address", 403)
+            raise Rejected(f"{address} is the node's own address", 403, "reserved-address")
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:
-            raise Rejected(f"{address} belongs to the runtime {owner.runtime}", 403)
+            raise Rejected(f"{address} belongs to the runtime {owner.runtime}", 403, "not-your-address")
 
 
 class Requests:

@@ -193,6 +193,7 @@ class Budget:
                 f"{_WHO[short.kind]} may have {most} bytes remembered (limits.{limit}),"
                 f" not {size} more than {short.bytes}",
                 429,
+                "limit",
             )
 
     def has_room(self, account: Account, size: int) -> bool:

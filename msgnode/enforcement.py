@@ -254,7 +254,7 @@ class Enforcement:
             try:
                 message.fields(rough=True)
             except Malformed as why:
-                return Blocked(str(why), why.code)
+                return Blocked(str(why), why.code, reason=why.reason)
             return Blocked("the policies of this node cannot decide on this", failure_code(message.to))
         reason = f"{TEXT}: {decision.path or 'no rule permits it'}" if self._options.expose_reason else TEXT
         return Blocked(reason, 403)

@@ -46,7 +46,7 @@ class Fulfilment:
         due = self._not_done(obligations, context)
         large = too_large(due, len(context.message.data))
         if large is not None:
-            raise Blocked(f"this may have at most {large.most} bytes here", 413)
+            raise Blocked(f"this may have at most {large.most} bytes here", 413, reason="too-long")
         if not any(type(each) is RateLimit for each in due):
             return None
         limit, wait = self._take(due, context)
@@ -62,7 +62,8 @@ class Fulfilment:
             )
             if later is not None:
                 return later
-        raise Blocked("more messages than the policies of this node let pass; slow down", 429, round(wait, 3))
+        fast = "more messages than the policies of this node let pass; slow down"
+        raise Blocked(fast, 429, round(wait, 3), "rate")
 
     def _take(
         self, due: list[Obligation], context: Context, in_line: bool = False

@@ -95,7 +95,7 @@ class Gate:
         if isinstance(why.value, Rejected):
             return why.value
         self._failures.note("looking at a token", why)
-        return Rejected("the node failed over this token; its log says why", 503)
+        return Rejected("the node failed over this token; its log says why", 503, "failed")
 
     def later(
         self, verdict: Deferred[Verdict], token: str, connection: Connection, again: Callable[[], object]
@@ -208,7 +208,7 @@ class Gate:
         """
         owner = session.proof
         if owner is not None and owner.user != proof.user:
-            raise Rejected(f"this session is {owner.user}'s; the token is {proof.user}'s", 403)
+            raise Rejected(f"this session is {owner.user}'s; the token is {proof.user}'s", 403, "identity")
         self._shown[connection] = proof
         self._identities.prove(session, proof)
 

@@ -30,6 +30,16 @@ from msgnode.takeover import Takeover
 
 # What the log and the metrics call a refusal.
 _REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401, RATE.code: 429}
+# And why, where nothing else says so.
+_REASONS = {
+    REFUSED.word: "reserved-address",
+    FULL.word: "limit",
+    SLOW.word: "overflow",
+    TAKEN.word: "token",
+    RATE.word: "rate",
+    DISK.word: "disk",
+    UNDECIDED.word: "policy",
+}
 CLOSINGS = {429: RATE, 500: UNDECIDED, 503: UNDECIDED}  # by what a policy would answer
 DELAY = 5.0  # seconds before such a close: the stubs of today come back at once
 DELAYED = {why.word for why in (TAKEN, FULL, RATE, UNDECIDED, FAILED)}
@@ -89,7 +99,7 @@ class Handshake:
         token = message.fields().get("token") or connection.bearer
         admitted = self._gate.admit(token, connection, partial(self._gate.receive, message.data, connection))
         if isinstance(admitted, Closing):
-            message.outcome, message.code = "refused", _REFUSALS[admitted.code]
+            _note(message, admitted)
             self._refuse(admitted, connection)
             return False
         return admitted
@@ -107,7 +117,7 @@ class Handshake:
         wish = wish_of(message)
         session = self._enter(from_, connection, token, message, wish)
         if isinstance(session, Closing):
-            message.outcome, message.code = "refused", _REFUSALS[session.code]
+            _note(message, session)
             return None
         message.outcome, message.code = "answered", 200
         body: dict[str, Any] = {"code": 200}
@@ -167,7 +177,7 @@ class Handshake:
         Without a name: to the session it has, else to a new anonymous one.
         """
         session = self._sessions.get(runtime) if runtime else connection.session
-        obstacle = self._obstacle(runtime, session, connection)
+        obstacle = self._obstacle(message, runtime, session, connection)
         if obstacle is None and not self._gate.owns(runtime, session, connection):
             obstacle = self._takeover.refuses(runtime, session, connection, token)
         if obstacle is None and self._gate.refuses(runtime, session, connection, token):
@@ -222,7 +232,7 @@ class Handshake:
             raise Rejected("'body.token' must be the new token")
         if session.proof is None and session.connection is not connection:
             # Anybody may have taken what is nobody's, and its token; it must not become theirs by this.
-            raise Rejected("a newer connection took this session; open it again with the token", 403)
+            raise Rejected("a newer connection took this session; open it again with the token", 403, "token")
         verdict = self._gate.ask(token, connection)
         if isinstance(verdict, Deferred):
             again = partial(self._gate.receive, message.data, connection)
@@ -239,7 +249,9 @@ class Handshake:
         self._sessions.say(connection, reply.data)
         return session
 
-    def _obstacle(self, runtime: str, session: Session | None, connection: Connection) -> Closing | None:
+    def _obstacle(
+        self, message: Message, runtime: str, session: Session | None, connection: Connection
+    ) -> Closing | None:
         if connection.full and connection.session is not None:
             return SLOW  # it opens again and again, and does not read what is answered
         if session is not None:
@@ -249,6 +261,7 @@ class Handshake:
         watermark = self._sessions.watermark
         if watermark is not None and watermark.low:
             watermark.refused += 1
+            message.reason = "disk"
             return FULL
         user = self._user(connection)
         return None if self._budget.may_open(runtime, user, self._budget.host(connection)) else FULL
@@ -269,6 +282,7 @@ class Handshake:
         try:
             self.check(message, runtime, session, connection)
         except Blocked as why:
+            message.reason = why.reason
             return CLOSINGS.get(why.code, REFUSED)._replace(retry_after=why.retry_after)
         return None
 
@@ -319,3 +333,8 @@ class Handshake:
             if session.ready is None:
                 session.resume()
         return session
+
+
+def _note(message: Message, why: Closing) -> None:
+    message.outcome, message.code = "refused", _REFUSALS[why.code]
+    message.reason = message.reason or _REASONS.get(why.word, "failed")

@@ -106,11 +106,11 @@ class Message(Struct, gc=False):
         body = bytes(self.body)
         if len(body) > MOST_NESTED and body.count(b"[") + body.count(b"{") > MOST_NESTED:
             most = f"the node reads no 'body' with more than {MOST_NESTED} of '[' and '{{' in it"
-            raise Malformed(most, self.id, self.from_, 413)
+            raise Malformed(most, self.id, self.from_, 413, reason="limit")
         # Of a text and its quotes at most one looks as if it were escaped.
         if len(body) > 2 * MOST_TEXTS and body.count(b'"') - body.count(b'\\"') > 2 * MOST_TEXTS:
             most = f"the node reads no 'body' with more than {MOST_TEXTS} keys and texts in it"
-            raise Malformed(most, self.id, self.from_, 413)
+            raise Malformed(most, self.id, self.from_, 413, reason="limit")
         try:
             return _loads(body, rough) or {}
         except (ValueError, RecursionError):
@@ -317,7 +317,7 @@ def decode(data: bytes, origin: Any = None) -> Message:
     plain = message.to.__class__ is str and message.from_ and half is None
     if not plain or (found != quotes and found != quotes + _ours(message)):
         if found > 2 * MOST_STRINGS and half is None:
-            raise _complaint(message, _TOO_MANY)
+            raise _complaint(message, _TOO_MANY, "limit")
         _check_unusual(message)
     return message
 
@@ -404,11 +404,11 @@ def _ours(message: Message) -> int:
     return 2 * given + 2 + bytes(message.token).count(b'"')
 
 
-def _complaint(message: Message, text: str) -> Malformed:
+def _complaint(message: Message, text: str, reason: str = "") -> Malformed:
     """
     What is wrong with a message whose header can be read.
     """
-    return Malformed(text, message.id, message.from_ or None, transaction=message.transaction)
+    return Malformed(text, message.id, message.from_ or None, transaction=message.transaction, reason=reason)
 
 
 def _check_unusual(message: Message) -> None:
@@ -420,10 +420,10 @@ def _check_unusual(message: Message) -> None:
             raise _complaint(message, "'to' must name at least one recipient, not []")
         if len(message.to) > MOST_RECIPIENTS:
             most = f"'to' may name at most {MOST_RECIPIENTS} recipients, not {len(message.to)}"
-            raise _complaint(message, most)
+            raise _complaint(message, most, "limit")
         if len(message.to) * len(message.data) > MOST_COPIED:
             most = f"copies for all in 'to' may have {MOST_COPIED} bytes together; send it to fewer"
-            raise _complaint(message, most)
+            raise _complaint(message, most, "limit")
 
 
 def _doubled(message: Message) -> str | None:
@@ -449,7 +449,7 @@ def _doubled(message: Message) -> str | None:
                 return str(name)
             seen.add(name)
             if len(seen) > MOST_STRINGS:
-                raise _complaint(message, _TOO_MANY)
+                raise _complaint(message, _TOO_MANY, "limit")
             at = key.end()
             # No object is the beginning of another.
             at = at + len(body) if body and data.startswith(body, at) else _scanner.raw_decode(text, at)[1]

@@ -103,7 +103,7 @@ class MessageIdentity:
         message.shown = shown
         self.counts[shown.state] += 1
         if shown.state != VALID and self._options.message_identity == "refuse":
-            raise Rejected(f"the token in 'body.identity' {shown.why}"[:300], shown.code)
+            raise Rejected(f"the token in 'body.identity' {shown.why}"[:300], shown.code, "identity")
 
     def _ask(self, token: Any) -> Shown | Deferred[Shown]:
         if not isinstance(token, str):

@@ -102,7 +102,7 @@ class AddressOwnership:
         if owner is None or self._shares(owner, session) or self._yields(owner, kind):
             return
         if self._options.from_check == "refuse":
-            raise Rejected(f"{address} belongs to another session", 403)
+            raise Rejected(f"{address} belongs to another session", 403, "not-your-address")
         if session not in self._told_of_binding:
             self._told_of_binding.add(session)
             log.warn("{runtime} binds {address}, another's", runtime=session.runtime, address=address)
@@ -162,7 +162,7 @@ class AddressOwnership:
         if from_.startswith("hyperty://") and from_ not in self._routes:
             return
         if self._options.from_check == "refuse":
-            raise Claimed(f"{from_!r} is not yours to send from"[:200])
+            raise Claimed(f"{from_!r} is not yours to send from"[:200], reason="not-your-address")
         if session not in self._told_of_sending:
             self._told_of_sending.add(session)
             log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_[:200])

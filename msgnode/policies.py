@@ -38,7 +38,7 @@ class Refused(Rejected):
     """
 
     def __init__(self, text: str, code: int, problems: list[Any] | None = None) -> None:
-        super().__init__(text, code)
+        super().__init__(text, code, "policy" if code >= 500 else "")
         self.problems = problems or []
 
     def body(self) -> dict[str, Any]:

@@ -64,7 +64,9 @@ class Pool:
         is_enough = len(found) == number
         self._put_back(found, last=is_enough)
         if not is_enough:
-            raise Rejected(f"too few addresses of this pool are free: {len(found)}, not {number}", 503)
+            raise Rejected(
+                f"too few addresses of this pool are free: {len(found)}, not {number}", 503, "pool-empty"
+            )
         return found
 
     def _take(self, number: int, is_leased: Callable[[str], bool], most: int) -> list[str]:

@@ -56,14 +56,20 @@ class Receipts:
         self._giving = False
 
     def give(
-        self, message: Message, code: int, session: Session, recipients: int = 1, reason: str = ""
+        self,
+        message: Message,
+        code: int,
+        session: Session,
+        recipients: int = 1,
+        reason: str = "",
+        text: str = "",
     ) -> None:
         """
-        Tell the sender, if it asked; never about a receipt.
+        Tell the sender, if it asked; never about a receipt.  `text` says why it was refused.
         """
         if not message.receipt or message.type.lower() == "receipt":
             return
-        body: dict[str, Any] = {"code": code, "description": TEXTS.get(code, "refused")}
+        body: dict[str, Any] = {"code": code, "description": text or TEXTS.get(code, "refused")}
         reason = reason or REASONS.get(code, "")
         if reason:
             body["reason"] = reason

@@ -182,8 +182,7 @@ class Reception:
         session = connection.session
         if session is not None and session.connection is connection and session.outbox is not None:
             session.outbox.hear()
-        refusal = Malformed(why)
-        refusal.code = code
+        refusal = Malformed(why, code=code, reason="too-long" if code == 413 else "malformed")
         self._reject(refusal, None, data, connection)
 
     def refused(self, message: Message, session: Session, why: Rejected) -> None:
@@ -245,10 +244,10 @@ class Reception:
         if message is not None and to == SESSION and message.type.lower() in OPENS:
             self._handshake.give_up(connection)
             without_secrets(message)
-            message.outcome, message.code = "refused", 503
+            message.outcome, message.code, message.reason = "refused", 503, "failed"
             self._settled(message, None)
             return
-        sorry = Rejected(FAILED, failure_code(to))
+        sorry = Rejected(FAILED, failure_code(to), "failed")
         self._reject(sorry, message, b"", connection, session)
 
     def _reject(
@@ -270,7 +269,7 @@ class Reception:
         to = loggable(message.from_) or (session.runtime if session is not None else None)
         self._note(why, message, session)
         if session is not None and not isinstance(why, NoRoute | NoSession):
-            self._receipts.give(message, why.code, session)
+            self._receipts.give(message, why.code, session, 0, why.reason, loggable(str(why)))
         body = {key: loggable(value) if type(value) is str else value for key, value in why.body().items()}
         if isinstance(why, Malformed) and why.id is None:
             self._counts.unreadable += 1
@@ -288,7 +287,7 @@ class Reception:
 
     def _note(self, why: Rejected, message: Message, session: Session | None) -> None:
         without_secrets(message)
-        message.code = why.code
+        message.code, message.reason = why.code, why.reason
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code)
         self._journal.message(message, session)

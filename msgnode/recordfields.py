@@ -43,7 +43,7 @@ def bounded(values: list[str], name: str) -> list[str]:
     Rejected (413) if there are more than a request may list.
     """
     if len(values) > MOST_LISTED:
-        raise Rejected(f"'{name}' may list {MOST_LISTED} values, not {len(values)}", 413)
+        raise Rejected(f"'{name}' may list {MOST_LISTED} values, not {len(values)}", 413, "limit")
     return values
 
 

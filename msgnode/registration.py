@@ -65,7 +65,9 @@ def encoded(text: str) -> str:
     As encodeURIComponent does it; Rejected (413) if it is longer than any address.
     """
     if len(text) > LONGEST:
-        raise Rejected(f"an address or a name has at most {LONGEST} characters, not {len(text)}", 413)
+        raise Rejected(
+            f"an address or a name has at most {LONGEST} characters, not {len(text)}", 413, "too-long"
+        )
     return quote(text, safe="-_.!~*'()", errors="replace")
 
 

@@ -304,7 +304,7 @@ class Router:
     def _not_published(self, failed: Failure, message: Message) -> None:
         why = failed.trap(Blocked) and failed.value
         assert isinstance(why, Blocked)
-        message.outcome, message.code = "refused", why.code
+        message.outcome, message.code, message.reason = "refused", why.code, why.reason
         self._counts.refuse(why.code)
 
     def _deliver(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> None:
@@ -372,11 +372,12 @@ class Router:
             raise NotOffered(f"this node offers nothing at {to}")
         keeping = self._keeping
         if keeping.failing:
-            raise Rejected(f"the node cannot write this down now: {keeping.failing}", 503)
+            raise Rejected(f"the node cannot write this down now: {keeping.failing}", 503, "disk")
         watermark = self.watermark
         if watermark is not None and watermark.low and message.type.lower() in _KEPT:
             watermark.refused += 1
-            raise Rejected("the node takes nothing new now: its disk is nearly full; try again later", 503)
+            full = "the node takes nothing new now: its disk is nearly full; try again later"
+            raise Rejected(full, 503, "disk")
         before = keeping.changes
         reply = responder.respond(message, session)
         message.outcome = "answered"
@@ -394,7 +395,7 @@ class Router:
         self.receipts.give(message, 404, session, 0)
         if self.receipts.answered(message):
             raise NoRoute(f"nobody is bound to {to}")
-        message.outcome = "no-route"
+        message.outcome, message.reason = "no-route", NoRoute.reason
 
     def _check_sender(self, from_: str, session: Session) -> None:
         """
@@ -445,7 +446,7 @@ def _as_asked(why: Rejected, message: Message, to: str | list[str]) -> Rejected:
         return why
     if isinstance(why, NoRoute):
         return NoRoute(f"nobody is bound to {to}")
-    return Rejected(f"nothing at {to} takes this", why.code)
+    return Rejected(f"nothing at {to} takes this", why.code, why.reason)
 
 
 def _host(address: str) -> str:

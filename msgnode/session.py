@@ -392,7 +392,7 @@ class Session:
             self.last_key += 1
             self.ledger.missed(self.sid, self.last_key)
         if asker:
-            message.code = 507
+            message.code, message.reason = 507, "no-room"
             self._home.receipt(message.data, 507, asker)
 
     def _until(self, message: Message) -> float:

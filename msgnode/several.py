@@ -41,7 +41,7 @@ class Lines:
         self._left = number
         self._room = room
         self._write = write
-        self._rest: dict[tuple[str, int], Message] = {}
+        self._rest: dict[tuple[str, int, str], Message] = {}
 
     def add(self, one: Message, session: Session) -> None:
         self._left -= 1
@@ -57,9 +57,10 @@ class Lines:
 
     def _add_to_rest(self, one: Message) -> None:
         assert isinstance(one.to, str)
-        rest = self._rest.get((one.outcome, one.code))
+        key = one.outcome, one.code, one.reason
+        rest = self._rest.get(key)
         if rest is None:
-            rest = self._rest[one.outcome, one.code] = copy(one)
+            rest = self._rest[key] = copy(one)
             rest.to = [one.to]
         else:
             assert isinstance(rest.to, list)
@@ -149,22 +150,22 @@ class Several:
         What befalls one copy does not befall the others.
         """
         if isinstance(why.value, NoRoute):
-            one.outcome, one.code = "no-route", why.value.code
+            one.outcome, one.code, one.reason = "no-route", why.value.code, why.value.reason
         elif isinstance(why.value, Rejected):
             self._refuse(why.value, one, session)
         else:
             log.failure("carrying a message for {to}", why, to=str(one.to)[:200])
             sorry = "the node failed over this message; its log says why"
-            self._refuse(Rejected(sorry, failure_code(one.to)), one, session)
+            self._refuse(Rejected(sorry, failure_code(one.to), "failed"), one, session)
         self._write_down(one, session, lines)
 
     def _refuse(self, why: Rejected, one: Message, session: Session) -> None:
         """
         Tell the sender that this one of its recipients is not for it.
         """
-        one.outcome, one.code = "refused", why.code
+        one.outcome, one.code, one.reason = "refused", why.code, why.reason
         self._counts.refuse(why.code)
-        self._receipts.give(one, why.code, session, 0)
+        self._receipts.give(one, why.code, session, 0, why.reason, str(why))
         if wants_answer(one):
             session.answer(one.reply(why.body()), one.origin)
 

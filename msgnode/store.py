@@ -258,4 +258,4 @@ class Store(Service):
 
     def _tell(self, waiting: list[Deferred[None]], why: str) -> None:
         for waiter in waiting:
-            waiter.errback(Rejected(f"the node cannot write this down now: {why}", 503))
+            waiter.errback(Rejected(f"the node cannot write this down now: {why}", 503, "disk"))

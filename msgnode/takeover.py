@@ -73,7 +73,8 @@ class Takeover:
             or self._now() - session.since > self._options.open_deadline
         ):
             raise NoSession(
-                "a message must carry its session's token, in 'token' or at the end of 'body.via'"
+                "a message must carry its session's token, in 'token' or at the end of 'body.via'",
+                reason="token",
             )
 
 

@@ -119,14 +119,16 @@ class DomainRegistry:
         value = body.get("value")
         user = value.get("user") if isinstance(value, dict) else None
         if session.identity and isinstance(user, str) and user not in _names(session):
-            raise Rejected(f"you are {session.identity}; you cannot register for {user!r}"[:300], 403)
+            raise Rejected(
+                f"you are {session.identity}; you cannot register for {user!r}"[:300], 403, "identity"
+            )
 
     def _check_owner(self, url: str, session: Session) -> None:
         """
         What somebody registered whom the node knows, nobody else may change.
         """
         if self._is_anothers(url, session):
-            raise Rejected(f"{url} was registered by somebody else"[:300], 403)
+            raise Rejected(f"{url} was registered by somebody else"[:300], 403, "identity")
 
     def _is_anothers(self, url: str, session: Session) -> bool:
         return self._registered.owner(url) not in ("", session.identity)
@@ -139,7 +141,7 @@ class DomainRegistry:
             return
         user = ((await self._ask(registration.by_url(url))).object() or {}).get("userID")
         if isinstance(user, str) and user not in _names(session):
-            raise Rejected(f"{url} was registered by somebody else"[:300], 403)
+            raise Rejected(f"{url} was registered by somebody else"[:300], 403, "identity")
 
     # -- reading -----------------------------------------------------------------
 

@@ -27,6 +27,7 @@ class NotNow(Rejected):
     """
 
     code = 503
+    reason = "disk"
     retry_after = 2  # seconds
 
 

@@ -95,7 +95,7 @@ class GlobalRegistry:
         In a thread, a few at a time: it takes long, and others need the threads too.
         """
         if len(self._verifying.waiting) >= MOST_WAITING:
-            raise Rejected("too many records wait to be checked; try again later", 503)
+            raise Rejected("too many records wait to be checked; try again later", 503, "limit")
         await self._verifying.run(self._run, check_record, record)
 
     async def _checked(self, guid: str, body: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ class GlobalRegistry:
             if self._options.verify:
                 await self._verify(record)
         except WrongRecord as why:
-            raise Rejected(f"the record is refused: {why}") from None
+            raise Rejected(f"the record is refused: {why}", reason="record") from None
         return jwt
 
 

@@ -48,7 +48,7 @@ class Hosts:
         if len(named) == 1 and (host in self._names or _is_ip(host)):
             return None
         text = f"nothing here for the host {host[:100]!r}; if it should be, add it to {self._key}"
-        return Rejected(text, 421)
+        return Rejected(text, 421, "host")
 
 
 def admin_hosts(config: Config) -> Hosts:

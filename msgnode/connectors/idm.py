@@ -79,7 +79,7 @@ class Identity:
         if not session.identity:
             raise Rejected("this session has shown no token", 404)
         if wanted not in ("", session.identity):
-            raise Rejected("only your own identity can be read", 403)
+            raise Rejected("only your own identity can be read", 403, "identity")
         if proof is None or proof.user != session.identity:
             return message.reply({"code": 200, "value": {"userURL": session.identity}})
         value: dict[str, Any] = {

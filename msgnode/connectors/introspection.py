@@ -142,7 +142,7 @@ class Introspection:
         if self._failures == 1:
             issuer = self.provider.options.issuer
             log.warn("{issuer} does not answer about tokens: {why}", issuer=issuer, why=str(why))
-        return Rejected(SILENT, code if code in (502, 503, 504) else 503)
+        return Rejected(SILENT, code if code in (502, 503, 504) else 503, "back-end")
 
 
 def _check_status(answer: Answer) -> None:
@@ -152,8 +152,8 @@ def _check_status(answer: Answer) -> None:
     if 200 <= answer.status < 300:
         return
     if answer.status in (401, 403):
-        raise Rejected(f"it answered {answer.status}; look at the client's name and secret", 503)
-    raise Rejected(f"it answered {answer.status}", 502 if answer.status >= 500 else 503)
+        raise Rejected(f"it answered {answer.status}; look at the client's name and secret", 503, "back-end")
+    raise Rejected(f"it answered {answer.status}", 502 if answer.status >= 500 else 503, "back-end")
 
 
 def basic(name: str, secret: str) -> str:

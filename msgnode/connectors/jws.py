@@ -39,7 +39,7 @@ class Unreadable(Rejected):
     """
 
     def __init__(self, token: str) -> None:
-        super().__init__("the token is no signed token of three parts", 401)
+        super().__init__("the token is no signed token of three parts", 401, "token")
         self.token = token
 
 
@@ -55,7 +55,7 @@ class Unsigned(msgspec.Struct):
 
 
 def refuse(text: str, code: int = 401) -> Rejected:
-    return Rejected(f"the token {text}", code)
+    return Rejected(f"the token {text}", code, "token")
 
 
 def read(assertion: str) -> Unsigned:

@@ -158,7 +158,7 @@ class Messages(Resource):
     def _checked(self, data: bytes) -> Message:
         longest = self._node.config.limits.message
         if len(data) > longest:
-            raise Rejected(f"a message has at most {longest} bytes, not {len(data)}", 413)
+            raise Rejected(f"a message has at most {longest} bytes, not {len(data)}", 413, "too-long")
         try:
             data.decode()
         except UnicodeDecodeError as why:
@@ -180,16 +180,16 @@ class Messages(Resource):
         session = self._node.sessions.by_token(token) if token else None
         if session is not None:
             if self._node.gate.lapsed(session):
-                raise Rejected(LAPSED, 401)
+                raise Rejected(LAPSED, 401, "token")
             return session, None
         if token.startswith("mns_"):
-            raise Rejected("no session has this token; open one, or leave the token out", 401)
+            raise Rejected("no session has this token; open one, or leave the token out", 401, "token")
         gate = self._node.gate
         if gate.is_open:
             return None, None
         if not token:
             if self._node.config.identity.auth == "required" and not exchange.identity:
-                raise Rejected("name a token: Authorization: Bearer ...", 401)
+                raise Rejected("name a token: Authorization: Bearer ...", 401, "token")
             return None, None
         verdict = gate.ask(token, exchange)
         if isinstance(verdict, Deferred):
@@ -204,16 +204,18 @@ class Messages(Resource):
         if self._node.owners.may_send(from_, session):
             return message
         raise Rejected(
-            f"'from' must be {session.runtime}, below it, or an address of its own, not {from_!r}"[:300], 403
+            f"'from' must be {session.runtime}, below it, or an address of its own, not {from_!r}"[:300],
+            403,
+            "not-your-address",
         )
 
     def _from_visitor(self, message: Message, exchange: Exchange) -> Message:
         message = redacted(message)  # no visitor has a token to show in it
         for to in _recipients(message):
             if to == self._domain.node or to.startswith(self._domain.node + "/"):
-                raise Rejected(f"{to} serves sessions; name the token of one"[:300], 403)
+                raise Rejected(f"{to} serves sessions; name the token of one"[:300], 403, "no-session")
         if message.receipt:
-            raise Rejected("receipts are given to sessions; name the token of one", 403)
+            raise Rejected("receipts are given to sessions; name the token of one", 403, "no-session")
         from_ = f"{self._domain.public}/rest/{uuid4()}"
         exchange.session = visitor = Session(from_, self._node.sessions)
         visitor.proof = self._node.gate.who(exchange)

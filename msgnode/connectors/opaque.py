@@ -93,7 +93,7 @@ class Opaque:
             return good
         why = self._no_good.get(key)
         if why is not None:
-            raise Rejected(why, 401)
+            raise Rejected(why, 401, "token")
         return self._under_way.call(key, partial(self._ask, token, key))
 
     async def _ask(self, token: str, key: bytes) -> Claim:
@@ -122,7 +122,7 @@ class Opaque:
                 continue
             except Exception:  # another may know the token all the same
                 self._failures.note("asking a provider about a token", Failure())
-                silent = silent or Rejected(SILENT, 503)
+                silent = silent or Rejected(SILENT, 503, "back-end")
                 continue
             if claim is not None:
                 return claim

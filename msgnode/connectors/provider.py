@@ -64,7 +64,7 @@ class Provider:
         self._keys: list[Key] = []
         self._fresh_until = self._good_until = self._not_before = 0.0
         self._looked_at: float | None = None  # for an unknown key
-        self._why = Rejected("the identity provider has not answered yet", 503)
+        self._why = Rejected("the identity provider has not answered yet", 503, "back-end")
         self._fetching: Deferred[None] | None = None
         self._waiting: list[Deferred[list[Key]]] = []
 
@@ -234,7 +234,7 @@ def _at_a_distance(code: int) -> Rejected:
     What a bearer is told: not what the provider told us.
     """
     text = "the identity provider does not give its keys now; try again later"
-    return Rejected(text, code if code in (503, 504) else 503)
+    return Rejected(text, code if code in (503, 504) else 503, "back-end")
 
 
 def lifetime(headers: Headers) -> float:

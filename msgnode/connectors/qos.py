@@ -93,7 +93,9 @@ class QoSBroker:
         if not isinstance(client, str) or not client:
             raise Rejected("'params.clientId' must be the client that getAppropriateTurn gave")
         if client not in self._clients.get(session, {}):
-            raise Rejected("that client was not given to this session; ask for a TURN server first", 403)
+            raise Rejected(
+                "that client was not given to this session; ask for a TURN server first", 403, "identity"
+            )
         password = await self._password(client)
         return message.reply({"code": 200, "value": {"clientId": client, "password": password}})
 
@@ -103,7 +105,7 @@ class QoSBroker:
             raise Rejected(f"'clientName' must be a name of at most {LONGEST} characters")
         account = value.get("cspId")
         if account not in (None, self._options.csp):
-            raise Rejected(f"'cspId' must be {self._options.csp!r}, or missing", 403)
+            raise Rejected(f"'cspId' must be {self._options.csp!r}, or missing", 403, "identity")
         query = urlencode({"cspId": self._options.csp, "clientName": name}, quote_via=quote)
         answer = await self._ask(f"/getAppropriateTurn?{query}")
         match answer.json():
@@ -175,8 +177,8 @@ def _not_found(text: str) -> Rejected:
     """
     said = " ".join(text.split())[:200] or "Not Found"
     if "exceeded" in said:
-        return Rejected(said, 429)
-    return Rejected(said, 503 if "no turn" in said.lower() else 404)
+        return Rejected(said, 429, "back-end")
+    return Rejected(said, 503 if "no turn" in said.lower() else 404, "back-end")
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class Unanswered(Rejected):
     The back end gave no answer of any use; `outcome` is the word that it is counted by.
     """
 
+    reason = "back-end"
+
     def __init__(self, text: str, code: int, outcome: str) -> None:
         super().__init__(text, code)
         self.outcome = outcome
@@ -91,7 +93,7 @@ class Answer(NamedTuple):
             return self
         said = self.content[:200].decode("utf-8", "replace") or f"status {self.status}"
         code = self.status if 400 <= self.status < 500 else 502
-        raise Rejected(f"The {self.asked.name} refused: {said}", code)
+        raise Rejected(f"The {self.asked.name} refused: {said}", code, "back-end")
 
 
 class Rest:

@@ -220,4 +220,4 @@ class Tokens:
                 return provider
         if domain is None:
             raise NotOffered("no identity provider is configured here")
-        raise Rejected(f"the identity provider {domain!r} is not trusted here"[:200], 403)
+        raise Rejected(f"the identity provider {domain!r} is not trusted here"[:200], 403, "identity")
