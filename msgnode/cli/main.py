@@ -6,6 +6,7 @@ unreadable input, 3 cannot connect, 4 timed out, 130 interrupted.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from msgnode.configfile import load
 from msgnode.devices import Devices, line, make_token
 from msgnode.policy import PolicyRefused, Program
 from msgnode.policy.files import gather
+
+_SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -100,6 +103,8 @@ def _check_endpoints(config: Config, where: str) -> None:
             # Parsing only looks at the string; no reactor is asked for anything.
             serverFromString(None, listener.endpoint)
         except Exception as why:  # each kind of endpoint complains in its own way
+            if _SYSTEMD.fullmatch(listener.endpoint):
+                continue  # only where systemd starts the node are its sockets there
             found = f"expected an endpoint such as tcp:9090, found {listener.endpoint!r}: {why}"
             raise ConfigError(f"{where}: {listener.kind}: {found}") from None
         if listener.cert:

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from msgnode.cli.listening import Listening
-from msgnode.cli.talking import REFUSED, SECONDS, Talk, body_of, pretty, talks
+from msgnode.cli.talking import ADDRESS, REFUSED, SECONDS, Talk, body_of, pretty, talks
 from msgnode.client import TimedOut
 
 _from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")
 
 
 @click.command(short_help="Send a message; say what became of it.")
-@click.argument("to")
+@click.argument("to", type=ADDRESS)
 @click.argument("body", required=False)
 @click.option("--type", "type_", default="update", show_default=True, metavar="TYPE", help="Its type.")
 @_from
@@ -69,7 +69,7 @@ def send(
 
 
 @click.command(short_help="Ask an address; print the answer.")
-@click.argument("to")
+@click.argument("to", type=ADDRESS)
 @click.argument("body", required=False)
 @click.option("--type", "type_", default="read", show_default=True, metavar="TYPE", help="Its type.")
 @_from
@@ -101,7 +101,7 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
 
 
 @click.command(short_help="Print what is sent to addresses.")
-@click.argument("addresses", nargs=-1)
+@click.argument("addresses", nargs=-1, type=ADDRESS)
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only these types; may be repeated.")
 @click.option("--from", "from_", default="", metavar="START", help="Only from addresses that begin so.")
 @click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")

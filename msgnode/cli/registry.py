@@ -7,7 +7,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.talking import REFUSED, SECONDS, Talk, talks
+from msgnode.cli.talking import ADDRESS, REFUSED, SECONDS, Talk, talks
 from msgnode.client import Refused
 from msgnode.client.registry import EXPIRES, UNAVAILABLE, Registration
 
@@ -21,7 +21,7 @@ _COLORS = {"live": "green", "disconnected": "red"}
 
 
 @click.command(short_help="Tell the domain registry of a hyperty.")
-@click.argument("url_", metavar="HYPERTY")
+@click.argument("url_", metavar="HYPERTY", type=ADDRESS)
 @click.option("--user", required=True, help="Whose it is: a user:// URL or an e-mail address.")
 @click.option("--descriptor", default="", metavar="URL", help="Where the hyperty is described.")
 @_resource
@@ -80,16 +80,11 @@ def register(
             talk.console.note("unless the node ends it with the session of this command; --keep stays")
         else:
             talk.console.note("kept alive; Ctrl-C ends it")
-            talk.reactor.addSystemEventTrigger("before", "shutdown", _goodbye, talk, registration)
+            talk.goodbye = registration.end
             await Deferred()
         registration.stop()
 
-    # What happens before the shutdown happens in the order it was asked for; so say goodbye, then close.
     Talk(**options).run(action, until_interrupted=keep)
-
-
-def _goodbye(talk: Talk, registration: Registration) -> Any:
-    return registration.end().addErrback(lambda why: talk.console.note(why.getErrorMessage()))
 
 
 @click.command(short_help="Ask the domain registry.")

@@ -4,6 +4,7 @@ What the verbs that talk to a node share: their options, the connection, and wha
 
 import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
-from twisted.internet.defer import ensureDeferred
+from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred, succeed
 from twisted.internet.task import react
 
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
@@ -19,6 +20,7 @@ from msgnode.client.login import Source
 
 NOT_LET_IN = 4401  # the node's code for it
 OK, REFUSED, USAGE, NOT_CONNECTED, LATE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+GOODBYE = 3.0  # seconds; who presses Ctrl-C does not wait
 URL = "ws://127.0.0.1:9090/ws"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,6 +81,22 @@ def talks(command: F) -> F:
     return command
 
 
+class Address(click.ParamType):  # type: ignore[type-arg]
+    """
+    An address of the node's: a URL of any scheme.
+    """
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*:.+", value, re.DOTALL):
+            self.fail(f"expected an address such as hyperty://localhost/lamp, not {value!r}", param, ctx)
+        return str(value)
+
+
+ADDRESS = Address()
+
+
 class Console:
     """
     Where a verb prints: results to stdout, all else to stderr; colours on a terminal, unless NO_COLOR is set.
@@ -135,6 +153,11 @@ class Talk:
         self.console = Console(as_json)
         self.reactor: Any = None
         self.client: Client
+        self.goodbye: Callable[[], Any] = lambda: (
+            None
+        )  # what there is to say to the node before an interrupt ends it
+        self._done = self._interrupted = False
+        self._at_interrupt = INTERRUPTED
         self._options = {
             "runtime": runtime,
             "domain": domain,
@@ -170,14 +193,13 @@ class Talk:
         """
         Do it over a connection and exit; `options` are the client's.
         """
-        done = False
+        self._at_interrupt = OK if until_interrupted else INTERRUPTED
 
         async def main(reactor: Any) -> None:
-            nonlocal done
             self.reactor = reactor
             self.client = self.make(**options)
             # Ctrl-C stops the reactor; the node should know that we are gone.
-            reactor.addSystemEventTrigger("before", "shutdown", self.client.close)
+            reactor.addSystemEventTrigger("before", "shutdown", self._leave)
             try:
                 await self.client.connect()
                 await action(self)
@@ -185,14 +207,23 @@ class Talk:
             except ClientError as why:
                 self.fail(why)
             finally:
-                done = True
+                self._done = True
 
         try:
             react(lambda reactor: ensureDeferred(main(reactor)))
         except SystemExit as ended:
-            interrupted = OK if until_interrupted else INTERRUPTED
-            raise SystemExit(ended.code if done or ended.code else interrupted) from None
+            raise SystemExit(self._at_interrupt if self._interrupted else ended.code) from None
         raise AssertionError("react always exits")
+
+    def _leave(self) -> Deferred[Any]:
+        """
+        The reactor stops: the verb is done, or was interrupted.
+        """
+        self._interrupted = not self._done
+        said = maybeDeferred(self.goodbye) if self._interrupted else succeed(None)
+        said.addTimeout(GOODBYE, self.reactor)
+        said.addErrback(lambda why: self.console.note(why.getErrorMessage()))
+        return said.addCallback(lambda _: self.client.close())
 
     def make(self, **options: Any) -> Client:
         """
@@ -207,6 +238,8 @@ class Talk:
         """
         Say what happened, and what may help.
         """
+        if self._interrupted:  # what was under way was given up, and nobody need be told
+            raise SystemExit(self._at_interrupt)
         match why:
             case Refused():
                 self.console.stop(_advised(why), REFUSED, code=why.code)
@@ -226,6 +259,8 @@ class Talk:
     def _connecting(self, text: str) -> str:
         if "refused" in text and "4403" not in text:
             return "Is the node running?  'twistd -n msgnode' starts one; --url names another."
+        if self.url.startswith(("wss:", "tls:")) and any(complaint in text for complaint in _NO_TLS):
+            return "Does that port speak TLS?  If not, the URL begins with ws:// or tcp://."
         if "DNS" in text or "ookup" in text:
             return "Is the name right?"
         if "certificate" in text.lower() or "verify failed" in text:
@@ -252,6 +287,14 @@ def read_token(path: Path) -> str:
     return token
 
 
+# What is said of a peer that answers a TLS handshake with something else, or waits for the end of a line.
+_NO_TLS = (
+    "wrong version number",
+    "record layer failure",
+    "packet length too long",
+    "handshake timeout",
+    "was not answered",
+)
 _LATE = "Is anybody bound to it?  The node does not tell; 'msgnode send' does."
 _NOT_KNOWN = (
     "Either the node wants to know who you are: show an identity token with --login or MSGNODE_LOGIN.\n"

@@ -8,7 +8,8 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,16 @@ def msgnode(node: NodeProcess, *arguments: str, stdin: str = "") -> subprocess.C
         text=True,
         timeout=PATIENCE,
     )
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """
+    Until it holds; a process of its own needs its time.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
 
 
 class Listening:
@@ -306,3 +317,106 @@ def test_no_registry() -> None:
             assert "msgnode: this node has no registry; its operator starts it with --registry" in ran.stderr
     finally:
         node.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def stalled() -> Iterator[tuple[NodeProcess, Lines]]:
+    """
+    A node, and a device that is bound to NOBODY's address and answers nothing.
+    """
+    node = NodeProcess()
+    device = Lines(node.ports["line"], "runtime://localhost/deaf")
+    device.ask(
+        {
+            "id": 2,
+            "type": "subscribe",
+            "from": "runtime://localhost/deaf/sm",
+            "to": "domain://msg-node.localhost/sm",
+            "body": {"resources": [NOBODY]},
+        }
+    )
+    yield node, device
+    device.close()
+    node.stop(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "arguments, code",
+    [
+        (["request", NOBODY, "--timeout", "60"], 130),
+        (["listen", NEWS], 0),
+        (["register", "hyperty://localhost/lamp", "--user", "user://localhost/ann", "--keep"], 0),
+        (["bench", "--seconds", "60"], 130),
+        (["listen", NEWS, "--count", "1"], 0),
+    ],
+)
+def test_an_interrupt_ends_each_long_verb(
+    stalled: tuple[NodeProcess, Lines], arguments: list[str], code: int
+) -> None:
+    """
+    Ctrl-C ends it within seconds, with its exit code and without a traceback, and the node knows.
+    """
+    node, device = stalled
+    running = subprocess.Popen(
+        [MSGNODE, *arguments, "--runtime", "runtime://localhost/interrupted"],
+        env=environment(node),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: any(line["session"] == "runtime://localhost/interrupted" for line in node.log()))
+    if arguments[0] == "request":
+        assert device.receive()["to"] == NOBODY  # it is under way
+    running.send_signal(signal.SIGINT)
+
+    _, err = running.communicate(timeout=PATIENCE)
+
+    assert (code, False) == (running.returncode, "Traceback" in err), err
+    wait_for(lambda: any(line.get("event") == "closed" for line in node.log()))
+
+
+def test_an_interrupted_registration_is_ended_in_the_registry(node: NodeProcess) -> None:
+    """
+    `register --keep` says goodbye before it leaves.
+    """
+    lamp = "hyperty://localhost/kept"
+    arguments = ["register", lamp, "--user", "user://localhost/kept", "--keep"]
+    running = subprocess.Popen(
+        [MSGNODE, *arguments],
+        env=environment(node),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr is not None
+    while "Ctrl-C" not in running.stderr.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=PATIENCE)
+
+    assert f"{lamp}  disconnected\n" in msgnode(node, "find", lamp).stdout
+
+
+def test_tls_to_a_plain_port_is_told_so(node: NodeProcess) -> None:
+    """
+    Who writes wss:// for ws:// learns what is wrong.
+    """
+    for url in (f"wss://127.0.0.1:{node.ports['web']}/ws", f"tls://127.0.0.1:{node.ports['line']}"):
+        ran = msgnode(node, "send", NEWS, "x", "--url", url)
+
+        assert (3, True) == (
+            ran.returncode,
+            "Does that port speak TLS?  If not, the URL begins with ws://" in ran.stderr,
+        ), ran.stderr
+
+
+@pytest.mark.parametrize("verb", ["send", "request", "listen"])
+@pytest.mark.parametrize("address", ["", "lamp", "//localhost/lamp", "://x", "Hyperty ://x"])
+def test_what_is_no_address_is_refused_by_the_command(node: NodeProcess, verb: str, address: str) -> None:
+    """
+    Before a node is asked, with an example of what is wanted.
+    """
+    ran = msgnode(node, verb, address)
+
+    assert (2, "") == (ran.returncode, ran.stdout)
+    assert f"expected an address such as hyperty://localhost/lamp, not {address!r}" in ran.stderr
