@@ -2,6 +2,7 @@
 The wiring diagram: what `twistd msgnode` starts, and what answers at each of its doors.
 """
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -47,6 +48,7 @@ from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
 from msgnode.watermark import Watching, Watermark
+from msgnode.welcome import VARIABLE, Welcome
 from msgnode.whole import Whole, or_stop
 
 
@@ -134,6 +136,9 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     services += [listener for listener in listening if listener.kind == "admin"]
     services.append(node.sessions)
     services += [listener for listener in listening if listener.kind != "admin"]
+    hint = os.environ.get(VARIABLE)
+    if hint:
+        services.append(Welcome(hint, listening))
     reactor.callWhenRunning(tokens.start)
     return services
 

@@ -29,7 +29,8 @@ class Listener(StreamServerEndpointService):
     _raiseSynchronously = True
 
     def __init__(self, listen: Listen, factory: Any, reactor: Any) -> None:
-        self.kind = listen.kind
+        self.kind: str = listen.kind
+        self.where = ""  # once it listens
         self._listen = listen
         try:
             table = as_table(listen)
@@ -44,6 +45,10 @@ class Listener(StreamServerEndpointService):
             log.warn("{kind}: {endpoint}: {what}", kind=listen.kind, endpoint=listen.endpoint, what=READ_ONCE)
         super().__init__(endpoint, self.tls or factory)
 
+    @property
+    def scheme(self) -> str:
+        return "https" if self.tls is not None or self._listen.endpoint.startswith("ssl:") else "http"
+
     def privilegedStartService(self) -> None:
         try:
             super().privilegedStartService()
@@ -54,10 +59,11 @@ class Listener(StreamServerEndpointService):
 
     def _say_where(self, port: IListeningPort) -> IListeningPort:
         kind, endpoint = self._listen.kind, self._listen.endpoint
+        self.where = _where(port)
         log.info(
             "{kind}: listening on {where}{hint}",
             kind=kind,
-            where=_where(port),
+            where=self.where,
             hint=_hint(kind, endpoint, self.tls is not None),
         )
         keep_alive(port.socket)  # type: ignore[attr-defined]

@@ -1,0 +1,50 @@
+"""
+What the node says to a newcomer once it listens: where everything is, and what to try.
+
+`tools/run` asks for it, with a last line of its own in MSGNODE_WELCOME.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Protocol, TextIO
+
+from twisted.application.service import Service
+
+VARIABLE = "MSGNODE_WELCOME"
+_ABOUT = {
+    "web": ("pages and clients", "{}://{}/"),
+    "line": ("devices, by TCP", "{1}"),
+    "admin": ("operators", "{0}://{1}/live and /metrics"),
+}
+
+
+class Place(Protocol):
+    """
+    A listener: its kind, where it listens, `""` until it does, and by which scheme pages find it.
+    """
+
+    kind: str
+    where: str
+
+    @property
+    def scheme(self) -> str: ...
+
+
+class Welcome(Service):
+    """
+    Says so when it starts, which is after all else.
+    """
+
+    def __init__(self, hint: str, listeners: Iterable[Place], output: TextIO = sys.stderr) -> None:
+        self._hint = hint
+        self._listeners = list(listeners)
+        self._output = output
+
+    def startService(self) -> None:
+        super().startService()
+        lines = ["", "The node is up; Ctrl-C stops it."]
+        for listener in self._listeners:
+            what, where = _ABOUT[listener.kind]
+            lines.append(f"  {what + ':':20}{where.format(listener.scheme, listener.where)}")
+        lines += ["To see a message travel, follow 'A conversation' in README.md.", self._hint, ""]
+        print("\n".join(lines), file=self._output, flush=True)
