@@ -6,16 +6,18 @@ import json
 from itertools import pairwise
 from typing import Any
 
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectionRefusedError
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.http_headers import Headers
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.backends import attach_farewell
+from msgnode.announcements import MOST_IN_DOUBT, Announcements
+from msgnode.backends import attach_domain, attach_farewell
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.connectors.registrypoller import AT_ONCE, Poller
-from msgnode.connectors.rest import Answer
+from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.devregistry.faults import Fault
 from msgnode.slices import ADDRESSES
 from tests.back_end import Scripted, http
@@ -539,6 +541,147 @@ class NotificationTests(RegistryCase):
             ("node", "", "delivered", 2),
             tuple(line[k] for k in ("connector", "session", "outcome", "recipients")),
         )
+
+
+class NoAnswerTests(RegistryCase):
+    """
+    Writes that the registry carries out while their answers are lost.
+    """
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.bob = self.node.client(BOB)
+        self.bob.subscribe(f"{H1}/registration", f"{O1}/registration")
+        self.rest = Deaf(self.node.rest)
+        self.registry = attach_domain(self.node, self.rest)
+        attach_farewell(self.node, self.registry, self.node.clock)
+
+    def told(self) -> list[str]:
+        return [f"{message['to']} {message['body']['value']}" for message in self.bob.take()]
+
+    def update(self, code: int = 200, outcome: str = "", url: str = H1, **body: Any) -> None:
+        self.rest.outcome = outcome
+        self.assertEqual(code, self.ann.code("update", {"resource": url, **body}))
+        self.rest.outcome = ""
+
+    def test_repeated(self) -> None:
+        """
+        A status that is said again, because it was not answered, is told: disconnected and live, once each.
+        """
+        for url in (H1, O1):
+            self.ann.register(url)
+            for status in ("disconnected", "live"):
+                for outcome in ("silent", "unreachable", "nonsense"):
+                    code = 502 if outcome == "nonsense" else 504
+                    self.update(code, outcome, url, value={"status": status})
+                self.assertEqual([], self.told())
+
+                self.update(url=url, value={"status": status})
+
+                self.assertEqual([f"{url}/registration {status}"], self.told())
+                if url == H1:
+                    self.update(value={"status": status})
+                    self.assertEqual([], self.told())
+
+    def test_by_a_balancer(self) -> None:
+        """
+        So is one of which a balancer said that it waited in vain.
+        """
+        self.ann.register(H1)
+        self.update(504, "504", value={"status": "disconnected"})
+
+        self.update(value={"status": "disconnected"})
+
+        self.assertEqual([f"{H1}/registration disconnected"], self.told())
+
+    def test_revived(self) -> None:
+        """
+        Who was told that somebody left is told of a return that a keep-alive without an answer brought.
+        """
+        self.ann.register(H1)
+        self.update(value={"status": "disconnected"})
+        self.told()
+        self.update(504, "silent")
+
+        self.update()
+
+        self.assertEqual([f"{H1}/registration live"], self.told())
+
+    def test_kept_alive(self) -> None:
+        """
+        A keep-alive that was not answered and is said again is no news.
+        """
+        self.ann.register(H1)
+        for body in ({}, {"value": {"status": "live"}, "method": "refresh"}):
+            self.update(504, "silent", **body)
+            self.update(**body)
+
+        self.assertEqual([], self.told())
+
+    def test_changed_back(self) -> None:
+        """
+        What was not carried out, or undone since, is not told.
+        """
+        self.ann.register(H1)
+        self.update(503, "busy", value={"status": "disconnected"})
+        self.update(504, "paused", value={"status": "disconnected"})
+        self.update(value={"status": "live"})
+        self.update(504, "silent", value={"expires": 60})
+        self.update(value={"status": "live"})
+
+        self.assertEqual([], self.told())
+
+    def test_at_the_end(self) -> None:
+        """
+        What a session's end disconnected without an answer is told when the registry answers again.
+        """
+        self.ann.register(H1)
+        self.rest.outcome = "silent"
+        self.ann.close()
+        self.node.wait(AFTER)
+        self.assertEqual([], self.told())
+        self.rest.outcome = ""
+
+        self.node.wait(AGAIN)
+
+        self.assertEqual([f"{H1}/registration disconnected"], self.told())
+
+    def test_bounded(self) -> None:
+        """
+        Of those in doubt the newest are remembered, however many there are.
+        """
+        announcements = Announcements(REGISTRY, lambda message: 0)
+        urls = [f"hyperty://example.org/{n}" for n in range(MOST_IN_DOUBT + 1)]
+        for url in urls:
+            announcements.doubt(url, "live")
+
+        self.assertEqual(
+            [False] + [True] * MOST_IN_DOUBT, [announcements.settle(url, "live") for url in urls]
+        )
+
+
+class Deaf:
+    """
+    In the place of the registry's client: what is asked is carried out, and the answer lost.
+    """
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self.outcome = ""
+
+    def request(self, *what: Any, **how: Any) -> Deferred[Answer]:
+        outcome = self.outcome
+        if outcome in ("busy", "paused"):
+            return fail(Unanswered("no", 503 if outcome == "busy" else 504, outcome))
+        return self._rest.request(*what, **how).addCallback(self._lose, outcome)
+
+    @staticmethod
+    def _lose(answer: Answer, outcome: str) -> Answer:
+        if outcome == "504":
+            return answer._replace(status=504, content=b"<html>")
+        if outcome:
+            raise Unanswered("lost", 502 if outcome == "nonsense" else 504, outcome)
+        return answer
 
 
 class EndTests(RegistryCase):

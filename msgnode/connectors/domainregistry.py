@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
 from msgnode.backendoptions import Registry
-from msgnode.connectors.rest import Answer, Rest
+from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.errors import FAILED, Rejected
 from msgnode.failures import Failures
 from msgnode.message import Message
@@ -171,22 +171,22 @@ class DomainRegistry:
     # -- writing -----------------------------------------------------------------
 
     async def _create(self, call: Call, session: Session) -> dict[str, Any]:
-        answer = await self._ask(call)
+        answer = await self._write(call)
         if answer.status != 200:
             return self._failure(answer, registration.missing(call))
-        assert call.body is not None
-        self._remember(call.url, session, call.body["status"], anew=True)
+        status = _status(call)
+        self._remember(call.url, session, status, anew=True)
+        self._announcements.settle(call.url, status)
         if self._announcements.is_gone(call.url):
-            self._announcements.announce(call.url, call.body["status"])
+            self._announcements.announce(call.url, status)
         return {"code": 200}
 
     async def _update(self, call: Call, session: Session, refresh: bool = False) -> dict[str, Any]:
         await self._check_record(call.url, session)
-        answer = await self._ask(call)
+        answer = await self._write(call)
         if answer.status != 200:
             return self._failure(answer)
-        assert call.body is not None
-        status = call.body.get("status") if call.body else LIVE
+        status = _status(call)
         if status is not None:
             self._remember(call.url, session, status, anew=False)
             self._announce_change(call, answer, status, refresh)
@@ -225,11 +225,25 @@ class DomainRegistry:
         Nobody is there any more.  Rejected if the registry cannot be told.
         """
         call = registration.write(url, {"status": DISCONNECTED})
-        answer = await self._ask(call)
+        answer = await self._write(call)
         if answer.status == 200:
             self._announce_change(call, answer, DISCONNECTED, refresh=False)
         elif answer.status != 404:  # there is nothing to disconnect
             raise Rejected(f"The registry said {answer.status}", 502)
+
+    async def _write(self, call: Call) -> Answer:
+        """
+        Ask for it.  Of what was perhaps carried out without an answer, the status is in doubt.
+        """
+        try:
+            answer = await self._ask(call)
+        except Exception as why:
+            if not isinstance(why, Unanswered) or why.is_carried_out is None:
+                self._announcements.doubt(call.url, _status(call))
+            raise
+        if answer.status >= 500:  # a balancer says so, too, that waited in vain
+            self._announcements.doubt(call.url, _status(call))
+        return answer
 
     def _remember(self, url: str, session: Session, status: str, anew: bool) -> None:
         if status == DISCONNECTED:
@@ -240,12 +254,17 @@ class DomainRegistry:
     # -- notifications -----------------------------------------------------------
 
     def _announce_change(self, call: Call, answer: Answer, status: str, refresh: bool) -> None:
+        again = self._announcements.settle(call.url, status) or answer.attempts > 1
+        is_gone = self._announcements.is_gone(call.url)
         if registration.is_hyperty(call.url):
-            told = answer.object() or {}
-            # Sent twice, it says of the second time that nothing changed.
-            changed = told.get("statusChanged") == "true" or (answer.attempts > 1 and bool(call.body))
+            changed = (answer.object() or {}).get("statusChanged") == "true"
+            # Of a status that an earlier attempt has written, the registry says that nothing changed.
+            if status == LIVE:
+                changed = changed or is_gone or (again and bool(call.body) and not refresh)
+            else:
+                changed = changed or (again and not is_gone)
         elif status == LIVE:  # the registry does not say, and this is how it is kept alive
-            changed = self._announcements.is_gone(call.url)
+            changed = is_gone
         else:
             changed = bool(call.body) and not refresh
         if changed:
@@ -290,6 +309,13 @@ def _reports(reporter: Any, session: Session) -> bool:
     Is the reporter of an object the session's own, and nobody whom it only listens to?
     """
     return isinstance(reporter, str) and bool(session.bindings.get(reporter, 0) & (OWNED | LEARNT))
+
+
+def _status(call: Call) -> Any:
+    """
+    The status that the call writes; None: it leaves that alone.
+    """
+    return call.body.get("status") if call.body else LIVE
 
 
 def _nobody(message: Message, session: Session) -> str:
