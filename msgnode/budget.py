@@ -142,6 +142,13 @@ class Budget:
         session.account.charge(SESSION + text_size(session.runtime), 1)
         self._place(session.account, self._payer(session))
 
+    def may_rename(self, session: "Session", runtime: str) -> bool:
+        """
+        Is there room for the longer name?  The session counts already.
+        """
+        more = text_size(runtime) - text_size(session.runtime)
+        return more <= 0 or self.has_room(session.account, more)
+
     def settle(self, session: "Session") -> None:
         """
         Whose it is may have changed; who has it now pays for it.

@@ -163,6 +163,13 @@ class Gate:
             return not self._identities.holds(owner.proof)
         return True
 
+    def speak_for(self, session: Session, connection: Connection) -> None:
+        """
+        The connection has the session's token, which shows what the session has shown.
+        """
+        if not self.is_open and self.who(connection) is None and session.proof is not None:
+            self._shown[connection] = session.proof
+
     def kept(self, session: Session) -> str:
         """
         The name in the certificate that opened the session: it stays its owner's.

@@ -170,6 +170,17 @@ class Handshake:
         self._belongs(session, before)
         agree(session, False, connection.counted, fresh=False)
 
+    def _nameless(self, runtime: str, connection: Connection, token: str) -> Session | None:
+        """
+        The anonymous session of whose token this is, if its client comes back by a name it has since.
+
+        The Vertx stubs open without one after their `disconnect`, and put their runtimeURL before the token.
+        """
+        session = self._sessions.by_token(token) if token else None
+        if session is None or not session.anonymous or session.runtime == runtime:
+            return None
+        return None if self._gate.refuses(session.runtime, session, connection, token) else session
+
     def _enter(
         self, runtime: str, connection: Connection, token: str, message: Message, wish: Wish = False
     ) -> Session | Closing:
@@ -177,18 +188,25 @@ class Handshake:
         Without a name: to the session it has, else to a new anonymous one.
         """
         session = self._sessions.get(runtime) if runtime else connection.session
-        obstacle = self._obstacle(message, runtime, session, connection)
+        nameless = self._nameless(runtime, connection, token)
+        if session is None and nameless is not None:
+            self._gate.speak_for(nameless, connection)
+        obstacle = self._obstacle(message, runtime, session, connection, nameless)
         if obstacle is None and not self._gate.owns(runtime, session, connection):
             obstacle = self._takeover.refuses(runtime, session, connection, token)
         if obstacle is None and self._gate.refuses(runtime, session, connection, token):
             obstacle = TAKEN
-        if obstacle is None and session is not None and must_wait(session, wish):
+        found = session or nameless
+        if obstacle is None and found is not None and must_wait(found, wish):
             obstacle = DISK
         if obstacle is None:
             obstacle = self._blocked(message, runtime, session, connection)
         if obstacle is not None:
             self._refuse(obstacle, connection)
             return obstacle
+        if session is None and nameless is not None:
+            self._sessions.rename(nameless, runtime)
+            session = nameless
         if session is None:
             name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
             host = self._budget.host(connection)
@@ -250,14 +268,21 @@ class Handshake:
         return session
 
     def _obstacle(
-        self, message: Message, runtime: str, session: Session | None, connection: Connection
+        self,
+        message: Message,
+        runtime: str,
+        session: Session | None,
+        connection: Connection,
+        nameless: Session | None,
     ) -> Closing | None:
         if connection.full and connection.session is not None:
             return SLOW  # it opens again and again, and does not read what is answered
         if session is not None:
             return None
-        if runtime and (not self._domain.can_open(runtime) or self._owners.holds(runtime)):
+        if runtime and (not self._domain.can_open(runtime) or self._owners.holds(runtime, nameless)):
             return REFUSED
+        if nameless is not None:
+            return None if self._budget.may_rename(nameless, runtime) else FULL
         watermark = self._sessions.watermark
         if watermark is not None and watermark.low:
             watermark.refused += 1

@@ -121,15 +121,15 @@ class AddressOwnership:
             owner = self._announced(address)
         return OWNED
 
-    def holds(self, runtime: str) -> bool:
+    def holds(self, runtime: str, session: "Session | None" = None) -> bool:
         """
-        Is it another's address, so that nobody may open a session of that name and have it?
+        Is it an address of another than `session`, so that nobody may open a session by it?
 
         A runtime that opens takes back its own name from who merely subscribed it, unless that is the
         name of a hyperty, or `from_check` protects whoever was first.
         """
         owner = None if runtime.startswith(RUNTIMES) else self._announced(runtime)
-        if owner is None or self._is_replaceable(owner):
+        if owner is None or owner is session or self._is_replaceable(owner):
             return False
         is_kept = runtime.startswith("hyperty://") or self._options.from_check == "refuse"
         return is_kept or bool(owner.bindings[runtime] & ALLOCATED)

@@ -79,7 +79,16 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
                 continue
             found[sid] = Session(state["runtime"], node.sessions, sid)
             found[sid].host = state.get("host", "")
+            found[sid].anonymous = state["anonymous"]
             node.keeping.opened(found[sid])
+        elif state is not None and found[sid].anonymous and not state["anonymous"]:
+            if state["runtime"] in known:
+                state["anonymous"] = True
+            else:
+                # It was given its name in the last moment before the end.
+                known.add(state["runtime"])
+                found[sid].runtime, found[sid].anonymous = state["runtime"], False
+                node.keeping.opened(found[sid])
         _owe(node, found[sid], state, owing)
     for session in found.values():
         node.sessions.restore(session)
@@ -129,7 +138,8 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     agreed = None
     if state is not None:
         session.token_hash = bytes.fromhex(state["token"])
-        session.anonymous, session.identity = state["anonymous"], state["identity"]
+        session.anonymous = session.anonymous and state["anonymous"]
+        session.identity = state["identity"]
         session.host = state.get("host", session.host)
         # A spool of before there were proofs says nothing of them.
         session.proof = read_proof(state.get("proof")) or session.proof

@@ -160,6 +160,15 @@ class RoutingTable:
         if self._strays:
             self._in_slices(self._take_back(session), session)
 
+    def rename(self, session: "Session", runtime: str) -> None:
+        """
+        Everything at and below another runtimeURL is its own from now on; what it has bound stays.
+        """
+        if self._runtimes.get(session.runtime) is session:
+            del self._runtimes[session.runtime]
+        session.runtime = runtime
+        self.join(session)
+
     def _take_back(self, session: "Session") -> Iterator[None]:
         """
         In slices of ADDRESSES bindings, as many as there are below it, and none besides.
@@ -170,7 +179,11 @@ class RoutingTable:
             if stray is None:
                 return
             for other in self._strays.get(stray) or NOBODY:
-                self.unbind(stray, other)
+                if other is session:  # it bound this before it had that name
+                    self._drop_stray(stray, session)
+                    self._listeners.add(stray, session)
+                else:
+                    self.unbind(stray, other)
                 done += 1
                 if done % ADDRESSES == 0:
                     yield
@@ -283,13 +296,16 @@ class RoutingTable:
             self.owners.discard(address, session)
         session.account.charge(-binding_size(address))
         if self._strays and self._strays.hears(address, session):
-            self._strays.remove(address, session)
-            if address not in self._strays:
-                self._ordered.remove(address)
+            self._drop_stray(address, session)
         else:
             self._listeners.remove(address, session)
         if held & ALLOCATED and self.released is not None:
             self.released(address)
+
+    def _drop_stray(self, address: str, session: "Session") -> None:
+        self._strays.remove(address, session)
+        if address not in self._strays:
+            self._ordered.remove(address)
 
     # -- a session ends ----------------------------------------------------------
 

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.arrivals import Arrivals
-from msgnode.budget import Budget
+from msgnode.budget import Budget, text_size
 from msgnode.closing import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.config import Config
 from msgnode.counts import Counts
@@ -338,6 +338,19 @@ class Sessions(Service):
         self._routes.join(session)
         self._note("opened", session, None)
         return session
+
+    def rename(self, session: Session, runtime: str) -> None:
+        """
+        An anonymous session is that runtime's from now on, with all it has.
+        """
+        self._note("renamed", session, None)
+        session.account.charge(text_size(runtime) - text_size(session.runtime))
+        del self._by_runtime[session.runtime]
+        self._by_runtime[runtime] = session
+        session.anonymous = False
+        self._routes.rename(session, runtime)
+        self._keeping.opened(session)
+        self._note("opened", session, None)
 
     def restore(self, session: Session) -> None:
         """

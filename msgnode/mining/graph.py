@@ -29,7 +29,7 @@ def bindings(lines: DataFrame) -> DataFrame:
         & is_service("to")
         & F.col("resources").isNotNull()
     ).select("session", "time", type.alias("act"), F.explode("resources").alias("address"))
-    ended = lines.where("kind = 'session' and event in ('closed', 'expired')").select(
+    ended = lines.where("kind = 'session' and event in ('closed', 'expired', 'renamed')").select(
         "session", "time", F.lit("end").alias("act"), F.lit(None).cast("string").alias("address")
     )
     return _last_act(asked.union(ended).withColumn("last", F.struct("time", "act")))

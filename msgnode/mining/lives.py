@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.columns import HOUR, count_where, date_of, hour_of_day
 
-ENDS = ("closed", "expired")
+ENDS = ("closed", "expired", "renamed")
 _SUMS = ("attached", "detached", "superseded", "aways", "away")
 _CARRIED = ("began", "whole", *_SUMS, "longest_away")
 SCHEMA = (
@@ -25,7 +25,7 @@ def lives(events: DataFrame, carried: DataFrame | None, end: int) -> DataFrame:
     """
     One row a life, up to `end` (hours since 1970), which a life that goes on is counted to.
 
-    `whole`: its beginning is in the log.  `ended`: `closed`, `expired`, `lost`
+    `whole`: its beginning is in the log.  `ended`: `closed`, `expired`, `renamed`, `lost`
     (the session began anew without an end) or null.  `away` is nanoseconds
     without a connection, in `aways` pieces; an absence that goes on is not
     counted yet.

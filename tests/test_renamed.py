@@ -1,0 +1,361 @@
+"""
+Anonymous sessions whose client comes back by a name: nothing of theirs is lost.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.budget import SESSION
+from msgnode.errors import Blocked
+from tests.durable import SM, DurableNode
+from tests.fakes import Client, MemoryNode, directory
+from tests.network import Network
+from tests.vertx_stub import VertxStub
+
+RUNTIME = "runtime://example.org/a"
+ROOM = "comm://example.org/room"
+ALLOCATION = "domain://msg-node.example.org/address-allocation"
+
+
+class Denying:
+    """
+    A policy that lets nobody in but by some names.
+    """
+
+    outward = False
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def check(self, point: str, message: Any, session: Any, count: int = 1) -> None:
+        if message.from_ not in self.names:
+            raise Blocked("Blocked by policy")
+
+
+class RenamedCase(SynchronousTestCase):
+    """
+    A node, and a client that opened without a name; `come_back` says re-open by RUNTIME.
+    """
+
+    def start(self, **sections: Any) -> None:
+        self.node: Any = MemoryNode(**sections)
+        self.open()
+
+    def open(self) -> None:
+        self.client = self.node.client()
+        self.client.tell({"id": 1, "type": "open", "to": "mn:/session"})
+        self.client.token = self.client.take()[0]["body"]["runtimeToken"]
+        self.client.runtime = RUNTIME
+        self.session = self.client.session
+
+    def come_back(self, name: str = RUNTIME, type: str = "re-open", client: Client | None = None) -> Client:
+        client = client or self.node.client()
+        client.runtime = name
+        client.tell({"id": 2, "type": type, "from": f"{name}/{self.client.token}", "to": "mn:/session"})
+        return client
+
+    def tell(self, type: str, **body: Any) -> None:
+        self.client.tell({"id": 7, "type": type, "from": f"{RUNTIME}/sm", "to": SM, "body": body})
+
+    def hears(self, client: Client, address: str) -> bool:
+        """
+        Does this client, and nobody else, hear what is sent there?
+        """
+        client.take()
+        sender = self.node.client("runtime://example.org/sender")
+        message = sender.post(address, "update")
+        sender.close()
+        return client.take() == [message]
+
+
+class RenamedTests(RenamedCase):
+    """
+    Nobody has a session of that name.
+    """
+
+    def test_keeps_everything(self) -> None:
+        """
+        Addresses, what waits and the token are the runtime's from then on, and so is its runtimeURL.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM, f"{RUNTIME}/sm", RUNTIME])
+        self.client.drop()
+        sender = self.node.client("runtime://example.org/sender")
+        message = sender.post(ROOM, "update")
+
+        again = self.come_back()
+
+        answer, waited = again.take()
+        self.assertEqual({"code": 200}, answer["body"])
+        self.assertEqual(message, waited)
+        self.assertIs(self.session, self.node.sessions.get(RUNTIME))
+        for address in (ROOM, RUNTIME, f"{RUNTIME}/sm", f"{RUNTIME}/x"):
+            self.assertTrue(self.hears(again, address), address)
+
+    def test_comes_back_as_others_do(self) -> None:
+        """
+        Its token stays valid, and it lives as long as any session with addresses.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM])
+        self.come_back().drop()
+        self.node.clock.advance(3600)
+
+        again = self.come_back()
+
+        self.assertEqual([{"code": 200}], [message["body"] for message in again.take()])
+        self.assertTrue(self.hears(again, ROOM))
+
+    def test_open(self) -> None:
+        """
+        By `open` too, which is answered with a new token.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM])
+        self.client.drop()
+
+        again = self.come_back(type="open")
+
+        self.assertIn("runtimeToken", again.take()[0]["body"])
+        self.assertTrue(self.hears(again, ROOM))
+
+    def test_on_the_same_connection(self) -> None:
+        """
+        Also on the connection that it has.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM])
+        self.client.take()
+
+        self.come_back(client=self.client)
+
+        self.assertEqual([{"code": 200}], [message["body"] for message in self.client.take()])
+        self.assertTrue(self.hears(self.client, ROOM))
+
+    def test_older_connection(self) -> None:
+        """
+        A connection that the node does not know to be lost yet is superseded.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM])
+
+        again = self.come_back()
+        self.client.drop()
+
+        self.assertTrue(self.hears(again, ROOM))
+
+    def test_its_older_name(self) -> None:
+        """
+        Nobody has its older name any more.
+        """
+        self.start()
+        name = self.session.runtime
+        self.come_back()
+
+        self.assertIsNone(self.node.sessions.get(name))
+        self.assertEqual((), self.node.routes.resolve(f"{name}/x"))
+
+    def test_owns_what_it_owned(self) -> None:
+        """
+        What it had allocated or announced is its own still, and what is registered is told at its end.
+        """
+        self.start()
+        self.client.tell({"id": 1, "type": "create", "from": RUNTIME, "to": ALLOCATION})
+        (hyperty,) = self.client.take()[-1]["body"]["value"]["allocated"]
+        self.node.registered.add(hyperty, self.session, True)
+        self.client.drop()
+
+        again = self.come_back()
+
+        self.assertEqual("mine", self.node.owners.standing(hyperty, self.session)[0])
+        again.close()
+        self.assertNotIn(hyperty, self.node.registered)
+
+    def test_others_below_its_name(self) -> None:
+        """
+        What others had bound below its name they hear no more, as with every session that opens.
+        """
+        self.start()
+        other = self.node.client("runtime://example.org/b")
+        other.subscribe(f"{RUNTIME}/sm")
+
+        again = self.come_back()
+
+        self.assertTrue(self.hears(again, f"{RUNTIME}/sm"))
+        self.assertEqual({}, other.session.bindings)
+
+    def test_charged(self) -> None:
+        """
+        It pays for its name, and once for itself.
+        """
+        self.start()
+        self.come_back()
+
+        self.assertEqual(SESSION + len(RUNTIME), self.node.budget.node.bytes)
+        self.assertEqual(1, self.node.budget.node.sessions)
+
+    def test_traffic_log(self) -> None:
+        """
+        The anonymous session is renamed in the log, and the other opened.
+        """
+        self.start()
+        name = self.session.runtime
+        self.node.journal.events.clear()
+        self.client.drop()
+
+        self.come_back()
+
+        self.assertEqual(
+            [("detached", name), ("renamed", name), ("opened", RUNTIME), ("attached", RUNTIME)],
+            self.node.journal.events,
+        )
+
+
+class RefusedTests(RenamedCase):
+    """
+    What forbids a session to open forbids it this way too, and nothing is lost by the attempt.
+    """
+
+    def assertRefused(self, client: Client, code: int) -> None:
+        self.node.clock.advance(6)
+        self.assertEqual((code, []), (client.lost and client.lost.code, client.take()))
+        self.assertTrue(self.session.anonymous)
+        self.assertIs(self.session, self.node.sessions.by_token(self.client.token))
+        self.assertIsNone(self.node.sessions.get(client.runtime))
+
+    def test_names_that_cannot_be_opened(self) -> None:
+        """
+        A node's own address is no name for a session.
+        """
+        self.start()
+
+        for name in ("domain://msg-node.example.org/sm", "mn:/x", "domain://elsewhere.net/x"):
+            self.assertRefused(self.come_back(name), 4403)
+
+    def test_addresses_of_others(self) -> None:
+        """
+        Nor is the address of another's hyperty.
+        """
+        self.start()
+        other = self.node.client("runtime://example.org/b")
+        hyperty = other.ask(type="create", to=ALLOCATION)["body"]["value"]["allocated"][0]
+
+        self.assertRefused(self.come_back(hyperty), 4403)
+
+    def test_policies(self) -> None:
+        """
+        The policies are asked about the new name.
+        """
+        self.start()
+        self.node.handshake.policy = Denying("runtime://example.org/other")
+
+        self.assertRefused(self.come_back(), 4403)
+
+    def test_below_another(self) -> None:
+        """
+        With takeover = "token", no name below another's runtimeURL.
+        """
+        self.start(session={"takeover": "token"})
+        self.node.client("runtime://example.org/b")
+
+        self.assertRefused(self.come_back("runtime://example.org/b/x"), 4401)
+
+    def test_no_room(self) -> None:
+        """
+        Without room for the longer name.
+        """
+        self.start(limits={"state_bytes_per_session": SESSION + 100})
+
+        self.assertRefused(self.come_back("runtime://example.org/" + "x" * 100), 1013)
+
+    def test_full_node(self) -> None:
+        """
+        It is not one session more: where no more may open, it comes back all the same.
+        """
+        self.start(limits={"sessions": 1})
+        self.tell("subscribe", resources=[ROOM])
+        self.client.drop()
+
+        again = self.come_back()
+
+        self.assertEqual([200], [message["body"]["code"] for message in again.take()])
+        self.assertTrue(self.session.bindings)
+
+    def test_tokens_of_named_sessions(self) -> None:
+        """
+        The token of a session that has a name is worth nothing with another.
+        """
+        self.start()
+        owner = self.node.client("runtime://example.org/b")
+        owner.subscribe(ROOM)
+        self.client.token = owner.token
+
+        thief = self.come_back("runtime://example.org/thief")
+
+        self.assertIn("runtimeToken", thief.take()[0]["body"])
+        self.assertEqual((owner.session,), self.node.routes.resolve(ROOM))
+
+
+class DurableTests(RenamedCase):
+    """
+    kill -9 undoes nothing.
+    """
+
+    def start(self, **sections: Any) -> None:
+        self.node = DurableNode(directory(self), **sections)
+        self.open()
+
+    def kill(self) -> None:
+        self.node = self.node.killed()
+        self.addCleanup(self.node.store.shut)
+        self.addCleanup(self.node.spool.close)
+
+    def test_killed(self) -> None:
+        """
+        After kill -9 the session has its name, addresses and what waits, whether it was long ago or just now.
+        """
+        for long_ago in (True, False):
+            self.start()
+            self.tell("subscribe", resources=[ROOM])
+            self.node.clock.advance(1)
+            self.come_back().drop()
+            sender = self.node.client("runtime://example.org/sender")
+            message = sender.post(ROOM, "update")
+            if long_ago:
+                self.node.clock.advance(1)
+            self.kill()
+
+            again = self.come_back()
+
+            self.assertEqual(message, again.take()[-1])
+            self.node.clock.advance(3600)
+            self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
+
+
+class StubTests(SynchronousTestCase):
+    """
+    The deployed Vert.x stub: disconnect, connect, and a lost connection.
+    """
+
+    def test_vertx_stub(self) -> None:
+        """
+        It hears what it subscribed without a name when it is back by its name.
+        """
+        net = Network()
+        stub = VertxStub(net, "msg-node.example.org/protostub/1", RUNTIME)
+        stub.start()
+        stub.disconnect()
+        stub.start()
+        body = {"resources": [f"{ROOM}/changes"]}
+        stub.post({"id": 5, "type": "subscribe", "from": f"{RUNTIME}/sm", "to": SM, "body": body})
+        stub.drop()
+        net.advance(10)
+
+        stub.start()
+        net.advance(120)
+        update = {"id": 6, "type": "update", "from": ROOM, "to": f"{ROOM}/changes", "body": {"value": 1}}
+        VertxStub(net, "other", "runtime://example.org/b").post(update)
+
+        self.assertEqual([5, 6], [message["id"] for message in stub.bus if "id" in message])
+        self.assertEqual([RUNTIME, "runtime://example.org/b"], [s.runtime for s in net.node.sessions])
