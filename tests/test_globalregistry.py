@@ -375,6 +375,19 @@ class GlobalTests(GlobalCase):
             told = self.ask("READ", guid="x")
             self.assertEqual((502, 502), (told["Code"], told["code"]))
 
+    def test_refused_without_a_word(self) -> None:
+        """
+        What the front of a server refuses with nothing but a status is that status, not nonsense.
+        """
+        for status in ("400 Bad Request", "414 URI Too Long"):
+            self.scripted(http(b"", status))
+
+            told = self.ask("READ", guid="x")
+
+            self.assertEqual((int(status[:3]),) * 2, (told["Code"], told["code"]))
+        self.scripted(http(b"", "404 Not Found"))
+        self.assertEqual(502, self.ask("READ", guid="x")["code"])
+
     def scripted(self, reply: bytes) -> None:
         def serve() -> Scripted:
             server = Scripted()

@@ -27,6 +27,7 @@ log = Logger()
 ADDRESS = "global://registry"
 LONGEST = 2048  # characters of a GUID
 AT_ONCE, MOST_WAITING = 2, 100  # records that are checked, and that wait for it
+MUTE = (400, 413, 414, 431)  # what stands in front of a server refuses without a word
 # The server's words of several generations, the newest first.
 CODE, VALUE = ("Code", "responseCode", "status"), ("Value", "data")
 DESCRIPTION = ("Description", "message", "Message", "error")
@@ -123,6 +124,8 @@ def in_both(answer: Answer) -> dict[str, Any]:
     """
     said = answer.object()
     if said is None:
+        if answer.status in MUTE and not answer.content:
+            raise Rejected("The global registry refused the request, and does not say why.", answer.status)
         answer.json()
         raise Rejected("Invalid response from the global registry.", 502)
     code = _first(said, CODE)
