@@ -75,6 +75,7 @@ def test_entry() -> None:
     shown = click.unstyle(shown_entry(entry))
 
     assert "hyperty://localhost/lamp  live\n  user     user://localhost/ann\n  kinds    light, comm" == shown
+    assert "light, None" in shown_entry({**entry, "dataSchemes": [None]})  # registries take nulls in lists
 
 
 @pytest.mark.parametrize(

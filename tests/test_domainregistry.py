@@ -364,6 +364,16 @@ class RegisterTests(RegistryCase):
         self.assertEqual(url, self.read(url)["value"]["hypertyID"])
         self.assertEqual([url], list(self.read("ann+x@example.org")["value"]))
 
+    def test_long_search(self) -> None:
+        """
+        A search whose URL is too long for registries is told so.
+        """
+        criteria = {"resources": ["x" * 100] * 100}
+
+        body = self.ann.request("read", {"resource": "user://x/ann", "criteria": criteria})["body"]
+
+        self.assertEqual((414, "A URL has at most 8192 bytes."), (body["code"], body["description"]))
+
 
 class NotificationTests(RegistryCase):
     """
@@ -964,6 +974,18 @@ class FailureTests(RegistryCase):
                 if told[0] == 408 and type != "read":
                     continue
                 self.assertEqual(told, self.ask(reply, type), reply)
+
+    def test_unauthorized_in_the_log(self) -> None:
+        """
+        Why a registry may say 401 stands in the log: no certificate, or not the balancer's address.
+        """
+        events = logged(self)
+
+        self.ask(http(b"Unauthorized request", "401 Unauthorized"), "read")
+
+        (said,) = (text for text in events if "refuses what we ask" in text)
+        self.assertIn("is [registry] cert set", said)
+        self.assertIn("LOAD_BALANCER_IP", said)
 
     def test_nonsense(self) -> None:
         """

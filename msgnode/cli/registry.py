@@ -128,7 +128,7 @@ def find(
 
 def _shown(entry: dict[str, Any]) -> str:
     status = str(entry.get("status", ""))
-    kinds = ", ".join([*entry.get("resources", []), *entry.get("dataSchemes", [])])
+    kinds = ", ".join(map(str, [*entry.get("resources", []), *entry.get("dataSchemes", [])]))
     owner = entry.get("userID") or entry.get("user") or entry.get("reporter") or ""
     head = f"{entry.get('url') or entry.get('hypertyID', '')}  {click.style(status, fg=_COLORS.get(status))}"
     rest = [("user", owner), ("kinds", kinds), ("runtime", entry.get("runtime", ""))]
