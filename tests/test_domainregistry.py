@@ -987,6 +987,32 @@ class FailureTests(RegistryCase):
         self.assertIn("is [registry] cert set", said)
         self.assertIn("LOAD_BALANCER_IP", said)
 
+    def test_refused(self) -> None:
+        """
+        That the registry lets nobody write stands there once, however many try, and again after it did.
+        """
+        said = logged(self)
+        for _ in range(2):
+            for _ in range(3):
+                self.ask(http(b"", "302 Found"), "update")
+            for server in self.node.memory.servers:
+                server.reply = http()
+            self.assertEqual(200, self.ann.code("update", {"resource": H1}))
+
+        self.assertEqual(2, sum("refuses what we ask" in line for line in said))
+
+    def test_why(self) -> None:
+        """
+        The traffic log has the reason in a word.
+        """
+        reasons: list[str] = []
+        self.node.journal.message = lambda message, session: reasons.append(message.reason)
+
+        self.ask(http(b"<html>"))
+        self.ann.request("read", {})
+
+        self.assertEqual(["back-end", "malformed"], reasons)
+
     def test_nonsense(self) -> None:
         """
         A success that is no JSON object is 502 to who reads; who writes needs none.

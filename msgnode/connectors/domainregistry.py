@@ -59,6 +59,7 @@ class DomainRegistry:
         self._options = options
         self._announcements = Announcements(self.address, publish)
         self._registered = registered
+        self._is_refused = False  # as the log has said
         self._failures = Failures(log)
         # Whose an entry is that the message makes; backends sets it, where the registry wants to know.
         self.payer: Callable[[Message, Session], str] = _nobody
@@ -79,9 +80,11 @@ class DomainRegistry:
             body = await doing
         except Rejected as why:
             body = {"code": why.code, "description": str(why)}
+            message.reason = why.reason
         except Exception:  # an update would not be answered elsewhere
             self._failures.note("asking the domain registry for {who}", Failure(), who=message.from_[:200])
             body = {"code": 503, "description": FAILED}
+            message.reason = "failed"
         if body["code"] != 200:
             body["desc"] = body["description"]
         message.code = body["code"]
@@ -241,6 +244,8 @@ class DomainRegistry:
             if not isinstance(why, Unanswered) or why.is_carried_out is None:
                 self._announcements.doubt(call.url, _status(call))
             raise
+        if answer.status == 200:
+            self._is_refused = False
         if answer.status >= 500:  # a balancer says so, too, that waited in vain
             self._announcements.doubt(call.url, _status(call))
         return answer
@@ -290,11 +295,13 @@ class DomainRegistry:
         """
         status = answer.status
         if 300 <= status < 400 or status == 401:
-            log.warn(
-                "the domain registry refuses what we ask: {status}; is [registry] cert set, "
-                "and does its LOAD_BALANCER_IP let us in?",
-                status=status,
-            )
+            if not self._is_refused:  # once, until it takes a write
+                log.warn(
+                    "the domain registry refuses what we ask: {status}; is [registry] cert set, "
+                    "and does its LOAD_BALANCER_IP let us in?",
+                    status=status,
+                )
+            self._is_refused = True
             return {"code": 401, "description": PHRASES[401]}
         said = (answer.object() or {}).get("message")
         text = said if isinstance(said, str) and said else PHRASES.get(status, f"The registry said {status}")

@@ -67,6 +67,7 @@ class GlobalRegistry:
             body = in_both(await self._carry_out(message.type.lower(), message, session))
         except Exception as why:
             code, text = (why.code, str(why)) if isinstance(why, Rejected) else (503, FAILED)
+            message.reason = why.reason if isinstance(why, Rejected) else "failed"
             if not isinstance(why, Rejected):
                 self._failures.note(
                     "asking the global registry for {who}", Failure(), who=message.from_[:200]
