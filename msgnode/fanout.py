@@ -14,15 +14,17 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config import Limits
 from msgnode.counts import Counts
 from msgnode.holding import Holding, Work
+from msgnode.ledger import Ledger
 from msgnode.message import Message
 from msgnode.session import Connection, Session
 from msgnode.slices import Slices
-from msgnode.waiting import Payload
+from msgnode.waiting import OVERHEAD, Payload
 
 log = Logger()
 
@@ -30,6 +32,10 @@ SLICES = 5  # what is sent without slices would be so many
 DECISIONS = 10  # decisions take as long as sending to so many more recipients
 PART = 16 * 1024  # bytes to send that take as long as one more recipient
 MOST_PARTS = 8  # of one recipient; a transport takes no more at once
+MANY = 10  # recipients; what is sent to fewer costs about what its own bytes do
+KEPT = 12  # to write down what is owed to one takes as long as sending to so many that do not acknowledge
+DECIDED = 30  # and to decide on one
+TURNS = 32  # what all messages of a turn may cost, in `at_once`
 
 Delivery = tuple[Message, Sequence[Session]]
 
@@ -68,6 +74,8 @@ class Fanout:
     batch is gathered all goes there.  In one turn it sends to `slice` of them.
 
     `settle` writes down what is owed; `together` lets what is sent in one slice leave at once.
+    Many messages, each to fewer than `at_once`, are as much work: a sender whose messages cost more than
+    `most` in one turn goes on in a later one.  The cost of sending to one is 1.
     """
 
     def __init__(
@@ -76,19 +84,22 @@ class Fanout:
         holding: Holding,
         slices: Slices,
         counts: Counts,
-        settle: Callable[[], None],
+        ledger: Ledger,
         is_there: Callable[[Any], bool],
+        clock: IReactorTime,
     ) -> None:
         self.together: AbstractContextManager[Any] = nullcontext()
         self.gathering: Batch | None = None
         self.decides = False  # have policies a say in what goes out?
-        self.at_once = self.slice = self.decided_at_once = 0
+        self.at_once = self.slice = self.decided_at_once = self.most = 0
         self._limits = limits
         self._holding = holding
         self._slices = slices
         self._counts = counts
-        self._settle = settle
+        self._ledger = ledger
         self._is_there = is_there
+        self._clock = clock
+        self._cost = 0  # of this turn
         self.apply()
 
     @property
@@ -105,6 +116,44 @@ class Fanout:
         self.at_once = self._limits.recipients_at_once
         self.slice = max(1, self.at_once // SLICES)
         self.decided_at_once = max(1, self.at_once // DECISIONS)
+        self.most = self.at_once * TURNS
+
+    # -- many messages -------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """
+        The memory of what is owed: by it `sent` sees what had to be written down.
+        """
+        return self._ledger.held
+
+    def sent(self, message: Message, waiting: int, held: int) -> None:
+        """
+        This message went to many: so many must wait for it, and so much was owed before.
+        """
+        size = OVERHEAD + len(message.data)
+        counted = max(0, self._ledger.held - held) // size
+        self.spend(message.origin, message.recipients + KEPT * max(waiting, counted))
+
+    def spend(self, origin: Connection | None, cost: int) -> None:
+        """
+        A message of this sender cost so much; if the turn has cost enough, its next ones wait.
+        """
+        if not self._cost:
+            self._clock.callLater(0, self._new_turn)
+        self._cost += cost
+        if self._cost > self.most and origin is not None and self._is_there(origin):
+            work = self._holding.hold(origin)
+            self._slices.work(iter(())).addCallback(lambda done: self._go_on(work))
+
+    def _new_turn(self) -> None:
+        self._cost = 0
+
+    def _go_on(self, work: Work) -> None:
+        self._cost = 0
+        self._holding.release(work)
+
+    # -- one message to very many ----------------------------------------------------
 
     def deliver(self, message: Message, session: Session | None, recipients: Sequence[Session]) -> None:
         """
@@ -162,15 +211,20 @@ class Fanout:
         Owe everything at once.
         """
         due: list[Session] = []
+        number = 0
         for message, recipients in batch.plan:
+            number += len(recipients)
             message.data = Payload(message.data)
             for recipient in recipients:
                 if recipient.ready is not None:
                     recipient.stand_by()
                     due.append(recipient)
-                recipient.owe(message)
+                message.waiting -= not recipient.owe(message)
+            if not message.recipients and not message.waiting:
+                message.outcome = "dropped"
         batch.plan = []
         self._counts.waited -= len(due)
+        self.spend(batch.origin, KEPT * number)
         if not due:
             self._release(batch)
             return
@@ -180,7 +234,7 @@ class Fanout:
         sent.addBoth(lambda done: self._release(batch))
 
     def _send(self, due: list[Session]) -> Iterator[None]:
-        self._settle()
+        self._ledger.settle()
         at = 0
         while at < len(due):
             with self.together:

@@ -136,7 +136,7 @@ class Node:
         self.responders.update(dict.fromkeys(allocation.addresses, allocation))
         is_there = self.sessions.connections.__contains__
         self.fanout = Fanout(
-            config.limits, self.holding, self.slices, self.counts, self.sessions.ledger.settle, is_there
+            config.limits, self.holding, self.slices, self.counts, self.sessions.ledger, is_there, clock
         )
         self._router = router = Router(
             config,

@@ -19,7 +19,7 @@ from msgnode.budget import Budget, binding_size
 from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
-from msgnode.fanout import Batch, Delivery, Fanout
+from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
@@ -216,6 +216,7 @@ class Router:
             raise refusal
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
+        self._fanout.spend(message.origin, DECIDED * len(recipients))
         if session is not None:
             self.receipts.give(message, 202, session, delivered + waiting)
         return None
@@ -232,6 +233,7 @@ class Router:
         unchanged: list[Session] = []
         changed: list[tuple[Message, Session]] = []
         refusals: list[Blocked] = []
+        planned: list[Message] = []
 
         def decide() -> Iterator[None]:
             for number, recipient in enumerate(recipients, 1):
@@ -258,12 +260,13 @@ class Router:
                 plans.append((copy(message), tuple(unchanged)))
             for one, whom in plans:
                 self._counts.echoes += batch.add(one, session, whom)
-            message.recipients = sum(one.recipients for one, _ in plans)
-            message.waiting = sum(one.waiting for one, _ in plans)
-            reached = "delivered" if message.recipients else "waiting"
-            message.outcome = reached if message.recipients or message.waiting else "dropped"
+                planned.append(one)
 
         def tell(done: object) -> None:
+            message.recipients = sum(one.recipients for one in planned)
+            message.waiting = sum(one.waiting for one in planned)
+            reached = "delivered" if message.recipients else "waiting"
+            message.outcome = reached if message.recipients or message.waiting else "dropped"
             if session is not None:
                 self.receipts.give(message, 202, session, message.recipients + message.waiting)
 
@@ -315,6 +318,7 @@ class Router:
             self._fanout.deliver(message, session, recipients)
             return
         data = message.data
+        held = self._fanout.held if len(recipients) > MANY else 0
         delivered = waiting = 0
         for recipient in recipients:
             ready = recipient.ready
@@ -330,6 +334,8 @@ class Router:
         counts.sent_bytes += delivered * len(data)
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
+        if len(recipients) > MANY:
+            self._fanout.sent(message, len(recipients) - delivered, held)
 
     def _asker(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> int:
         """

@@ -15,7 +15,7 @@ from msgnode.address import Domain
 from msgnode.config import Limits
 from msgnode.counts import Counts
 from msgnode.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
-from msgnode.fanout import Fanout
+from msgnode.fanout import KEPT, Fanout
 from msgnode.message import Message
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import RoutingTable
@@ -114,6 +114,7 @@ class Several:
         number = sum(len(resolve(address)) for address in addresses)
         if number <= self._fanout.most_now:
             self._route_each(message, addresses, session, len(to))
+            self._fanout.spend(message.origin, KEPT * number)
             return None
         most = self._limits.list_deliveries
         if number > most:

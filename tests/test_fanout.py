@@ -2,6 +2,7 @@
 One message to very many: what it takes of memory, and of one turn of the event loop.
 """
 
+import itertools
 import json
 import tracemalloc
 from typing import ClassVar
@@ -375,6 +376,174 @@ class SlicesTests(SlicesCase):
 
         self.assertEqual([[1]] * 20, [[m["id"] for m in client.take()] for client in clients])
         self.assertEqual(0, self.node.sessions.ledger.held)
+
+
+class ManyMessagesTests(SlicesCase):
+    """
+    Messages one after the other, each to as many as are sent to without slices.
+    """
+
+    limits: ClassVar[dict[str, int]] = {"recipients_at_once": 50}
+
+    def turns(self, client: Counting) -> list[int]:
+        """
+        How many messages of this client were carried in each turn, until all were.
+        """
+        outbox, carried = self.node.sessions.get(client.runtime).outbox, [0]
+        carried.append(outbox.received)
+        while self.node.slices.at_work:
+            self.node.clock.turn()
+            carried.append(outbox.received)
+        return [now - before for before, now in itertools.pairwise(carried) if now > before]
+
+    def test_turns(self) -> None:
+        """
+        One turn carries only some of them; the others follow, in order, and are not read before.
+        """
+        for number in range(20):
+            self.say(number)
+        self.assertFalse(self.sender.wire.reading)
+        turns = self.turns(self.sender)
+
+        self.assertEqual(20, sum(turns))
+        self.assertLessEqual(max(turns), 5)
+        self.assertTrue(self.sender.wire.reading)
+        self.assertEqual([list(range(20))] * self.number, [self.got(each) for each in self.listeners])
+
+    def test_away(self) -> None:
+        """
+        The same where nobody is there to get them.
+        """
+        for each in self.listeners:
+            each.lose()
+        for number in range(20):
+            self.say(number)
+        turns = self.turns(self.sender)
+        for each in self.listeners:
+            each.connect()
+
+        self.assertEqual(20, sum(turns))
+        self.assertLessEqual(max(turns), 5)
+        self.assertEqual([list(range(20))] * self.number, [self.got(each) for each in self.listeners])
+
+    def test_senders(self) -> None:
+        """
+        Several senders have no more of one turn together than one alone, but for a message each.
+        """
+        senders = [self.make(f"other/{number}", "x:y") for number in range(4)]
+        for number in range(10):
+            for sender in senders:
+                self.say(number, sender)
+        outboxes = [self.node.sessions.get(sender.runtime).outbox for sender in senders]
+
+        self.assertLessEqual(sum(outbox.received for outbox in outboxes), 5 + 3)
+        self.finish()
+
+        self.assertEqual([10] * 4, [outbox.received for outbox in outboxes])
+
+    def test_very_many_away(self) -> None:
+        """
+        Messages to more than that, none of whom is there, take several turns as well.
+        """
+        for number in range(60):
+            session = self.node.sessions.create(f"runtime://example.org/away/{number}")
+            self.node.routes.bind("c:d", session, SUBSCRIBED)
+        for number in range(20):
+            self.say(number, to="c:d")
+
+        turns = self.turns(self.sender)
+
+        self.assertEqual(20, sum(turns))
+        self.assertLessEqual(max(turns), 3)
+
+    def test_lists(self) -> None:
+        """
+        And messages to lists, each of whose addresses few listen to.
+        """
+        for number, each in enumerate(self.listeners):
+            session = self.node.sessions.get(each.runtime)
+            self.node.routes.bind(f"c:{number % 10}", session, SUBSCRIBED)
+        for number in range(20):
+            self.say(number, to=[f"c:{each}" for each in range(10)])
+
+        turns = self.turns(self.sender)
+
+        self.assertEqual(20, sum(turns))
+        self.assertLessEqual(max(turns), 5)
+
+    def test_decisions(self) -> None:
+        """
+        And those that policies have a say in, for each who gets them.
+        """
+        self.node.enforcement.use(
+            program(
+                [
+                    policy_set(
+                        [
+                            policy(
+                                [
+                                    rule(
+                                        "deny",
+                                        {"direction": {"equals": "out"}, "msgSize": {"moreThan": 10**6}},
+                                    )
+                                ]
+                            )
+                        ]
+                    )
+                ]
+            ),
+            1,
+        )
+        for each in self.listeners[4:]:
+            self.node.routes.unbind("a:b", self.node.sessions.get(each.runtime), SUBSCRIBED)
+        for number in range(50):
+            self.say(number)
+
+        turns = self.turns(self.sender)
+
+        self.assertEqual(50, sum(turns))
+        self.assertLessEqual(max(turns), 14)
+
+
+class RefusedTests(SlicesCase):
+    """
+    Some are away, and nothing more is kept for them.
+    """
+
+    def test_waiting(self) -> None:
+        """
+        Who is refused a place for it does not count as one for whom it waits.
+        """
+        for each in self.listeners[:5]:
+            each.lose()
+        self.node.sessions.watermark = Low()
+        self.say(1)
+        self.finish()
+
+        (message,) = (each for each in self.node.journal.messages if each["to"] == "a:b")
+        self.assertEqual(
+            (25, 0, "delivered"), tuple(message[key] for key in ("recipients", "waiting", "outcome"))
+        )
+
+    def test_all(self) -> None:
+        """
+        Where all are refused it is dropped.
+        """
+        for each in self.listeners:
+            each.lose()
+        self.node.sessions.watermark = Low()
+        self.say(1)
+
+        self.assertEqual("dropped", self.node.journal.outcomes[-1])
+
+
+class Low:
+    """
+    A disk that is nearly full.
+    """
+
+    low = True
+    refused = 0
 
 
 class ListTests(SlicesCase):
