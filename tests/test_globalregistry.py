@@ -13,10 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.globalrecord import WrongRecord, check_record, guid_of, pbkdf2_of_text, read_record
+from msgnode.devregistry.database import connect
 from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.graph import Graph
 from tests.back_end import Scripted, http
 from tests.registry import GLOBAL, RegistryNode
 
@@ -85,6 +88,16 @@ class RecordTests(SynchronousTestCase):
         guid = guid_of({"publicKey": key, "salt": "salt"}, pbkdf2_of_text)
 
         self.assertEqual("4LuBMYF76vEIYIae41FeDWkdb543tac34SjzbZ5B0pU", guid)
+
+    def test_guid_in_slices(self) -> None:
+        """
+        That derivation gives way to the reactor after every 500 of its 10,000 rounds.
+        """
+        pauses: list[float] = []
+
+        pbkdf2_of_text(b"key", b"salt", pauses.append)
+
+        self.assertEqual([0.001] * 20, pauses)
 
     def test_graph_connector(self) -> None:
         """
@@ -454,6 +467,22 @@ class ServerTests(GlobalCase):
                 reply = self.node.graph._answer(method, f"/guid/{guid}", b"x")
 
                 self.assertEqual((400, b""), (reply.status, reply.body))
+
+    def test_expired_since(self) -> None:
+        """
+        A record that has expired since it was written is found no more: the server fails over it.
+        """
+        clock = Clock()
+        graph = Graph(connect(":memory:"), wall=clock.seconds)
+        jwt = self.owner.sign(claims={"exp": 60}).encode()
+        self.assertEqual(200, graph.answer("PUT", "/guid/any", jwt).status)
+        clock.advance(59)
+        self.assertEqual(200, graph.answer("GET", "/guid/any", b"").status)
+
+        clock.advance(1)
+
+        self.assertEqual(500, graph.answer("GET", "/guid/any", b"").status)
+        self.assertEqual(404, graph.answer("HEAD", "/guid/other", b"").status)
 
     def test_other_paths(self) -> None:
         """

@@ -9,6 +9,7 @@ A GUID is derived from the key and the salt in one of two ways.
 import hashlib
 import hmac
 import re
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 ALGORITHM = "ES256"
 ROUNDS = 10_000
+ROUNDS_AT_ONCE, PAUSE = 500, 0.001  # where they are rounds of our own: about half a millisecond; seconds
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----(.+)-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -99,7 +101,7 @@ def check_time(record: GlobalRecord, now: float) -> None:
             at = int(at)
         if not isinstance(at, int | float) or isinstance(at, bool):
             raise WrongRecord(f"expected seconds since 1970 in {claim!r}, found {at!r}"[:200])
-        if now > at if claim == "exp" else now < at:
+        if now >= at if claim == "exp" else now < at:
             raise WrongRecord(f"{over}: {claim!r} is {at}"[:200])
 
 
@@ -110,16 +112,20 @@ def pbkdf2(password: bytes, salt: bytes) -> bytes:
     return hashlib.pbkdf2_hmac("sha256", password, salt, ROUNDS, 32)
 
 
-def pbkdf2_of_text(password: bytes, salt: bytes) -> bytes:
+def pbkdf2_of_text(password: bytes, salt: bytes, pause: Callable[[float], object] = time.sleep) -> bytes:
     """
     As the GraphConnector of runtime-core derives it.
 
     Its sjcl takes the salt for bits though it is a text, and so appends the
-    number of the block as a digit, "1", where PBKDF2 has four bytes.
+    number of the block as a digit, "1", where PBKDF2 has four bytes.  No library
+    derives that, and hashing so little at a time keeps Python's lock, for which
+    the reactor waits: so it pauses now and then.
     """
     keyed = hmac.new(password, digestmod="sha256")
     derived, block = 0, salt + b"1"
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        if not number % ROUNDS_AT_ONCE:
+            pause(PAUSE)
         turn = keyed.copy()
         turn.update(block)
         block = turn.digest()

@@ -26,7 +26,7 @@ log = Logger()
 
 ADDRESS = "global://registry"
 LONGEST = 2048  # characters of a GUID
-AT_ONCE, MOST_WAITING = 2, 100  # records that are checked, and that wait for it
+AT_ONCE, MOST_WAITING = 1, 100  # records that are checked, and that wait for it
 MUTE = (400, 413, 414, 431)  # what stands in front of a server refuses without a word
 # The server's words of several generations, the newest first.
 CODE, VALUE = ("Code", "responseCode", "status"), ("Value", "data")
@@ -94,7 +94,7 @@ class GlobalRegistry:
 
     async def _verify(self, record: Any) -> None:
         """
-        In a thread, a few at a time: it takes long, and others need the threads too.
+        In a thread, one at a time: it takes long, and others need the threads and Python's lock too.
         """
         if len(self._verifying.waiting) >= MOST_WAITING:
             raise Rejected("too many records wait to be checked; try again later", 503, "limit")

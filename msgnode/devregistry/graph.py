@@ -53,15 +53,19 @@ class Graph:
                 info = {"Code": 200, "Description": "OK", "Value": ""}
                 return say(200, {**info, "version": version, "connectedNodes": []})
             case "GET", ["guid", guid]:
-                return self._get(unquote(guid))
+                return self._get(unquote(guid), path)
             case "PUT", ["guid", guid]:
                 return self._put(unquote(guid), body, path)
         return spring(404, "Not Found", path)
 
-    def _get(self, guid: str) -> Reply:
+    def _get(self, guid: str, path: str) -> Reply:
         row = self._database.execute("SELECT jwt FROM graph WHERE guid = ?", (guid,)).fetchone()
         if row is None:
             return refuse(404, "Not found", "There is no record for this GUID.")
+        try:
+            check_time(read_record(row[0]), self._wall())
+        except WrongRecord:
+            return spring(500, "Internal Server Error", path)
         return say(200, {"Code": 200, "Description": "OK", "Value": row[0]})
 
     def _put(self, guid: str, body: bytes, path: str) -> Reply:
