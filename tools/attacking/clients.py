@@ -181,8 +181,10 @@ class WebSocket(Connection):
     `/ws`, with a mask of zeros.
     """
 
-    def __init__(self, port: int, host: str, count: Callable[[int], None], deflate: bool = False) -> None:
-        super().__init__(port, host, count)
+    def __init__(
+        self, port: int, host: str, count: Callable[[int], None], deflate: bool = False, window: int = 0
+    ) -> None:
+        super().__init__(port, host, count, window)
         offer = "Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover\r\n"
         self.write((_UPGRADE % (offer if deflate else "")).encode())
         head = b""

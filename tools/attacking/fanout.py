@@ -1,8 +1,10 @@
 """
-One message to very many, of whom nobody reads.
+One message to very many, and much to one, of whom nobody reads.
 """
 
-from attacking.clients import encoded, request
+from contextlib import suppress
+
+from attacking.clients import PING, encoded, frame, request
 from attacking.ground import MIB, Ground, attack
 
 LONG = 61_000  # bytes
@@ -52,3 +54,32 @@ def floods(ground: Ground) -> None:
             sender.send(request(number, "update", sender.runtime, sleeper.runtime, {"value": "x" * 100_000}))
 
     ground.answered(sender.ask(request(8, "ping", sender.runtime, "mn:/session")), 200)
+
+
+@attack(
+    "unread-answers",
+    "Pings, garbage, requests and polls by the hundred thousand, whose answers nobody reads.",
+)
+def answers(ground: Ground) -> None:
+    size = ground.size(2_000_000, 24_000_000)
+    get = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    ping = encoded(request(8, "ping", ground.name("deaf"), "mn:/session"))
+    for kind, data in (
+        ("ws", frame(b"x" * 125, PING)),
+        ("ws", frame(ping)),
+        ("ws", frame(b'{"id":1,"type":"create"}')),
+        ("line", ping + b"\n"),
+        ("line", b"{\n"),
+        ("http", get),
+        ("http", get.replace(b"/live", b"/nothing/here")),
+        ("http", b"POST /message HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"),
+    ):
+        if kind == "ws":
+            client = ground.websocket("deaf", window=4096)
+        elif kind == "line":
+            client = ground.line("deaf", window=4096)
+        else:
+            client = ground.raw(window=4096)
+        client.socket.settimeout(2)
+        with suppress(OSError):  # it is not read from any more, or closed
+            client.write(data * (size // len(data)))

@@ -62,11 +62,11 @@ class Ground:
         """
         return self._opened(Line(self.node.ports["line"], host or self.host, self.count, window), word)
 
-    def websocket(self, word: str = "", deflate: bool = False) -> WebSocket:
-        return self._opened(WebSocket(self.node.ports["web"], self.host, self.count, deflate), word)
+    def websocket(self, word: str = "", deflate: bool = False, window: int = 0) -> WebSocket:
+        return self._opened(WebSocket(self.node.ports["web"], self.host, self.count, deflate, window), word)
 
-    def raw(self, port: str = "web") -> Connection:
-        return self._opened(Connection(self.node.ports[port], self.host, self.count), "")
+    def raw(self, port: str = "web", window: int = 0) -> Connection:
+        return self._opened(Connection(self.node.ports[port], self.host, self.count, window), "")
 
     def http(self, port: str = "web") -> Http:
         return Http(self.node.ports[port], self.host, self.count)
