@@ -2,8 +2,13 @@
 The web port: what its clients cannot make it do or log, whatever they send.
 """
 
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.config import Config
+from msgnode.connectors.paths import NotHere
+from msgnode.connectors.web import BoundedSite
 from tests.http_client import HTTPClient
 from tests.network import Network
 
@@ -48,3 +53,46 @@ class BadRequestTests(SynchronousTestCase):
 
                 self.assertEqual(1, came.count(b"HTTP/1.1 "))
                 self.assertTrue(came.startswith(b"HTTP/1.1 400 "), came)
+
+
+class FullTransport(StringTransport):
+    """
+    A socket whose client reads nothing: whatever is written is more than it holds.
+    """
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if self.producer is not None:
+            self.producer.pauseProducing()
+
+
+class UnreadAnswerTests(SynchronousTestCase):
+    """
+    A client that sends request after request, and reads no answer.
+    """
+
+    def test_is_not_read_from_until_it_reads(self) -> None:
+        """
+        Nothing more is taken from it, so that its answers are no more than one read asks for.
+        """
+        transport = FullTransport()
+        channel = BoundedSite(NotHere(), Config(), Clock()).buildProtocol(None)
+        channel.makeConnection(transport)
+
+        channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+
+        self.assertEqual(3, transport.value().count(b"HTTP/1.1 "))
+        self.assertEqual("paused", transport.producerState)
+
+    def test_is_read_from_again_when_it_does(self) -> None:
+        """
+        Once its answers have left, the next request is taken.
+        """
+        transport = FullTransport()
+        channel = BoundedSite(NotHere(), Config(), Clock()).buildProtocol(None)
+        channel.makeConnection(transport)
+        channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        transport.producer.resumeProducing()
+
+        self.assertEqual("producing", transport.producerState)

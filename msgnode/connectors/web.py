@@ -121,6 +121,7 @@ class DeadlineChannel(HTTPChannel):
     transport: Any
 
     _behind = b""  # what came behind a request that is held
+    _unread = False  # more answers wait for the client to read them than the socket holds
     _successor: Any = None  # whose the socket is from now on
 
     def connectionMade(self) -> None:
@@ -186,6 +187,20 @@ class DeadlineChannel(HTTPChannel):
         The socket is another protocol's, which gets what came behind the request in the same read, too.
         """
         self._successor = successor
+
+    def pauseProducing(self) -> None:
+        self._unread = True
+        super().pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self._unread = False
+        super().resumeProducing()
+
+    def requestDone(self, request: Request) -> None:
+        super().requestDone(request)
+        # HTTPChannel stops reading only where the answers that nobody reads fill up between two requests.
+        if self._unread and not self.requests:
+            self.transport.pauseProducing()
 
     def rawDataReceived(self, data: bytes) -> None:
         if self._successor is not None:
