@@ -76,6 +76,12 @@ class OutcomeTests(SynchronousTestCase):
         """
         self.assertEqual("no", in_words(_newclient.ResponseFailed([Failure(Unheard("no"))])))
         self.assertEqual("Unheard", in_words(Unheard()))
+        for why, text in (
+            (ConnectingCancelledError(None), "no connection in time"),
+            (error.TimeoutError(), "no connection in time"),
+            (_newclient.ResponseNeverReceived([Failure(defer.CancelledError())]), "no answer in time"),
+        ):
+            self.assertEqual(text, in_words(why))
 
 
 class EveryClassTests(SynchronousTestCase):
@@ -140,7 +146,8 @@ class EveryClassTests(SynchronousTestCase):
         self.assertEqual([("silent", 504)] * 6, [(why.outcome, why.code) for why in told])
         self.assertEqual({"silent": 6}, dict(rest.counts))
         self.assertTrue(rest.down)
-        self.assertEqual(["warn"], [line.partition(":")[0] for line in said])
+        (line,) = said
+        self.assertIn("is silent: no connection in time; it is asked now and again", line)
 
     def test_unheard_of(self) -> None:
         """

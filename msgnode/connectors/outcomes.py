@@ -48,6 +48,11 @@ OUTCOMES: tuple[tuple[str, tuple[type[BaseException], ...]], ...] = (
         ),
     ),
 )
+# Those that say nothing to whoever reads them.
+_SAID = (
+    ("no connection in time", (error.ConnectingCancelledError, error.TimeoutError)),
+    ("no answer in time", (defer.CancelledError,)),
+)
 _WRAPPED = (ResponseFailed, RequestTransmissionFailed)
 
 
@@ -85,4 +90,7 @@ def in_words(why: BaseException) -> str:
     The innermost of them, for the log.
     """
     innermost = reasons(why)[-1]
+    for text, kinds in _SAID:
+        if isinstance(innermost, kinds):
+            return text
     return safe_str(innermost) or type(innermost).__name__
