@@ -3,15 +3,18 @@ The command line without a node: its help, and what it makes of what it is given
 """
 
 import json
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
+from twisted.python.failure import Failure
 
 from msgnode.cli.load import Loop
 from msgnode.cli.main import main
 from msgnode.cli.registry import _shown as shown_entry
 from msgnode.cli.talking import body_of
+from msgnode.client import Refused
 
 TALKING = ("send", "request", "listen", "register", "find", "bench")
 
@@ -135,6 +138,32 @@ def test_loop() -> None:
     for _ in range(6):
         loop.came()
     assert (3, 0) == (len(sent), loop.under_way)
+
+
+def test_refused_load() -> None:
+    """
+    What a node refuses is counted by its words and no longer under way; if nothing is, one is sent later.
+    """
+    sent: list[int] = []
+    waiting: list[Any] = []
+    loop = Loop(lambda: sent.append(1), 3, 1, lambda seconds, call: waiting.append((seconds, call)))
+    loop.start()
+
+    loop.refused(429, "slow down")
+    loop.came()
+    under_way = loop.under_way
+    loop.refused(429, "slow down")
+    loop.failed(Failure(Refused(403, "Blocked by policy")))
+
+    assert {"429 slow down": 2, "403 Blocked by policy": 1} == loop.refusals
+    assert (2, 0, 4) == (under_way, loop.under_way, len(sent))
+    ((seconds, again),) = waiting
+    again()
+    assert (1.0, 1, 5) == (seconds, loop.under_way, len(sent))
+    loop.refused(429, "slow down")
+    loop.stop()
+    waiting[1][1]()
+    assert (0, 5) == (loop.under_way, len(sent))
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,40 @@ class ClientSuite:
         self.assertEqual({"method": "on"}, request.body)
         self.assertEqual(8, request.fields["priority"])
 
+    def test_transactions(self: Any) -> None:
+        """
+        Each request has a transaction of its own, or the one that it is given, and its answer has the same.
+        """
+        seen: list[Any] = []
+        self.serve(lambda request: seen.append(request.fields["transaction"]))
+
+        answers = [self.ask(), self.ask(), self.ask(transaction=7)]
+
+        self.assertEqual(seen, [answer.fields["transaction"] for answer in answers])
+        self.assertEqual((3, 7, 22), (len(set(seen)), seen[2], len(seen[0])))
+
+    def test_forwards_transaction(self: Any) -> None:
+        """
+        A request that is forwarded goes on in its transaction, and so does the answer.
+        """
+        seen: list[Any] = []
+        self.b.result(
+            self.b.subscribe(f"{LAMP}/2", lambda request: seen.append(request.fields["transaction"]))
+        )
+        self.serve(lambda request: request.forward(f"{LAMP}/2"))
+
+        answer = self.ask(transaction="T")
+
+        self.assertEqual((["T"], "T"), (seen, answer.fields["transaction"]))
+
+    def test_receipt_transaction(self: Any) -> None:
+        """
+        A receipt belongs to its message's transaction.
+        """
+        receipt = self.a.result(self.a.deliver("comm://example.org/nobody", transaction="T"))
+
+        self.assertEqual("T", receipt.fields["transaction"])
+
     def test_answers_later(self: Any) -> None:
         """
         A coroutine or a Deferred is an answer when it is done.

@@ -14,6 +14,7 @@ from msgnode.cli.load import Load, Measured
 from msgnode.cli.talking import REFUSED, SECONDS, Talk, talks
 
 BUSY = 0.85  # of a core; above it this process may be what is measured
+MOST_SHOWN = 5  # kinds of refusals
 _DELAYS = {
     "publish": "from sender to receiver",
     "request": "there and back",
@@ -50,7 +51,8 @@ def bench(
     messages under way; one that arrives lets the next go.
 
     The clients run in this one process and share its core: the figure is what
-    a Python program gets, not the most the node can do.
+    a Python program gets, not the most the node can do.  Where the node lets
+    a sender send so fast only, or policies refuse messages, it says so.
 
     \b
     Examples:
@@ -82,6 +84,7 @@ def _report(talk: Talk, pattern: str, clients: int, window: int, measured: Measu
         "per_second": rate,
         "arrived": measured.arrived,
         "lost": measured.lost,
+        "refused": dict(measured.refused.most_common(MOST_SHOWN)),
         "seconds": round(measured.seconds, 3),
         "client_cores": round(measured.cores, 2),
         "delay_ms": {name: round(value * 1000, 3) for name, value in delay.items()},
@@ -97,6 +100,10 @@ def _report(talk: Talk, pattern: str, clients: int, window: int, measured: Measu
     )
     if measured.cores > BUSY:
         lines.append(click.style("That was the limit, not the node.", fg="yellow"))
+    for words, number in measured.refused.most_common(MOST_SHOWN):
+        lines.append(click.style(f"The node refused {number:,} more: {words}", fg="yellow"))
+    if any(words.startswith("429 ") for words in measured.refused):
+        lines.append(click.style("Its limit is what was measured, not its speed.", fg="yellow"))
     if measured.lost:
         talk.console.stop(f"{measured.lost} {unit} never arrived\n" + "\n".join(lines), REFUSED, **result)
     talk.console.result("\n".join(lines), result)

@@ -4,19 +4,21 @@ The load of `msgnode bench`: senders, receivers, and how many messages are under
 
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import LoopingCall, deferLater
+from twisted.python.failure import Failure
 
 from msgnode.cli.talking import Talk
-from msgnode.client import Client
+from msgnode.client import Client, Message, Refused
 
 WIDTH = 30  # characters of the progress bar
 WARM = 0.5  # seconds before what counts
+AGAIN = 1.0  # seconds after which one goes on where all that was under way was refused
 
 
 class Measured(NamedTuple):
@@ -29,15 +31,26 @@ class Measured(NamedTuple):
     cores: float
     delays: list[float]
     lost: int
+    refused: Counter[str]  # by code and words of the node
 
 
 class Loop:
     """
     A sender and what it sends to; at most `window` messages are under way.
+
+    `later` calls a function after so many seconds.
     """
 
-    def __init__(self, ask: Callable[[], object], window: int, receivers: int) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], object],
+        window: int,
+        receivers: int,
+        later: Callable[[float, Callable[[], None]], object] = lambda seconds, call: None,
+    ) -> None:
         self.arrived = 0
+        self.refusals: Counter[str] = Counter()
+        self._later = later
         self.delays: list[float] = []
         self._ask = ask
         self._window = window
@@ -72,6 +85,30 @@ class Loop:
         if self._running:
             self._send()
 
+    def refused(self, code: int, text: str) -> None:
+        """
+        The node took not this one: fewer are under way from now on.
+
+        It closes the connection of who does not heed many of these.
+        """
+        self.refusals[f"{code} {text}"[:200]] += 1
+        if self._left:
+            self._left.pop()
+            self._sent.pop()
+            if not self._left:
+                self._later(AGAIN, self._again)
+
+    def failed(self, why: Failure) -> None:
+        """
+        A request was not answered as it should be.
+        """
+        if isinstance(why.value, Refused):
+            self.refused(why.value.code, why.value.text)
+
+    def _again(self) -> None:
+        if self._running:
+            self._send()
+
     def _send(self) -> None:
         self._sent.append(time.perf_counter())
         self._left.append(self._receivers)
@@ -94,6 +131,7 @@ class Load:
         self._body = {"value": "x" * size}
         self._loops: list[Loop] = []
         self._clients: list[Client] = []
+        self._by_sender: dict[str, Loop] = {}
 
     @property
     def clients(self) -> int:
@@ -108,7 +146,8 @@ class Load:
         talk.reactor.addSystemEventTrigger("before", "shutdown", self.close)
         for _ in range(self._pairs):
             sender, *receivers = [
-                talk.make(resume=resume, runtime="", token="") for _ in range(1 + self._receivers)
+                talk.make(resume=resume, runtime="", token="", heard=self._heard)
+                for _ in range(1 + self._receivers)
             ]
             self._clients += [sender, *receivers]
             for client in (sender, *receivers):
@@ -116,15 +155,36 @@ class Load:
             await self._pair(sender, receivers)
 
     async def _pair(self, sender: Client, receivers: list[Client]) -> None:
+        later = self._talk.reactor.callLater
         address = f"comm://{sender.domain}/bench-{sender.runtime.rpartition('-')[2]}"
         if self._pattern == "request":
             await receivers[0].subscribe(address, lambda request: None)
-            loop = Loop(lambda: sender.request(address, self._body).addCallback(loop.came), self._window, 1)
+            loop = Loop(
+                lambda: sender.request(address, self._body).addCallbacks(loop.came, loop.failed),
+                self._window,
+                1,
+                later,
+            )
         else:
-            loop = Loop(lambda: sender.publish(address, self._body), self._window, len(receivers))
+            # An update would be refused without a word.
+            loop = Loop(
+                lambda: sender.publish(address, self._body, type="event"),
+                self._window,
+                len(receivers),
+                later,
+            )
             for receiver in receivers:
                 await receiver.subscribe(address, loop.came)
+        self._by_sender[sender.runtime] = loop
         self._loops.append(loop)
+
+    def _heard(self, message: Message) -> None:
+        """
+        What the node says to a sender whose message it did not take.
+        """
+        loop = self._by_sender.get(message.to)
+        if loop is not None and message.type == "response":
+            loop.refused(message.body.get("code", 0), message.body.get("desc", ""))
 
     async def run(self, seconds: float) -> Measured:
         """
@@ -143,8 +203,9 @@ class Load:
         delays = sorted(delay for loop in self._loops for delay in loop.delays)
         await self._drain()
         lost = sum(loop.under_way for loop in self._loops)
+        refused = sum((loop.refusals for loop in self._loops), Counter[str]())
         await self.close()
-        return Measured(arrived, took, busy, delays, lost)
+        return Measured(arrived, took, busy, delays, lost, refused)
 
     def _arrived(self) -> int:
         return sum(loop.arrived for loop in self._loops)

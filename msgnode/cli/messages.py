@@ -45,7 +45,8 @@ def send(
 
     \b
     Exit code 0: it was delivered, or waits for a recipient that is away.
-    1: nobody is bound to the address, or it was refused.  3: cannot connect.
+    1: nobody is bound to the address, or it was refused; the word in brackets
+    is the reason, of which docs/protocol.md has a list.  3: cannot connect.
     """
     header = {name: value for name, value in (("priority", priority), ("ttl", ttl)) if value is not None}
     content = body_of(body)
@@ -62,7 +63,9 @@ def send(
             }
         text = f"{told['description']}: {told['to']}"
         if told["code"] >= 300:
-            talk.console.stop(text, REFUSED, code=told["code"])
+            why = {name: told[name] for name in ("code", "reason") if name in told}
+            word = f" ({why['reason']})" if "reason" in why else ""
+            talk.console.stop(f"{told['description']}{word}: {told['to']}", REFUSED, **why)
         talk.console.result(click.style(text, fg="green"), {"ok": True, **told})
 
     Talk(**options).run(action)

@@ -6,6 +6,7 @@ connected by itself; attachment.py sees to that.
 import random
 from collections.abc import Callable, Coroutine, Iterable
 from itertools import count
+from secrets import token_urlsafe
 from typing import Any, Self
 
 from twisted.internet.defer import Deferred
@@ -143,7 +144,7 @@ class Client:
         self, to: str | list[str], body: Any = None, *, type: str = "update", from_: str = "", **header: Any
     ) -> None:
         """
-        Send what nobody answers.  `header` may be `priority`, `ttl`.
+        Send what nobody answers.  `header` may be `priority`, `ttl`, `bulk`, `log`, `transaction`.
         """
         self.send(self._compose(next(self._ids), type, to, body, from_, header))
 
@@ -161,7 +162,7 @@ class Client:
         Publish, and fire with the receipt: what became of it.
         """
         id_ = next(self._ids)
-        self.send(self._compose(id_, type, to, body, from_, {**header, "receipt": True}))
+        self.send(self._compose(id_, type, to, body, from_, {**_traced(header), "receipt": True}))
         return self._receipts.expect(id_, to, timeout)
 
     def request(
@@ -179,7 +180,7 @@ class Client:
         none comes.
         """
         id_ = next(self._ids)
-        self.send(self._compose(id_, type, to, body, from_, header))
+        self.send(self._compose(id_, type, to, body, from_, _traced(header)))
         return self._answers.expect(id_, to, timeout)
 
     def _compose(
@@ -330,6 +331,13 @@ class Client:
     def _abandon(self, why: Exception) -> None:
         self._answers.abandon(why)
         self._receipts.abandon(why)
+
+
+def _traced(header: dict[str, Any]) -> dict[str, Any]:
+    """
+    With a transaction, which stands in the answer and in the node's log, unless it has one.
+    """
+    return header if "transaction" in header else {**header, "transaction": token_urlsafe(16)}
 
 
 def _listed(addresses: str | Iterable[str]) -> list[str]:

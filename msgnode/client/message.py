@@ -98,7 +98,8 @@ class Message:
             self._deadline.cancel()
         if not isinstance(result, dict):
             result = {} if result is None else {"value": result}
-        send_answer(self._client, self.id, self.to, self.from_, {"code": code, **result})
+        transaction = self.fields.get("transaction")
+        send_answer(self._client, self.id, self.to, self.from_, {"code": code, **result}, transaction)
 
     def refuse(self, code: int, text: str) -> None:
         """
@@ -114,6 +115,7 @@ class Message:
         if not self.held:
             self.held = True
             client, id_, to, from_ = self._client, self.id, self.to, self.from_
+            transaction = self.fields.get("transaction")
             weak = weakref.ref(self)
 
             def too_late() -> None:
@@ -126,7 +128,7 @@ class Message:
             def dropped() -> None:
                 if deadline.active():
                     deadline.cancel()
-                    send_error(client, id_, to, from_, 503, "dropped without an answer")
+                    send_error(client, id_, to, from_, 503, "dropped without an answer", transaction)
 
             weakref.finalize(self, dropped).atexit = False
         return self
@@ -136,7 +138,10 @@ class Message:
         Let another address answer: the request is sent there, from here, and its answer is passed on.
         """
         self.hold(seconds)
-        asked = self._client.request(to, self.fields.get("body"), type=self.type, timeout=seconds)
+        transaction = self.fields.get("transaction")
+        header = {} if transaction is None else {"transaction": transaction}
+        body = self.fields.get("body")
+        asked = self._client.request(to, body, type=self.type, timeout=seconds, **header)
         return asked.addCallbacks(self._pass_on, self.fail)
 
     def _pass_on(self, reply: "Message") -> None:
@@ -166,9 +171,20 @@ class Message:
             self.refuse(500, "the recipient failed over this message")
 
 
-def send_answer(client: "Client", id_: Any, to: str, from_: str, body: dict[str, Any]) -> None:
-    client.send({"id": id_, "type": "response", "from": to, "to": from_, "body": body})
+def send_answer(
+    client: "Client", id_: Any, to: str, from_: str, body: dict[str, Any], transaction: Any = None
+) -> None:
+    """
+    `transaction` is that of the request.
+    """
+    header = {"id": id_, "type": "response", "from": to, "to": from_}
+    if transaction is not None:
+        header["transaction"] = transaction
+    client.send({**header, "body": body})
 
 
-def send_error(client: "Client", id_: Any, to: str, from_: str, code: int, text: str) -> None:
-    send_answer(client, id_, to, from_, {"code": code, "desc": text, "description": text})
+def send_error(
+    client: "Client", id_: Any, to: str, from_: str, code: int, text: str, transaction: Any = None
+) -> None:
+    body = {"code": code, "desc": text, "description": text}
+    send_answer(client, id_, to, from_, body, transaction)

@@ -160,7 +160,7 @@ def test_request(node: NodeProcess) -> None:
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        (["send", NOBODY, "x"], 1, f"msgnode: nobody is bound to this address: {NOBODY}\n"),
+        (["send", NOBODY, "x"], 1, f"msgnode: nobody is bound to this address (no-route): {NOBODY}\n"),
         (
             ["request", "domain://msg-node.localhost/sm", "--type", "subscribe"],
             1,
