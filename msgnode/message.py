@@ -217,6 +217,21 @@ class Message(Struct, gc=False):
             )
 
 
+def part(data: bytes, name: str) -> bytes | None:
+    """
+    One field of an object as it stands, None if it is not there; nothing is built, however much there is.
+
+    Where there is half a character, a sign stands in its place.  ValueError if it cannot be read.
+    """
+    try:
+        found = _only(name)(data)
+    except msgspec.DecodeError:
+        found = _only(name)(_whole(data))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return None if found is None or found.value is msgspec.UNSET else bytes(found.value)
+
+
 @cache
 def _only(name: str) -> Callable[[bytes], Any]:
     """

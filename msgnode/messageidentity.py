@@ -7,6 +7,7 @@ prove is noted in the message, for the policies; its bytes stay as they are.
 Seed 002: "validation of identity tokens in messages".
 """
 
+import json
 from collections import Counter, OrderedDict
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -18,9 +19,9 @@ from twisted.python.failure import Failure
 
 from msgnode.config import IdentityOptions
 from msgnode.devices import PREFIX
-from msgnode.errors import Rejected
+from msgnode.errors import Malformed, Rejected
 from msgnode.failures import Failures
-from msgnode.message import Message
+from msgnode.message import Message, part
 from msgnode.policy.attributes import STATES
 from msgnode.proof import Claim, Validator
 
@@ -30,6 +31,7 @@ NONE, VALID, INVALID, UNKNOWN = STATES
 FIELDS = ("assertion", "access_token")
 PATIENCE = 2.5  # seconds for a provider; the stubs of today give up after three
 MOST_REFUSED = 10_000  # tokens that were no good, and need not be looked at again
+MOST_SPELT = 128 * 1024  # bytes of one, each of its characters perhaps an escape
 REMEMBERED = 60.0  # seconds; the provider may have other keys by then
 
 _PLAIN = b'"identity"'
@@ -107,7 +109,7 @@ class MessageIdentity:
 
     def _ask(self, token: Any) -> Shown | Deferred[Shown]:
         if not isinstance(token, str):
-            return Shown(INVALID, why="is no text")
+            return Shown(INVALID, why="is no text, or far too long")
         if token.startswith(PREFIX):
             return Shown(INVALID, why="is a device's, and of no use to others")
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
@@ -165,12 +167,24 @@ class _Waiting:
 
 def _tokens(message: Message) -> list[Any]:
     """
-    What the message shows, in the order of FIELDS.
+    What the message shows, in the order of FIELDS.  However large it is, no more than that is read.
     """
-    identity = message.fields(rough=True).get("identity")
-    if not isinstance(identity, dict):
-        return []
-    return [identity[name] for name in FIELDS if identity.get(name) not in (None, "")]
+    body = bytes(message.body)
+    try:
+        identity = part(body, "identity") if body else None
+        if identity is None or not identity.startswith(b"{"):
+            return []
+        found = [part(identity, name) for name in FIELDS]
+    except (ValueError, RecursionError):
+        raise Malformed("'body' holds what cannot be read", message.id, message.from_) from None
+    return [_text(each) for each in found if each not in (None, b"null", b'""')]
+
+
+def _text(spelt: bytes) -> Any:
+    """
+    What it says; None if it is no text, or longer than any token.
+    """
+    return json.loads(spelt) if spelt.startswith(b'"') and len(spelt) <= MOST_SPELT else None
 
 
 def _valid(claim: Claim) -> Shown:

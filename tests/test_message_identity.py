@@ -14,7 +14,7 @@ from msgnode.config import ConfigError
 from msgnode.configfile import check
 from msgnode.devices import line, make_token
 from msgnode.message import Message, compose
-from tests.fakes import Client, MemoryNode, directory
+from tests.fakes import Client, MemoryNode, directory, peak
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.openid import OTHER_RSA, provider, unsigned
@@ -101,6 +101,42 @@ class MarkTests(TokensCase):
         self.a.tell(data)
 
         self.assertEqual([data], self.b.raw)
+
+    def test_no_more_than_the_tokens_is_read(self) -> None:
+        """
+        However much stands beside them, the message goes on, and nothing of it is built.
+        """
+        token = self.openid.token()
+        for much in ("[" + "0," * 500_000 + "0]", "[" + '"",' * 300_000 + '"\\ud83d"]'):
+            for beside in (b'"x":%s,"identity":{"assertion":"%s"}', b'"identity":{"x":%s,"assertion":"%s"}'):
+                data = (
+                    b'{"id":1,"type":"update","from":"runtime://example.org/a","to":"runtime://example.org/b",'
+                    b'"body":{%s}}' % beside % (much.encode(), token.encode())
+                )
+
+                held = peak(lambda data=data: self.a.tell(data))
+
+                self.assertEqual((1, True), (len(self.b.raw), self.b.raw == [data]))
+                self.assertLess(held, 5 * len(data))
+                self.b.raw.clear()
+        self.assertEqual(4, self.node.message_identity.counts["valid"])
+
+    def test_the_last_of_several_is_the_one(self) -> None:
+        """
+        As recipients read it: of keys that stand twice the last one, in whatever escapes.
+        """
+        good, forged = self.openid.token(), self.openid.token(OTHER_RSA)
+        for first, last, state in ((good, forged, "invalid"), (forged, good, "valid")):
+            for spelt in ("assertion", r"\u0061ssertion"):
+                self.permit(**{"message.identity.state": {"equals": state}})
+                self.a.tell(
+                    (
+                        '{"id":1,"type":"update","from":"runtime://example.org/a","to":"runtime://example.org/b",'
+                        f'"body":{{"identity":{{"assertion":"{first}","{spelt}":"{last}"}}}}}}'
+                    ).encode()
+                )
+
+                self.assertEqual(1, self.came())
 
     def test_a_message_without_tokens_has_none(self) -> None:
         """
