@@ -126,7 +126,8 @@ def in_both(answer: Answer) -> dict[str, Any]:
     said = answer.object()
     if said is None:
         if answer.status in MUTE and not answer.content:
-            raise Rejected("The global registry refused the request, and does not say why.", answer.status)
+            text = "The global registry refused the request, and does not say why."
+            raise Rejected(text, answer.status, "back-end")
         answer.json()
         raise Rejected("Invalid response from the global registry.", 502)
     code = _first(said, CODE)
