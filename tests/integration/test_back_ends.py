@@ -17,6 +17,7 @@ from tests.integration.process import PATIENCE, Lines, NodeProcess
 from tests.integration.test_registry import HYPERTY, REGISTRY, RUNTIME, RegistryProcess, ask, register
 
 DEADLINE = 1.0  # seconds
+QOS = "domain://qos-broker.localhost"
 OTHER = "runtime://localhost/other"
 # A network of its own, and in it a host whose packets lead nowhere: nobody refuses, and nobody answers.
 HOLE = (
@@ -108,6 +109,74 @@ def test_full(started, tmp_path):
     assert ask(device, "update", resource=HYPERTY)["code"] == 504
     node.stop()
     assert "the domain registry at" in node.said
+    assert "Traceback" not in node.said
+
+
+def test_others(started, tmp_path):
+    """
+    A provider of identity and a QoS broker that are full: who asks is told to come later.
+    """
+    full = Full()
+    started(full)
+    url = f"http://127.0.0.1:{full.port}"
+    anywhere = "tcp:0:interface=127.0.0.1"
+    config = tmp_path / "msgnode.toml"
+    config.write_text(
+        f"""
+web = []
+line = ["{anywhere}"]
+admin = "{anywhere}"
+[qos]
+url = "{url}"
+csp = "example"
+deadline = {DEADLINE}
+[identity]
+auth = "optional"
+[[identity.providers]]
+domain = "localhost"
+issuer = "{url}"
+audiences = ["msgnode"]
+deadline = {DEADLINE}
+[identity.providers.introspection]
+client_id = "msgnode"
+client_secret = "secret"
+url = "{url}/introspect"
+"""
+    )
+    node = NodeProcess("--config", str(config), listeners=2)
+    started(node)
+    stranger = Lines(node.ports["line"])
+    stranger.send({"id": 1, "type": "open", "from": OTHER, "to": "mn:/session", "body": {"token": "opaque"}})
+    device = Lines(node.ports["line"], RUNTIME)
+    turn = {"id": 2, "type": "create", "from": f"{RUNTIME}/q", "to": QOS, "body": {"resource": "/turn"}}
+
+    assert device.ask(turn)["body"]["code"] in (503, 504)
+    assert "4401" in json.dumps(stranger.receive())
+    page = counted(node)
+    assert 'msgnode_back_end_requests_total{back_end="identity provider localhost' in page
+    node.stop()
+    assert "Traceback" not in node.said
+
+
+def test_policies(started, tmp_path):
+    """
+    A source of policies that is full: the log says so, and once.
+    """
+    full = Full()
+    started(full)
+    anywhere = "tcp:0:interface=127.0.0.1"
+    config = tmp_path / "msgnode.toml"
+    config.write_text(
+        f'web = []\nline = ["{anywhere}"]\nadmin = "none"\n[policy]\n'
+        f'source = "http://127.0.0.1:{full.port}/policies.json"\ndeadline = {DEADLINE}\nrefresh = 1\n'
+    )
+    node = NodeProcess("--config", str(config), listeners=1)
+    started(node)
+
+    node.read_until("has not answered within")
+    time.sleep(3 * DEADLINE)
+    node.stop()
+    assert node.said.count("has not answered within") == 1
     assert "Traceback" not in node.said
 
 
