@@ -20,6 +20,7 @@ _EXPECTED = {
     "priority": "an integer from 0 to 9",
     "ttl": "a number of seconds from 0",
     "receipt": "true or false",
+    "forward": "true or false",
     "bulk": "true or false",
     "log": "true or false",
     "transaction": "a text of at most 64 characters, or an integer of at most 64 bits",
@@ -34,7 +35,7 @@ _raw = msgspec.json.Decoder(
         ],
     )
 ).decode
-_OPTIONAL = ("from", "priority", "ttl", "receipt", "bulk", "log", "transaction")
+_OPTIONAL = ("from", "priority", "ttl", "receipt", "bulk", "log", "forward", "transaction")
 
 
 def explained(data: bytes, why: Exception) -> Malformed:
@@ -105,7 +106,7 @@ def _fits(key: str, value: object) -> bool:
         return isinstance(value, int | str) and not isinstance(value, bool)
     if key == "to" and isinstance(value, list):
         return all(isinstance(address, str) for address in value)
-    if key in ("receipt", "bulk", "log"):
+    if key in ("receipt", "bulk", "log", "forward"):
         return isinstance(value, bool)
     if key == "transaction":
         return value is None or _is_transaction(value)

@@ -56,8 +56,8 @@ class Message(Struct, gc=False):
     Header fields of our own, which a sender may add: `priority` (0 to 9),
     `ttl` (seconds it may wait), `receipt` (tell me what became of it), `bulk`
     (it may leave last), `log` (false: write nothing down about it),
-    `transaction` (stands in every answer, too) and `token`, which no
-    recipient gets to see (redaction.py).
+    `transaction` (stands in every answer, too), `forward` (who gets it may pass
+    it on) and `token`, which no recipient gets to see (redaction.py).
 
     `data` is the JSON object as it is forwarded.  The rest is what became of
     it, filled in by the Router and read by the traffic log: `outcome`,
@@ -81,6 +81,7 @@ class Message(Struct, gc=False):
     bulk: bool = False
     log: bool = True
     transaction: Transaction | None = None
+    forward: bool = False
     data: bytes = field(name=_OURS + "data", default=b"")
     origin: Any = field(name=_OURS + "origin", default=None)
     came: _Number = field(name=_OURS + "came", default=0)
@@ -210,6 +211,7 @@ class Message(Struct, gc=False):
                 self.bulk,
                 self.log,
                 self.transaction,
+                self.forward,
                 before + _encode(address) + after,
                 came=self.came,
                 origin=self.origin,
@@ -358,6 +360,7 @@ def recall(data: bytes) -> Message:
     message = Message(known["id"], known["type"], known["to"], known.get("from") or "", data=data)
     message.priority, message.ttl = known.get("priority"), known.get("ttl")
     message.receipt, message.bulk = bool(known.get("receipt")), bool(known.get("bulk"))
+    message.forward = bool(known.get("forward"))
     message.log, message.transaction = known.get("log", True), known.get("transaction")
     return message
 
@@ -370,6 +373,7 @@ _RECALLED: dict[str, Any] = {
     "priority": Annotated[int, Meta(ge=0, le=9)],
     "ttl": Annotated[float, Meta(ge=0)],
     "receipt": bool,
+    "forward": bool,
     "bulk": bool,
     "log": bool,
     "transaction": Transaction,
@@ -411,7 +415,7 @@ def _ours(message: Message) -> int:
     The quotes of our own header fields, as far as they say anything.
     """
     given = (message.priority is not None) + (message.ttl is not None) + message.receipt
-    given += message.bulk + (not message.log)
+    given += message.bulk + (not message.log) + message.forward
     if message.transaction is not None:
         given += 2 if message.transaction.__class__ is str else 1
     if message.token is NO_TOKEN:

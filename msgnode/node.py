@@ -25,6 +25,7 @@ from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
 from msgnode.errors import TooFast
 from msgnode.fanout import Fanout
+from msgnode.forwarding import Forwards
 from msgnode.gate import Gate
 from msgnode.handshake import Handshake
 from msgnode.holding import Holding
@@ -138,6 +139,7 @@ class Node:
         self.fanout = Fanout(
             config.limits, self.holding, self.slices, self.counts, self.sessions.ledger, is_there, clock
         )
+        self.forwards = Forwards(clock.seconds)
         self._router = router = Router(
             config,
             domain,
@@ -149,7 +151,9 @@ class Node:
             owners,
             self.budget,
             self.fanout,
+            self.forwards,
         )
+        self.sessions.sent_late = self.forwards.delivered_late
         self.sessions.watermark = router.watermark = self.watermark
         if config.state != "none":
             storage = config.storage

@@ -20,6 +20,7 @@ from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
+from msgnode.forwarding import Forwards
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
@@ -79,6 +80,7 @@ class Router:
         owners: AddressOwnership,
         budget: Budget,
         fanout: Fanout,
+        forwards: Forwards,
     ) -> None:
         self.receipts = Receipts(routes, lambda: config.routing.reply_unknown)
         self.policy: Policy | None = None  # None while there are no policies
@@ -86,6 +88,7 @@ class Router:
         # not go through that session, and who takes it.
         self.awaited: dict[tuple[str, int | str], tuple[Session, Callable[[Message], None]]] = {}
         self.watermark: Watermark | None = None
+        self.forwards = forwards
         self._config = config
         self._fanout = fanout
         self._keeping = keeping
@@ -109,9 +112,12 @@ class Router:
         """
         from_, to = message.from_, message.to
         held = session.bindings.get(from_, 0)
-        if not held & _SENDS:
-            self._check_sender(from_, session)
         stranger = not held
+        if not held & _SENDS:
+            if self.forwards and self.forwards.allows(message, session):
+                stranger = False  # it stays the first sender's, and nothing is learnt of who passes it on
+            else:
+                self._check_sender(from_, session)
         if not isinstance(to, str):
             return self.several.route(message, to, session)
         if self.policy is not None:
@@ -317,6 +323,8 @@ class Router:
         if len(recipients) > self._fanout.at_once:
             self._fanout.deliver(message, session, recipients)
             return
+        if message.forward:
+            self.forwards.delivered(message, recipients)
         data = message.data
         held = self._fanout.held if len(recipients) > MANY else 0
         delivered = waiting = 0
@@ -358,6 +366,8 @@ class Router:
             self.receipts.give(message, 202, session, message.recipients + message.waiting)
             return
         recipient = recipients[0]
+        if message.forward:
+            self.forwards.delivered(message, recipients)
         if recipient is session and message.has_via:
             self._counts.echoes += 1
             message.outcome = "dropped"

@@ -77,6 +77,7 @@ class Sessions(Service):
         )
         self.ledger.shed = short.make_room_on_disk
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
+        self.sent_late: Callable[[bytes, Session], None] = _not_told  # of what waited and leaves now
         self.farewell: Callable[[Session], object] = _no_farewell  # told of each session that ended
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
@@ -496,6 +497,10 @@ class Sessions(Service):
 
 
 def _no_farewell(session: Session) -> None:
+    pass
+
+
+def _not_told(data: bytes, session: Session) -> None:
     pass
 
 

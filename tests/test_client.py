@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.client import Closed, Message, Refused, TimedOut
+from msgnode.client import NOT_HANDLED, Closed, Message, Refused, TimedOut
 from tests.network import Network
 from tests.programs import Program
 
@@ -179,6 +179,80 @@ class ClientSuite:
         reply = self.ask({"n": 1})
 
         self.assertEqual((LAMP, {"code": 200, "value": 2}), (reply.from_, reply.body))
+
+    def test_a_request_that_may_be_passed_on_is_answered_by_the_third(self: Any) -> None:
+        """
+        The second passes it on as it is; its answer comes straight from the third, and from nobody else.
+        """
+        other, asked = "hyperty://example.org/other", []
+        self.serve(lambda request: request.forward(other))
+        third = self.program("c")
+        third.result(third.subscribe(other, lambda request: asked.append(request) or {"on": True}))
+
+        answer = self.ask({"a": 1}, forward=True)
+
+        self.assertEqual((other, {"code": 200, "on": True}), (answer.from_, answer.body))
+        self.assertEqual([(self.a.runtime, {"a": 1})], [(each.from_, each.body) for each in asked])
+
+    def test_an_answer_of_a_stranger_to_a_request_that_may_be_passed_on_is_none(self: Any) -> None:
+        """
+        Who does not know the transaction was not given the request.
+        """
+        self.serve(lambda request: request.keep())
+        eve = self.program("eve")
+        waiting = self.a.request(LAMP, forward=True, timeout=3)
+        self.net.pump()
+        for id in range(50):
+            eve.send(
+                {
+                    "id": id,
+                    "type": "response",
+                    "from": eve.runtime,
+                    "to": self.a.runtime,
+                    "body": {"code": 200},
+                }
+            )
+
+        self.net.advance(4)
+
+        with self.assertRaises(TimedOut):
+            self.a.result(waiting)
+
+    def test_what_a_handler_does_not_handle_is_answered_501(self: Any) -> None:
+        """
+        Not handled is a value of its own, and neither None nor an error.
+        """
+        self.serve(lambda request: NOT_HANDLED if request.type == "read" else None)
+
+        self.assertEqual((501, "not processed"), self.refusal(self.a.request(LAMP)))
+        self.assertEqual({"code": 200}, self.ask(type="execute").body)
+
+    def test_a_request_that_is_kept_is_never_answered(self: Any) -> None:
+        """
+        Neither by what the handler returns nor when the message is gone.
+        """
+        self.serve(lambda request: request.keep() and {"not": "sent"})
+        waiting = self.a.request(LAMP, timeout=3)
+        self.net.pump()
+        gc.collect()
+
+        self.net.advance(4)
+
+        with self.assertRaises(TimedOut):
+            self.a.result(waiting)
+
+    def test_a_handler_may_answer_with_the_body_it_changed(self: Any) -> None:
+        """
+        The body it got, changed, and returned.
+        """
+
+        def double(request: Message) -> dict[str, Any]:
+            request.body["value"] *= 2
+            return request.body
+
+        self.serve(double)
+
+        self.assertEqual({"code": 200, "value": 42, "x": 1}, self.ask({"value": 21, "x": 1}).body)
 
     def test_forwarded_and_refused(self: Any) -> None:
         """

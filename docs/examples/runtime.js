@@ -1,6 +1,14 @@
 /**
  * A small runtime for a page of your own: a bus of listeners by address, with the node's protostub behind it.
  */
+
+/** What a listener returns for a request that is none of its business, which is answered 501; and to answer nothing. */
+export const NOT_HANDLED = Symbol('not handled');
+export const KEEP = Symbol('keep');
+
+const NEWS = /^(update|response|receipt|event|ack)$/i; // nobody awaits an answer to these
+const MULTICAST = /\/(changes|registration|status)$|\/children\//;
+
 export class Runtime {
   /** `node`: where the node is, such as https://mn.example.org; `url`: the name of this runtime. */
   static async at(node, url) {
@@ -46,7 +54,16 @@ export class Runtime {
     });
   }
 
-  /** Hear what is sent to an address. */
+  /** Let another address answer a request whose sender allows it: `forward: true` in its header. */
+  forward(message, to) {
+    this._leave({ ...message, to });
+    return KEEP;
+  }
+
+  /**
+   * Hear what is sent to an address.  What a listener returns, or promises, for a request is the answer's body: perhaps the
+   * one it got, changed.
+   */
   async subscribe(address, listener) {
     this._listeners.set(address, listener);
     await this.request('subscribe', `${this.url}/sm`, this.sm, { resources: [address] });
@@ -64,6 +81,22 @@ export class Runtime {
       this._requests.delete(message.id);
       return waiting(message);
     }
-    this._listeners.get(message.to)?.(message);
+    const listener = this._listeners.get(message.to);
+    if (listener) this._handle(message, listener);
+  }
+
+  async _handle(message, listener) {
+    let answer;
+    try {
+      answer = await listener(message);
+    } catch (why) {
+      answer = { code: 500, desc: 'the recipient failed over this message' };
+      console.error(why);
+    }
+    if (answer === KEEP || NEWS.test(message.type) || MULTICAST.test(message.to)) return;
+    if (answer === NOT_HANDLED) answer = { code: 501, desc: 'not processed' };
+    const { id, from, to, transaction } = message;
+    const body = { code: 200, ...answer };
+    this._leave({ id, type: 'response', from: to, to: from, body, ...(transaction && { transaction }) });
   }
 }

@@ -7,10 +7,11 @@ A client of a messaging node, for programs, devices and the command line.
 from msgnode.client.aio import AsyncClient
 from msgnode.client.client import Client
 from msgnode.client.errors import CannotConnect, ClientError, Closed, Full, NoToken, Refused, TimedOut
-from msgnode.client.message import Message
+from msgnode.client.message import NOT_HANDLED, Message
 from msgnode.client.registry import Registration
 
 __all__ = [
+    "NOT_HANDLED",
     "AsyncClient",
     "CannotConnect",
     "Client",

@@ -177,11 +177,14 @@ class Client:
     ) -> Deferred[Message]:
         """
         Ask, and fire with the answer.  Fails with Refused if its code is 300 or more, with TimedOut if
-        none comes.
+        none comes.  With `forward=True` in the header whoever gets it may have another answer; the
+        `transaction` shows that it is the answer to this.
         """
         id_ = next(self._ids)
-        self.send(self._compose(id_, type, to, body, from_, _traced(header)))
-        return self._answers.expect(id_, to, timeout)
+        header = _traced(header)
+        self.send(self._compose(id_, type, to, body, from_, header))
+        passed_on = header["transaction"] if header.get("forward") else None
+        return self._answers.expect(id_, to, timeout, passed_on)
 
     def _compose(
         self, id_: int, type_: str, to: Any, body: Any, from_: str, header: dict[str, Any]

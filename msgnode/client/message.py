@@ -1,8 +1,9 @@
 """
-A message as the client's program sees it; a handler may answer it, hold it, or forward it.
+A message as the client's program sees it; a handler may answer it, hold it, forward it, or keep it.
 
 A request that nobody answers goes back to its sender with a code: 500 if the
-handler raised, 503 if it was held and dropped, 504 if it was held too long.
+handler raised, 501 if it did not handle it, 503 if it was held and dropped,
+504 if it was held too long.
 """
 
 import json
@@ -10,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 log = Logger()
 
 HOLD = 60.0  # seconds
+
+
+class _NotHandled:
+    """
+    What a handler returns for a request that is none of its business.
+    """
+
+    def __repr__(self) -> str:
+        return "NOT_HANDLED"
+
+
+NOT_HANDLED = _NotHandled()  # answered 501, "not processed"
 # Types that nobody awaits an answer to.
 _NEWS = frozenset({"update", "response", "receipt", "event", "ack"})
 
@@ -98,8 +111,7 @@ class Message:
             self._deadline.cancel()
         if not isinstance(result, dict):
             result = {} if result is None else {"value": result}
-        transaction = self.fields.get("transaction")
-        send_answer(self._client, self.id, self.to, self.from_, {"code": code, **result}, transaction)
+        send_answer(self._client, self.fields, {"code": code, **result})
 
     def refuse(self, code: int, text: str) -> None:
         """
@@ -114,8 +126,7 @@ class Message:
         """
         if not self.held:
             self.held = True
-            client, id_, to, from_ = self._client, self.id, self.to, self.from_
-            transaction = self.fields.get("transaction")
+            client, request = self._client, self.fields
             weak = weakref.ref(self)
 
             def too_late() -> None:
@@ -128,15 +139,29 @@ class Message:
             def dropped() -> None:
                 if deadline.active():
                     deadline.cancel()
-                    send_error(client, id_, to, from_, 503, "dropped without an answer", transaction)
+                    send_error(client, request, 503, "dropped without an answer")
 
             weakref.finalize(self, dropped).atexit = False
         return self
 
+    def keep(self) -> "Message":
+        """
+        Never answer it from here: what the handler returns is no answer, and nothing is sent for it.
+        """
+        self._answered = self.held = True
+        return self
+
     def forward(self, to: str, seconds: float = HOLD) -> "Deferred[None]":
         """
-        Let another address answer: the request is sent there, from here, and its answer is passed on.
+        Let another address answer.
+
+        Where its sender allows it (`forward`), the message is passed on as it
+        is, and the other one answers the sender.  Else the request is sent
+        there from here, and its answer is passed on.
         """
+        if self.fields.get("forward") is True:
+            self.keep()._client.send({**self.fields, "to": to})
+            return succeed(None)
         self.hold(seconds)
         transaction = self.fields.get("transaction")
         header = {} if transaction is None else {"transaction": transaction}
@@ -151,7 +176,11 @@ class Message:
         """
         The handler returned this.
         """
-        if self.wants_answer and not self.held:
+        if not self.wants_answer or self.held:
+            return
+        if result is NOT_HANDLED:
+            self.refuse(501, "not processed")
+        else:
             self.answer(result)
 
     def fail(self, why: Failure) -> None:
@@ -171,20 +200,20 @@ class Message:
             self.refuse(500, "the recipient failed over this message")
 
 
-def send_answer(
-    client: "Client", id_: Any, to: str, from_: str, body: dict[str, Any], transaction: Any = None
-) -> None:
+def send_answer(client: "Client", request: dict[str, Any], body: dict[str, Any]) -> None:
     """
-    `transaction` is that of the request.
+    The response to a request: its id, and its transaction if it has one.
     """
-    header = {"id": id_, "type": "response", "from": to, "to": from_}
-    if transaction is not None:
-        header["transaction"] = transaction
-    client.send({**header, "body": body})
+    answer = {
+        "id": request.get("id"),
+        "type": "response",
+        "from": request.get("to"),
+        "to": request.get("from"),
+    }
+    if "transaction" in request:
+        answer["transaction"] = request["transaction"]
+    client.send({**answer, "body": body})
 
 
-def send_error(
-    client: "Client", id_: Any, to: str, from_: str, code: int, text: str, transaction: Any = None
-) -> None:
-    body = {"code": code, "desc": text, "description": text}
-    send_answer(client, id_, to, from_, body, transaction)
+def send_error(client: "Client", request: dict[str, Any], code: int, text: str) -> None:
+    send_answer(client, request, {"code": code, "desc": text, "description": text})

@@ -13,20 +13,23 @@ from msgnode.client.message import Message
 
 class Pending:
     """
-    By their ids.  An answer from somewhere else than was asked is none, unless it is the node's.
+    By their ids.  An answer from somewhere else than was asked is none, unless it is the node's, or
+    who was asked might pass the request on, and the answer knows its transaction.
     """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
-        self._waiting: dict[Any, tuple[str, Deferred[Message], IDelayedCall]] = {}
+        self._waiting: dict[Any, tuple[str, Any, Deferred[Message], IDelayedCall]] = {}
 
-    def expect(self, id_: int, to: str, timeout: float) -> Deferred[Message]:
+    def expect(self, id_: int, to: str, timeout: float, transaction: Any = None) -> Deferred[Message]:
         """
         Fires with the answer; whoever cancels it wants none.
+
+        `transaction`: anybody may give it who knows that.
         """
         answer: Deferred[Message] = Deferred(lambda _: self._cancelled(id_))
-        deadline = self._reactor.callLater(timeout, self._late, id_, timeout)
-        self._waiting[id_] = to, answer, deadline
+        deadline = self._reactor.callLater(timeout, self._late, id_, to, timeout)
+        self._waiting[id_] = to, transaction, answer, deadline
         return answer
 
     def heard(self, reply: Message) -> bool:
@@ -37,7 +40,9 @@ class Pending:
         if id_ not in self._waiting:
             return False
         from_ = reply.from_
-        if self._waiting[id_][0] != from_ and not from_.startswith("mn:"):
+        asked, transaction, _, _ = self._waiting[id_]
+        passed_on = transaction is not None and reply.fields.get("transaction") == transaction
+        if asked != from_ and not from_.startswith("mn:") and not passed_on:
             return False
         code = _code(reply.body)
         if reply.type.lower() == "response":
@@ -61,15 +66,14 @@ class Pending:
         for id_ in list(self._waiting):
             self.fail(id_, why)
 
-    def _late(self, id_: int, timeout: float) -> None:
-        to = self._waiting[id_][0]
+    def _late(self, id_: int, to: str, timeout: float) -> None:
         self.fail(id_, TimedOut(f"no answer from {to} within {timeout:g} s"))
 
     def _cancelled(self, id_: int) -> None:
         self._take(id_)
 
     def _take(self, id_: Any) -> Deferred[Message]:
-        _, answer, deadline = self._waiting.pop(id_)
+        _, _, answer, deadline = self._waiting.pop(id_)
         if deadline.active():
             deadline.cancel()
         return answer

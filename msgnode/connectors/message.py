@@ -201,7 +201,7 @@ class Messages(Resource):
         from_ = message.from_
         if not from_:
             return _with_sender(message, session.runtime)
-        if self._node.owners.may_send(from_, session):
+        if self._node.owners.may_send(from_, session) or self._node.forwards.allows(message, session):
             return message
         raise Rejected(
             f"'from' must be {session.runtime}, below it, or an address of its own, not {from_!r}"[:300],
