@@ -20,6 +20,7 @@ from msgnode.budget import Budget
 from msgnode.closing import CLOSED, DISK, FAILED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
 from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
+from msgnode.merging import Merging
 from msgnode.message import Message, compose
 from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, Policy
@@ -58,8 +59,10 @@ class Handshake:
         owners: AddressOwnership,
         gate: Gate,
         budget: Budget,
+        merging: Merging,
     ) -> None:
         self._gate = gate
+        self._merging = merging
         self._budget = budget
         self._sessions = sessions
         self._domain = domain
@@ -115,6 +118,7 @@ class Handshake:
         before = connection.session
         stands = before is not None and before.connection is connection
         wish = wish_of(message)
+        nameless = self._sessions.by_token(token) if token else None
         session = self._enter(from_, connection, token, message, wish)
         if isinstance(session, Closing):
             _note(message, session)
@@ -125,7 +129,10 @@ class Handshake:
         if not known:
             body["runtimeToken"] = self._sessions.issue_token(session)
         stands = stands and session is before
-        resume = agree(session, wish, connection.counted, not known, stands)
+        counts = session.outbox.epoch if session.outbox is not None else ""
+        merged = nameless is not None and nameless.successor is session
+        goes_on = known or (merged and isinstance(wish, tuple) and wish[0] == counts)
+        resume = agree(session, wish, connection.counted, not goes_on, stands)
         if resume is not None:
             body["resume"] = resume
         to = message.from_ or session.runtime
@@ -221,7 +228,18 @@ class Handshake:
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
         self._belongs(session, before)
+        if nameless is not None and nameless is not session and self._shares(nameless, session):
+            epoch = wish[0] if isinstance(wish, tuple) else ""
+            self._merging.merge(nameless, session, connection, epoch)
         return session
+
+    @staticmethod
+    def _shares(nameless: Session, session: Session) -> bool:
+        """
+        Was it nobody's, or is the session its user's too?  What is somebody's becomes nobody else's.
+        """
+        user = nameless.proof.user if nameless.proof is not None else nameless.identity
+        return not user or user == session.identity
 
     def _belongs(self, session: Session, before: str) -> None:
         """

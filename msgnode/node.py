@@ -31,6 +31,7 @@ from msgnode.handshake import Handshake
 from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
+from msgnode.merging import Merging
 from msgnode.message import Message
 from msgnode.messageidentity import MessageIdentity
 from msgnode.ownership import AddressOwnership
@@ -128,7 +129,21 @@ class Node:
         self.message_identity = None
         if validator is not None:
             self.message_identity = MessageIdentity(config.identity, validator, clock)
-        self.handshake = Handshake(self.sessions, domain, takeover, owners, self.gate, self.budget)
+        self.registered = Registered(
+            keeping, self.sessions.get, config.limits.bindings_per_session, self.budget
+        )
+        self.sessions.farewell = self.registered.forget
+        merging = Merging(
+            self.sessions,
+            self.routes,
+            self.registered,
+            keeping,
+            self.budget,
+            config.limits,
+            self.slices,
+            self.holding,
+        )
+        self.handshake = Handshake(self.sessions, domain, takeover, owners, self.gate, self.budget, merging)
         binder = Binder(domain, self.routes, owners, config.limits, self.budget)
         requests = Requests(self.slices, self.holding, keeping)
         allocation = Allocation(config, domain, self.routes, binder, requests, keeping)
@@ -161,10 +176,6 @@ class Node:
                 lambda: storage.max_spool_bytes_per_sender, lambda: config.trusted_proxies
             )
         self.sessions.receipt = router.receipts.give_late
-        self.registered = Registered(
-            keeping, self.sessions.get, config.limits.bindings_per_session, self.budget
-        )
-        self.sessions.farewell = self.registered.forget
         self.publish = router.publish
         self.back_ends: list[BackEnd] = []
         self.awaited = router.awaited

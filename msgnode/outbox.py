@@ -256,6 +256,17 @@ class Outbox:
         self.holes = 0
         return missed
 
+    def move(self, session: "Session") -> None:
+        """
+        The counts go on in another session, with what is not acknowledged.
+        """
+        self._session = session
+        session.note()
+        self._ledger.acknowledged(session.sid, self.acknowledged)
+        for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
+            session.take_in(kept, number)
+        self.write_down()
+
     def skip(self, missed: int) -> None:
         """
         That many were dropped before they had a number; the client counts them too.

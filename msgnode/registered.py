@@ -89,6 +89,23 @@ class Registered:
         """
         return sorted(url for some in self.leave(session) for url in some)
 
+    def move(self, session: Session, other: Session) -> Iterator[None]:
+        """
+        What the session has registered is the other's, as far as there is room; in slices of ADDRESSES.
+        """
+        for done, url in enumerate(list(self._by_session.get(session.sid, ())), 1):
+            if self._holder.get(url) != session.sid:
+                continue
+            owner = self.owner(url)
+            self.drop(url)
+            full = len(self._by_session.get(other.sid, ())) >= self._most
+            room = not full and not other.ended and self._budget.has_room(other.account, _size(url))
+            heir = other if room else session
+            self.restore(heir, url, owner)
+            self._keeping.registered(heir.sid, url)
+            if done % ADDRESSES == 0:
+                yield
+
     def leave(self, session: Session) -> Iterator[list[str]]:
         """
         The same in slices of ADDRESSES.

@@ -72,8 +72,9 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
         if sid in found:
             found[sid].host = host
     known = {session.runtime for session in found.values()}
+    states = {sid: msgspec.json.decode(owing.state) for sid, owing in owed.items() if owing.state}
     for sid, owing in owed.items():
-        state = msgspec.json.decode(owing.state) if owing.state else None
+        state = states.get(sid)
         if sid not in found:
             if state is None or state["runtime"] in known:
                 continue
@@ -90,22 +91,29 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
                 found[sid].runtime, found[sid].anonymous = state["runtime"], False
                 node.keeping.opened(found[sid])
         _owe(node, found[sid], state, owing)
+    moved = _absorbed(node, found, states)
     for session in found.values():
         node.sessions.restore(session)
         node.identities.go_on(session)
         node.budget.settle(session)
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
+        sid = moved.get(sid, sid)
         if sid in found:
-            bind(address, found[sid], kinds)
+            if address in found[sid].bindings:
+                node.routes.bind(address, found[sid], kinds & 0xFF)
+            else:
+                bind(address, found[sid], kinds)
             found[sid].used = True
     for sid, key, address in rows.keys:
+        sid = moved.get(sid, sid)
         if sid in found:
             keys = found[sid].keys
             if keys is None:
                 keys = found[sid].keys = Keys(found[sid].account)
             keys.add(key, [address])
     for sid, url in rows.registered:
+        sid = moved.get(sid, sid)
         if sid in found:
             # Whose it is stays known where the proof has ended.
             shown = found[sid].proof
@@ -115,6 +123,28 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     for session in found.values():
         node.sessions.expect(session, left_at.get(session.sid))
     node.sessions.ledger.limit_disk(node.config.storage.max_spool_bytes)
+
+
+def _absorbed(
+    node: Node, found: dict[int, Session], states: Mapping[int, Mapping[str, Any]]
+) -> dict[int, int]:
+    """
+    Sessions that had become one with another in the last moment before the end, and with which.
+    """
+    moved: dict[int, int] = {}
+    for sid, state in states.items():
+        absorbed = state.get("absorbed", ())
+        if not absorbed or sid not in found:
+            continue
+        for gone in absorbed:
+            session = found.pop(gone, None)
+            if session is not None:
+                moved[gone] = sid
+                node.keeping.moved(gone, sid)
+                node.keeping.ended(session)
+                node.sessions.ledger.forget(gone)
+        found[sid].note()  # a number may be given to another
+    return moved
 
 
 def doubt(node: Node, spool: Spool) -> None:

@@ -200,7 +200,9 @@ class RoutingTable:
         subscribed by its own name: one word ends it with all children of the object.
         """
         if session.ended:
-            return
+            if session.successor is None:
+                return
+            session = session.successor
         bindings = session.bindings
         held = bindings.get(address, 0)
         if not held:
@@ -281,6 +283,14 @@ class RoutingTable:
         session.learnt -= held == LEARNT
         self._remove(address, session, held)
         self._keeping.bound(session.sid, address, 0)
+
+    def move(self, address: str, session: "Session", other: "Session") -> None:
+        """
+        The other hears it from now on as the session did, and owns it if that did.
+        """
+        held = session.bindings[address]
+        self.unbind(address, session)
+        self.bind(address, other, held & _FLAGS, held >> _OBJECT)
 
     def disown(self, address: str, owner: "Session") -> None:
         """

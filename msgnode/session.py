@@ -6,7 +6,7 @@ its messages wait; if it does not come back in time the session expires, with
 every address bound to it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
@@ -29,6 +29,9 @@ from msgnode.spoolshare import Share
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
 log = Logger()
+
+
+MOST_ABSORBED = 63  # sids that are remembered until the database is written
 
 
 def hashed(token: str) -> bytes:
@@ -125,6 +128,8 @@ class Session:
     opened ("" where that counts for nobody).
     `identity` is who it is now, by its token or its certificate, or empty;
     `proof` what its token proved, kept when that has ended: it stays its owner's.
+    `successor` is the session that it became one with, and `absorbed` the sids of those that this one has
+    become one with and may still find in the database after a restart.
     `sid` stands for it on disk.  `missed` counts what a client that
     acknowledges will never get, since it was last told; `unsure` that nobody
     knows whether there are more.
@@ -134,6 +139,7 @@ class Session:
         "__weakref__",
         "_home",
         "_waiting",
+        "absorbed",
         "account",
         "alone",
         "anonymous",
@@ -156,6 +162,7 @@ class Session:
         "runtime",
         "sid",
         "since",
+        "successor",
         "token_hash",
         "unsure",
         "used",
@@ -164,6 +171,7 @@ class Session:
     def __init__(self, runtime: str, home: Home, sid: int = 0) -> None:
         self.runtime = runtime
         self.sid = sid
+        self.absorbed: list[int] = []
         self.account = Account()
         self.host = ""
         self.identity = ""
@@ -180,6 +188,7 @@ class Session:
         self.ended = False  # nothing can be bound to it or kept for it any more
         self.used = False  # did it ever bind anything
         self.expiry: IDelayedCall | None = None
+        self.successor: Session | None = None
         self.since = 0.0  # when its connection came or went, by the node's clock
         self.token_hash = b""
         self.ready: Ready | None = None  # where a message may go now, past nothing that waits
@@ -331,6 +340,8 @@ class Session:
         """
         ready = self.ready
         if ready is None:
+            if self.successor is not None:
+                return self.successor.deliver(message, asker)
             self.keep(message, asker)
             return False
         self._sent(message.data)
@@ -344,6 +355,8 @@ class Session:
         """
         Let the message wait, unless it is only for a slice that it would.  False: as `owe`.
         """
+        if self.successor is not None:
+            return not self.successor.deliver(message, asker)
         if self.due:
             self.catch_up()
             if self.ready is not None:
@@ -356,6 +369,9 @@ class Session:
         Put it behind what waits.  False: there is no room for it, or nobody will come; who asked is told.
         """
         home, waiting = self._home, self._waiting
+        if self.successor is not None:
+            self.successor.deliver(message, asker)
+            return True
         if self.ended:
             if asker:
                 home.receipt(message.data, 410, asker)
@@ -569,6 +585,69 @@ class Session:
             self.outbox.step("lost")
         self.note()
 
+    # -- two become one --------------------------------------------------------
+
+    def take_over(self, other: "Session", epoch: str) -> None:
+        """
+        What the other is owed waits behind what this one is.  With its epoch its counts go on here, too.
+        """
+        outbox = other.outbox
+        if outbox is not None and outbox.asked and outbox.epoch == epoch:
+            outbox.weed(tell=True)
+            owed = list(other.waiting_messages())
+            self.begin_anew(True, asked=True)
+        else:
+            owed, outbox = other.owed(), None
+        other.give_way(self)
+        if outbox is not None:
+            self.outbox = outbox
+            outbox.move(self)
+        if self.outbox is not None and self.outbox.asked:
+            self.missed += other.missed
+            self.unsure = self.unsure or other.unsure
+        for kept in owed:
+            if self._read_again(kept):
+                self._put_behind(kept)
+        self.used = self.used or other.used
+        self.absorbed = [*self.absorbed[-MOST_ABSORBED:], other.sid]
+        self.note()
+
+    def give_way(self, successor: "Session") -> None:
+        """
+        It is owed nothing any more, and what comes for it is its successor's.
+        """
+        self.successor = successor
+        self.ready = self._waiting = self.outbox = None
+        self.note(fresh=True)
+
+    def waiting_messages(self) -> Iterable[Kept]:
+        return self._waiting or ()
+
+    def take_in(self, kept: Kept, number: int) -> None:
+        """
+        Owe what another session was owed.
+        """
+        data = self.ledger.data(kept)
+        self.ledger.release(kept)
+        self.last_key += 1
+        kept.key, kept.data = self.last_key, data
+        self.ledger.keep(self.sid, kept, number)
+
+    def _put_behind(self, kept: Kept) -> None:
+        self.last_key += 1
+        kept.key = self.last_key
+        if kept.asker and kept.until != FOREVER:
+            self._home.expire_at(kept.until, self)
+        if self._waiting is None:
+            self._waiting = self._home.make_queue()
+        gone = self._waiting.put(kept)
+        self.ledger.keep(self.sid, kept)
+        for other in gone:
+            self._home.counts.overflowed += 1
+            self._drop(other, 503)
+
+    # -- on disk ---------------------------------------------------------------
+
     def note(self, fresh: bool = False) -> None:
         """
         Write down who it is, so that it is known after a restart whatever became of the database.
@@ -644,7 +723,8 @@ class Session:
                     self._drop(other, 503)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
+        absorbed = {"absorbed": self.absorbed} if self.absorbed else {}
+        return absorbed | {
             "runtime": self.runtime,
             "token": self.token_hash.hex(),
             "anonymous": self.anonymous,

@@ -353,6 +353,26 @@ class Sessions(Service):
         self._keeping.opened(session)
         self._note("opened", session, None)
 
+    def give_way(self, session: Session) -> None:
+        """
+        It becomes one with another: its connections may open again, and nobody comes back to it.
+        """
+        if session.expiry is not None:
+            session.expiry.cancel()
+            session.expiry = None
+        if session.lapse is not None and session.lapse.active():
+            session.lapse.cancel()
+        timer = self._stale.pop(session, None)
+        if timer is not None:
+            timer.cancel()
+        connection = session.connection
+        if connection is not None:
+            session.detach()
+            self._superseded.setdefault(session, set()).add(connection)
+        self.unseat(session)
+        self.void_token(session)
+        del self._by_runtime[session.runtime]
+
     def restore(self, session: Session) -> None:
         """
         A session of before a restart.
@@ -450,7 +470,8 @@ class Sessions(Service):
         self._budget.ended(session)
         self._keeping.ended(session)
         self.ledger.forget(session.sid)
-        del self._by_runtime[session.runtime]
+        if self._by_runtime.get(session.runtime) is session:
+            del self._by_runtime[session.runtime]
         self.farewell(session)
         self._note(event, session, connection)
         self.unseat(session)

@@ -45,6 +45,14 @@ KEY = "INSERT OR REPLACE INTO key VALUES (?, ?, ?)"
 REGISTER = "INSERT OR REPLACE INTO registered VALUES (?, ?)"
 UNREGISTER = "DELETE FROM registered WHERE sid = ? AND address = ?"
 UNKEY = "DELETE FROM key WHERE sid = ? AND address = ?"
+# All at once: what is bound to a session, and goes by it, is another's.
+MOVE = (
+    "INSERT INTO binding SELECT ?, address, kinds FROM binding WHERE sid = ?"
+    " ON CONFLICT (sid, address) DO UPDATE SET kinds = kinds | (excluded.kinds & 255)",
+    "INSERT OR IGNORE INTO key SELECT ?, address, key FROM key WHERE sid = ?",
+    "INSERT OR IGNORE INTO registered SELECT ?, address FROM registered WHERE sid = ?",
+)
+UNREGISTER_ALL = "DELETE FROM registered WHERE sid = ?"
 
 
 class Store(Service):
@@ -151,6 +159,12 @@ class Store(Service):
     def ended(self, session: Session) -> None:
         for statement in (END, UNBIND_ALL, UNKEY_ALL, UNPROVE, UNFROM):
             self._note(statement, (session.sid,))
+
+    def moved(self, sid: int, other: int) -> None:
+        for statement in MOVE:
+            self._note(statement, (other, sid))
+        for statement in (UNBIND_ALL, UNKEY_ALL, UNREGISTER_ALL):
+            self._note(statement, (sid,))
 
     def bound(self, sid: int, address: str, kinds: int) -> None:
         if kinds:

@@ -2,14 +2,17 @@
 Anonymous sessions whose client comes back by a name: nothing of theirs is lost.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.budget import SESSION
 from msgnode.errors import Blocked
-from tests.durable import SM, DurableNode
-from tests.fakes import Client, MemoryNode, directory
+from msgnode.message import Message
+from msgnode.slices import ADDRESSES
+from tests.durable import SM, Counting, DurableNode
+from tests.fakes import Client, MemoryNode, directory, turn
 from tests.network import Network
 from tests.vertx_stub import VertxStub
 
@@ -297,6 +300,212 @@ class RefusedTests(RenamedCase):
         self.assertEqual((owner.session,), self.node.routes.resolve(ROOM))
 
 
+class MergedTests(RenamedCase):
+    """
+    There is a session of that name: both become one, if it may be had.
+    """
+
+    def start(self, **sections: Any) -> None:
+        super().start(**sections)
+        self.owner = self.node.client(RUNTIME)
+        self.named = self.owner.session
+
+    def test_keeps_everything(self) -> None:
+        """
+        What either heard the one session hears now, and what waited for both comes, in order.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM, "comm://both"])
+        self.owner.subscribe("comm://other", "comm://both")
+        self.client.drop()
+        self.owner.drop()
+        sender = self.node.client("runtime://example.org/sender")
+        for address in (ROOM, "comm://other", ROOM):
+            sender.post(address, "update")
+
+        again = self.come_back()
+
+        answer, *waited = again.take()
+        self.assertIn("runtimeToken", answer["body"])
+        self.assertEqual(["comm://other", ROOM, ROOM], [message["to"] for message in waited])
+        self.assertIs(self.named, self.node.sessions.get(RUNTIME))
+        for address in (ROOM, "comm://other", "comm://both"):
+            self.assertTrue(self.hears(again, address), address)
+
+    def test_owns_what_it_owned(self) -> None:
+        """
+        Allocated addresses stay allocated, are freed by their key, and what is registered is told at the end.
+        """
+        self.start()
+        body = {"value": {"number": 2, "allocationKey": "key"}}
+        self.client.tell({"id": 1, "type": "create", "from": RUNTIME, "to": ALLOCATION, "body": body})
+        first, second = self.client.take()[-1]["body"]["value"]["allocated"]
+        self.node.registered.add(first, self.session, True)
+        again = self.come_back()
+        self.assertEqual(
+            ["mine", "mine"], [self.node.owners.standing(one, self.named)[0] for one in (first, second)]
+        )
+        self.assertTrue(self.node.routes.is_allocated(first))
+        self.assertIn(first, self.node.registered)
+
+        again.tell(
+            {"id": 1, "type": "delete", "from": RUNTIME, "to": ALLOCATION, "body": {"resource": "key"}}
+        )
+        again.close()
+
+        self.assertFalse(self.node.routes.is_allocated(first))
+        self.assertNotIn(first, self.node.registered)
+
+    def test_one_account(self) -> None:
+        """
+        The one pays for all that it has, and nothing is paid for twice.
+        """
+        self.start()
+        self.tell("subscribe", resources=[ROOM], resource="comm://object", children=["n"])
+        self.owner.subscribe("comm://other")
+        self.client.tell(
+            {
+                "id": 1,
+                "type": "create",
+                "from": RUNTIME,
+                "to": ALLOCATION,
+                "body": {"value": {"allocationKey": "k"}},
+            }
+        )
+        before = self.node.budget.node.bytes
+
+        self.come_back()
+
+        gone = SESSION + len("runtime://example.org/anonymous-") + 32
+        self.assertEqual((before - gone, 1), (self.node.budget.node.bytes, self.node.budget.node.sessions))
+        self.assertEqual(before - gone, self.named.account.bytes)
+
+    def test_children_end_with_their_object(self) -> None:
+        """
+        What was subscribed with an object still is.
+        """
+        self.start()
+        self.tell("subscribe", resource=ROOM, children=["n"])
+        again = self.come_back()
+
+        again.tell({"id": 7, "type": "unsubscribe", "from": RUNTIME, "to": SM, "body": {"resource": ROOM}})
+
+        self.assertEqual({}, self.named.bindings)
+
+    def test_token_proves_nothing_for_the_other(self) -> None:
+        """
+        Where the other session takes its own token, that of the anonymous one opens nothing, and stays good.
+        """
+        self.start(session={"takeover": "token"})
+        self.tell("subscribe", resources=[ROOM])
+
+        thief = self.come_back()
+
+        self.node.clock.advance(6)
+        self.assertEqual((4401, []), (thief.lost and thief.lost.code, thief.take()))
+        self.assertEqual([ROOM], list(self.session.bindings))
+        self.assertEqual({}, self.named.bindings)
+        self.assertIs(self.session, self.node.sessions.by_token(self.client.token))
+
+    def test_somebodys_is_not_given_away(self) -> None:
+        """
+        What somebody has shown to be his does not go to a session that is nobody's.
+        """
+        self.start()
+        self.session.identity = "CN=owner"
+        self.tell("subscribe", resources=[ROOM])
+
+        again = self.come_back()
+
+        self.assertEqual(200, again.take()[0]["body"]["code"])
+        self.assertEqual([ROOM], list(self.session.bindings))
+        self.assertEqual({}, self.named.bindings)
+
+    def test_within_the_limits(self) -> None:
+        """
+        What there is no room for is free, and counted.
+        """
+        self.start(limits={"bindings_per_session": 3})
+        self.tell("subscribe", resources=["comm://1", "comm://2", "comm://3"])
+        self.owner.subscribe("comm://3", "comm://4")
+
+        self.come_back()
+
+        self.assertEqual({"comm://1", "comm://3", "comm://4"}, set(self.named.bindings))
+        self.assertEqual((), self.node.routes.resolve("comm://2"))
+        self.assertEqual(1, self.node.budget.refused["bindings_per_session"])
+
+    def test_thousands_in_slices(self) -> None:
+        """
+        Thousands of addresses move some at a time; what comes for them meanwhile arrives in order, and what
+        the client sends behind it waits.
+        """
+        self.start()
+        many = [f"comm://d/{number}" for number in range(4 * ADDRESSES)]
+        self.tell("subscribe", resources=many)
+        self.node.clock.advance(0)
+        sender = self.node.client("runtime://example.org/sender")
+        moved = []
+
+        again = self.come_back()
+        again.tell({"id": 9, "type": "update", "from": RUNTIME, "to": "comm://nobody"})
+        while len(self.named.bindings) < len(many):
+            moved.append(len(self.named.bindings))
+            self.assertFalse(again.reading)
+            sender.post(many[-1], "update", body={"value": len(moved)})
+            turn(self.node.clock)
+        self.node.clock.advance(0)
+        sender.post(many[-1], "update", body={"value": len(moved) + 1})
+
+        heard = [message["body"]["value"] for message in again.take()[1:]]
+        self.assertLessEqual(max(after - before for before, after in pairwise(moved)), ADDRESSES)
+        self.assertEqual(list(range(1, len(moved) + 2)), heard)
+        self.assertTrue(again.reading)
+        self.assertEqual({}, self.session.bindings)
+
+    def test_late_answers(self) -> None:
+        """
+        What is answered to the anonymous session after that reaches the one that they have become.
+        """
+        self.start()
+        self.client.drop()
+        again = self.come_back()
+        again.take()
+
+        self.session.deliver(Message(5, "response", RUNTIME, SM, None, data=b'{"id":5}'))
+
+        self.assertEqual([{"id": 5}], again.take())
+
+    def test_its_other_connection(self) -> None:
+        """
+        A connection of the anonymous session may open again, and speaks for nobody until then.
+        """
+        self.start()
+
+        self.come_back()
+        self.client.tell({"id": 9, "type": "update", "from": RUNTIME, "to": "comm://x"})
+
+        self.assertEqual(401, self.client.take()[-1]["body"]["code"])
+        self.node.clock.advance(11)
+        self.assertEqual(4408, self.client.lost.code)
+
+    def test_traffic_log(self) -> None:
+        """
+        The anonymous session is renamed in the log.
+        """
+        self.start()
+        name = self.session.runtime
+        self.client.drop()
+        self.owner.drop()
+        self.node.journal.events.clear()
+
+        self.come_back()
+
+        self.assertEqual([("attached", RUNTIME), ("renamed", name)], self.node.journal.events)
+        self.node.clock.advance(3600)
+        self.assertEqual(1, len([event for event, who in self.node.journal.events if who == name]))
+
+
 class DurableTests(RenamedCase):
     """
     kill -9 undoes nothing.
@@ -332,6 +541,92 @@ class DurableTests(RenamedCase):
             self.node.clock.advance(3600)
             self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
 
+    def test_merged_and_killed(self) -> None:
+        """
+        The same where both became one; and nothing comes twice.
+        """
+        for long_ago in (True, False):
+            self.start()
+            owner = self.node.client(RUNTIME)
+            self.tell("subscribe", resources=[ROOM, "comm://both"], resource="comm://object", children=["n"])
+            body = {"value": {"allocationKey": "key"}}
+            self.client.tell({"id": 1, "type": "create", "from": RUNTIME, "to": ALLOCATION, "body": body})
+            owner.tell(
+                {
+                    "id": 7,
+                    "type": "subscribe",
+                    "from": RUNTIME,
+                    "to": SM,
+                    "body": {"resources": "comm://both"},
+                }
+            )
+            self.node.clock.advance(1)
+            self.client.drop()
+            sender = self.node.client("runtime://example.org/sender")
+            message = sender.post(ROOM, "update")
+            bound = {*self.session.bindings}
+            again = self.come_back()
+            self.client.token = again.raw and again.got[0]["body"]["runtimeToken"]
+            self.assertEqual(message, again.take()[-1])
+            again.drop()
+            messages = [sender.post(address, "update") for address in (ROOM, "comm://both")]
+            if long_ago:
+                self.node.clock.advance(1)
+            for _ in range(2):
+                self.kill()
+                new = self.node.client("runtime://example.org/new")  # whatever number it is given
+                self.node.clock.advance(1)
+            charged = self.node.budget.node.bytes
+
+            again = self.come_back()
+
+            self.assertEqual(messages, again.take()[1:])
+            session = self.node.sessions.get(RUNTIME)
+            self.assertEqual(bound, set(session.bindings))
+            self.assertEqual(
+                {"comm://object/children/n", "comm://object/n"}, set(session.children.find("comm://object"))
+            )
+            self.assertIn("key", session.keys)
+            self.assertEqual(charged, self.node.budget.node.bytes)
+            new.drop()
+            self.node.clock.advance(3600)
+            self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
+
+    def test_counts_go_on(self) -> None:
+        """
+        A client that acknowledges and opened without a name misses nothing, and gets nothing twice.
+        """
+        for killed in (False, True):
+            for named in (False, True):
+                self.node = DurableNode(directory(self), session={"unused_expiry": 3600})
+                counting = Counting(self.node, RUNTIME)
+                counting.runtime = ""
+                counting.connect()
+                counting.runtime = RUNTIME
+                counting.send(id=1, type="subscribe", to=SM, body={"resources": [ROOM]})
+                self.node.clock.advance(1)
+                sender = self.node.client("runtime://example.org/sender")
+                sender.post(ROOM, "update", body={"value": 1})
+                counting.arrive()
+                counting.lose()
+                for value in (2, 3):
+                    sender.post(ROOM, "update", body={"value": value})
+                if named:
+                    self.node.client(RUNTIME).drop()
+
+                counting.connect()
+                counting.lose(arrives=1)
+                sender.post(ROOM, "update", body={"value": 4})
+                if killed:
+                    self.kill()
+                    counting.node = self.node
+                counting.connect()
+                counting.arrive()
+
+                heard = [message["body"]["value"] for message in counting.got if message["type"] == "update"]
+                self.assertEqual(([1, 2, 3, 4], 0), (heard, counting.missed), (killed, named))
+                self.assertEqual(([], 1), (counting.kept, counting.sent))
+
 
 class StubTests(SynchronousTestCase):
     """
@@ -359,3 +654,27 @@ class StubTests(SynchronousTestCase):
 
         self.assertEqual([5, 6], [message["id"] for message in stub.bus if "id" in message])
         self.assertEqual([RUNTIME, "runtime://example.org/b"], [s.runtime for s in net.node.sessions])
+
+    def test_two_tabs(self) -> None:
+        """
+        Also where another page of its has the session of that name meanwhile.
+        """
+        net = Network()
+        stub, other = (VertxStub(net, f"msg-node.example.org/protostub/{n}", RUNTIME) for n in range(2))
+        for _ in range(2):
+            stub.start()
+            stub.disconnect()
+        stub.start()
+        body = {"resources": [f"{ROOM}/changes"]}
+        stub.post({"id": 5, "type": "subscribe", "from": f"{RUNTIME}/sm", "to": SM, "body": body})
+        stub.drop()
+        other.start()
+
+        stub.start()
+        update = {"id": 6, "type": "update", "from": ROOM, "to": f"{ROOM}/changes", "body": {"value": 1}}
+        VertxStub(net, "another", "runtime://example.org/b").post(update)
+        stub.drop()
+        stub.start()
+
+        self.assertEqual([5, 6], [message["id"] for message in stub.bus if "id" in message])
+        self.assertEqual([f"{ROOM}/changes"], list(net.node.sessions.get(RUNTIME).bindings))

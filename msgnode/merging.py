@@ -1,0 +1,127 @@
+"""
+Two sessions become one: an anonymous one, and that of the name its client comes back by.
+
+On disk that is done at once, whatever happens to the node; in memory in
+slices, while its client waits and others are heard.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from twisted.logger import Logger
+
+from msgnode.budget import Budget, binding_size
+from msgnode.config import Limits
+from msgnode.holding import Holding
+from msgnode.keeping import Keeping
+from msgnode.keys import Keys, key_size
+from msgnode.registered import Registered
+from msgnode.routes import LEARNT, RoutingTable
+from msgnode.session import Connection, Session
+from msgnode.sessions import Sessions
+from msgnode.slices import ADDRESSES, Slices
+
+log = Logger()
+
+
+class Merging:
+    """
+    Moves addresses, allocation keys, registrations, messages and counts, as far as the limits allow.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        routes: RoutingTable,
+        registered: Registered,
+        keeping: Keeping,
+        budget: Budget,
+        limits: Limits,
+        slices: Slices,
+        holding: Holding,
+    ) -> None:
+        self._sessions = sessions
+        self._routes = routes
+        self._registered = registered
+        self._keeping = keeping
+        self._budget = budget
+        self._limits = limits
+        self._slices = slices
+        self._holding = holding
+
+    def merge(self, session: Session, other: Session, connection: Connection, epoch: str) -> None:
+        """
+        All that the session has is the other's, which this connection speaks for.
+
+        `epoch` is that of the counts its client goes on with, or "".
+        """
+        self._sessions.give_way(session)
+        other.take_over(session, epoch)
+        self._keeping.moved(session.sid, other.sid)
+        self._keeping.changed(other)
+        rest = self._slices.begin(self._move_all(session, other))
+        self._keeping.settled().addCallbacks(partial(_forget, session, other), lambda why: None)
+        if rest is not None:
+            work = self._holding.hold(connection)
+            rest.addErrback(partial(log.failure, "giving {runtime} what another had", runtime=other.runtime))
+            rest.addBoth(lambda done: self._holding.release(work))
+
+    def _move_all(self, session: Session, other: Session) -> Iterator[None]:
+        try:
+            for done, address in enumerate(list(session.bindings), 1):
+                if address in session.bindings:
+                    self._move(address, session, other)
+                if done % ADDRESSES == 0:
+                    yield
+            yield from self._registered.move(session, other)
+        finally:
+            self._sessions.end(session, "renamed")
+
+    def _move(self, address: str, session: Session, other: Session) -> None:
+        """
+        One address, with its key; what there is no room for is free.
+        """
+        key = session.keys.of(address) if session.keys is not None else None
+        is_learnt = session.bindings[address] == LEARNT
+        if key is not None and session.keys is not None:
+            session.keys.forget(address)
+        if not self._has_room(address, key, is_learnt, session, other):
+            self._routes.unbind(address, session)
+            if address not in other.bindings:
+                self._keeping.bound(other.sid, address, 0)
+            self._keeping.unkeyed(other.sid, address)
+            return
+        self._routes.move(address, session, other)
+        if key is not None:
+            if other.keys is None:
+                other.keys = Keys(other.account)
+            other.keys.add(key, [address])
+            self._keeping.keyed(other.sid, key, [address])
+
+    def _has_room(
+        self, address: str, key: str | None, is_learnt: bool, session: Session, other: Session
+    ) -> bool:
+        if other.ended:
+            return False
+        if is_learnt and other.learnt >= self._limits.learnt_per_session:
+            return False
+        size = key_size(key, 1) if key is not None else 0
+        if address not in other.bindings:
+            if len(other.bindings) >= self._limits.bindings_per_session:
+                self._budget.refused["bindings_per_session"] += 1
+                return False
+            size += binding_size(address)
+        # What both pay to counts already for the session that gives it.
+        session.account.charge(-size)
+        try:
+            return self._budget.has_room(other.account, size)
+        finally:
+            session.account.charge(size)
+
+
+def _forget(session: Session, other: Session, done: None) -> None:
+    """
+    The database knows that they are one.
+    """
+    if session.sid in other.absorbed:
+        other.absorbed.remove(session.sid)
