@@ -110,6 +110,13 @@ class LoginSuite:
             with self.assertRaisesRegex(CannotConnect, f"no identity token: {text}"):
                 self.stopped(self.program(identity))
 
+    def test_a_function_that_takes_too_long_is_named(self: Any) -> None:
+        """
+        It is not the node that said nothing.
+        """
+        with self.assertRaisesRegex(CannotConnect, "no identity token: none came within 10 s"):
+            self.stopped(self.program(lambda: Deferred()), 15)
+
     # -- going on ------------------------------------------------------------------
 
     def test_a_client_renews_its_token_before_it_ends(self: Any) -> None:

@@ -26,7 +26,7 @@ from msgnode.client.message import decode, encode
 from msgnode.client.place import Place
 from msgnode.client.pulse import QUIET, Pulse
 from msgnode.client.tally import Tally
-from msgnode.closing import Closing
+from msgnode.closing import NO_OPEN, Closing
 
 log = Logger()
 
@@ -100,7 +100,8 @@ class Attachment:
         self._service = ClientService(place.endpoint, place.factory(self), self._wait, reactor)
         self._link: Link | None = None  # once the session is open on it
         self._opening: Link | None = None
-        self._since = 0.0
+        self._asking = False  # who we are, before the session can be opened
+        self._since = self._arrived = 0.0
         self._too_long = False
         self._complaint = ""  # why we cut the connection ourselves
         self._first: Deferred[None] | None = None
@@ -176,12 +177,13 @@ class Attachment:
         """
         There is a connection: open the session on it.
         """
-        self._opening = link
+        self._opening, self._asking, self._arrived = link, False, self._reactor.seconds()
         late = f"'open' was not answered within {PATIENCE:g} s; is this the node's port for {link.speaks}?"
         self._timer = self._reactor.callLater(PATIENCE, self._drop, link, late)
         if self._login is None:
             self._open(link, {})
             return
+        self._asking = True
         asked = self._login.token()
         asked.addCallbacks(lambda token: self._open(link, {"token": token}), self._not_known, (), {}, (link,))
         asked.addErrback(lambda why: log.failure("opening the session", why))
@@ -189,6 +191,7 @@ class Attachment:
     def _open(self, link: Link, body: dict[str, Any]) -> None:
         if self._opening is not link:
             return  # it was lost meanwhile
+        self._asking = False
         kind = "re-open" if self.token else "open"
         request: dict[str, Any] = {"id": 0, "type": kind, "to": SESSION}
         if self._from:
@@ -206,6 +209,7 @@ class Attachment:
         if self._first is None:
             log.warn("{why}; trying again later", why=why.getErrorMessage())
         if self._opening is link:
+            self._asking = False
             self._drop(link, why.getErrorMessage())
 
     def heard(self, data: bytes) -> None:
@@ -230,8 +234,12 @@ class Attachment:
         The connection is gone.
         """
         was_open, self._link, self._opening = self._link is not None, None, None
+        # The node gave up, or we did, before anybody said who this is.
+        nobody = self._asking and (bool(self._complaint) if why is None else why.code == NO_OPEN.code)
         text, self._complaint = self._complaint or text, ""
         self._cancel()
+        if nobody:
+            text = f"no identity token: none came within {self._reactor.seconds() - self._arrived:.0f} s"
         if was_open:
             self._backoff.ended(self._reactor.seconds() - self._since)
         if self._closing is not None:
@@ -249,10 +257,12 @@ class Attachment:
             assert why is not None
             self._give_up(Closed(why.code, why.word))
         elif self._first is not None and not self._patient:
-            reason = f"{why.code} {why.word}" if why is not None else text
+            reason = text if why is None or nobody else f"{why.code} {why.word}"
             self._give_up(CannotConnect(f"{self._place.url}: {reason}"))
         elif was_open:
             log.info("lost the node at {url}: {text}", url=self._place.url, text=why.reason if why else text)
+        elif nobody and self._first is None:
+            log.warn("{why}; trying again later", why=text)
 
     # -- opening -------------------------------------------------------------
 
