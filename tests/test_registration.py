@@ -2,14 +2,16 @@
 What messages to the domain registry ask for: the mapping, line by line.
 """
 
+from random import Random
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Rejected
-from msgnode.recordfields import MOST_EXPIRES, MOST_LISTED
+from msgnode.recordfields import MOST_EXPIRES, MOST_LISTED, OBJECT_UPDATABLE, UPDATABLE
 from msgnode.registration import Call, create, delete, missing, reads, update
 from tests.fakes import peak
+from tests.registry import RegistryNode
 
 RUNTIME = "runtime://d/r"
 FROM = f"{RUNTIME}/registry/"
@@ -517,3 +519,73 @@ class LongTests(SynchronousTestCase):
             self.refused(create, {"value": {"url": "comm://d/1", name: many}}, FROM, RUNTIME)
 
             self.assertEqual(1, len(reads({"resource": "user://x", "criteria": {name: many[1:]}}, "d")))
+
+
+class AnythingTests(SynchronousTestCase):
+    """
+    Requests of which every part may be anything.
+    """
+
+    WORDS = (
+        "",
+        "x",
+        "/",
+        "//",
+        "..",
+        "%zz",
+        "\0",
+        "é",
+        "live",
+        "1000",
+        "soon",
+        "a@b",
+        "?x",
+        "#",
+        "\\",
+        "x" * 3000,
+    )
+    ADDRESSES = ("hyperty://example.org/1", "comm://example.org/1", "user://x", "dataObject://", "/comm/1")
+    OTHERS = (
+        0,
+        -1,
+        2**31,
+        2**70,
+        1.5,
+        10.0,
+        1e300,
+        True,
+        None,
+        [],
+        {},
+        [1],
+        [None],
+        ["a"],
+        [[]],
+        [{}],
+        {"a": 1},
+    )
+
+    def test_never_the_registrys_fault(self) -> None:
+        """
+        Whatever is asked, the answer is no 5xx: what the registry would fail over never reaches it.
+        """
+        chance = Random(18)
+        ann = RegistryNode().client("runtime://example.org/ann")
+        things = (*self.WORDS, *self.ADDRESSES, *self.OTHERS)
+        fields = (*UPDATABLE, *OBJECT_UPDATABLE, "guid", "url", "hypertyURL", "user", "hypertyDescriptorURL")
+        codes = set()
+        for _ in range(1500):
+            value: Any = {name: chance.choice(things) for name in chance.sample(fields, chance.randint(0, 6))}
+            if chance.random() < 0.7:
+                value |= {"url": chance.choice(self.ADDRESSES), "user": "ann"}
+            body = {
+                "resource": chance.choice((*things, *self.ADDRESSES * 5)),
+                "value": chance.choice((value, value, value, *things[:5])),
+                "attribute": chance.choice((None, None, *fields)),
+                "criteria": {name: chance.choice(things) for name in ("resources", "reporter")},
+            }
+
+            codes.add(ann.code(chance.choice(("create", "update", "read", "delete")), body))
+
+        self.assertEqual(set(), {code for code in codes if code >= 500})
+        self.assertLessEqual({200, 400, 404, 413}, codes)
