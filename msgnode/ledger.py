@@ -67,6 +67,7 @@ class Ledger:
         self._telling = False
         self._dirty = True  # a node may start on a disk that takes nothing
         self._to_disk: list[Kept] = []  # may leave memory once they are on disk
+        self._moved: list[tuple[Kept, int]] = []  # where they lie once all is written anew
 
     # -- what is owed ----------------------------------------------------------
 
@@ -130,6 +131,13 @@ class Ledger:
             self._write_sent()
         self._dirty = True
         data = self.data(kept)
+        until = self.by_wall(kept.until)
+        if kept.data is None and self.paper.anew:
+            # That file may be given up, and there may be no memory for all of it: it stays where it lies.
+            self.paper.release(kept.size)
+            place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+            self._moved.append((kept, place))
+            return
         if kept.data is None:
             # Where it lies goes, and the disk may not take it again: in memory until it has.
             kept.data = data
@@ -137,8 +145,16 @@ class Ledger:
             self._to_disk.append(kept)
         if kept.place:
             self.paper.release(kept.size)
-        until = self.by_wall(kept.until)
         kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+
+    def move(self, finished: bool) -> None:
+        """
+        Everything was written anew, and lies there from now on; or it is about to be, once more.
+        """
+        moved, self._moved = self._moved, []
+        for kept, place in moved:
+            if finished and kept.place and kept.data is None:
+                kept.place = place
 
     def data(self, kept: Kept) -> bytes:
         return kept.data if kept.data is not None else self.paper.read(kept.place, kept.size)

@@ -14,6 +14,7 @@ class Paper(Protocol):
     """
 
     live: int  # bytes of messages still owed
+    anew: bool  # all is being written anew, and what was written before counts until then
 
     @property
     def failing(self) -> OSError | MemoryError | None: ...
@@ -41,6 +42,7 @@ class Air:
 
     failing: OSError | MemoryError | None = None
     live = 0
+    anew = False
 
     def keep(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int

@@ -658,7 +658,7 @@ class Session:
         """
         Write down again all that is owed and lies where it will not stay.
         """
-        if self.outbox is None and not self._waiting:
+        if self.outbox is None and not self._waiting and not self.unsure:
             return
         self.note()
         try:

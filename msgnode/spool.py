@@ -314,12 +314,18 @@ class Spool:
         self._sizes[self._number] = self._end
         self.size += written
         if not self.anew:
-            self._mark.note(self._number, self._end)
-        if self._accepting:
-            self._accepted()
+            self._counts()
         if self._end > self._segment_bytes and not self.anew:
             self._rotate()
         return not self.anew
+
+    def _counts(self) -> None:
+        """
+        What is written so far is what a start finds.
+        """
+        self._mark.note(self._number, self._end)
+        if self._accepting:
+            self._accepted()
 
     def _cut(self) -> None:
         """
@@ -460,7 +466,7 @@ class Spool:
             return False
         self.anew = False
         self._needed_from = self._number
-        self._mark.note(self._number, self._end)
+        self._counts()
         return True
 
 

@@ -89,6 +89,7 @@ class Sweep(Service):
 
     def _sweep(self, is_old: Callable[[int], bool]) -> Iterator[None]:
         ledger = self._sessions.ledger
+        ledger.move(False)
         for session in list(self._sessions):
             session.rewrite(is_old)
             ledger.settle(now=True)
@@ -98,6 +99,7 @@ class Sweep(Service):
         ledger.settle(now=True)
         if self._spool.wrong is not None or (self._spool.anew and not self._spool.finish_over()):
             return
+        ledger.move(True)
         ledger.settle(now=True)
         self._spool.drop_oldest()
 

@@ -77,7 +77,7 @@ class AnewTests(DiskCase):
     So much could not be written that it was given up: all is written anew, to a file that counts at its end.
     """
 
-    def overrun(self) -> None:
+    def overrun(self, before: int = 0) -> None:
         self.make()
         self.patch(spool, "MOST_HELD_BACK", 10_000)
         self.sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock)
@@ -88,6 +88,12 @@ class AnewTests(DiskCase):
         self.sweep.startService()
         self.bob.lose()
         self.cleo.lose()
+        for number in range(before):
+            for to in (BOB, CLEO):
+                self.ann.send(id=number, type="update", to=to, body={"v": "x" * 5000})
+        for session in self.node.sessions:
+            for kept in session.owed():
+                self.node.sessions.ledger.page_out(kept)
         self.node.clock.advance(2)
         self.ann.arrive()
         self.disk.full = True
@@ -164,6 +170,23 @@ class AnewTests(DiskCase):
         self.kill()
 
         self.assertEqual(list(range(120)), self.ids(self.bob))
+
+    def test_more_than_fits_in_memory(self) -> None:
+        """
+        What lies on disk and has no room in memory is written anew from there, and none of it is dropped.
+        """
+        self.overrun(before=100)
+        ledger = self.node.sessions.ledger
+        ledger.most = 150_000  # less than a fifth of what is owed
+        for _ in range(40):
+            self.node.clock.advance(1)
+        self.assertIsNone(self.node.spool.failing)
+        self.assertEqual(1, len(segments(self.node.directory / "spool")))
+        self.assertLess(ledger.held, 2 * ledger.most)
+
+        self.assertEqual([*range(100), *range(60)], self.ids(self.bob))
+        self.assertEqual([*range(100), *range(60)], self.ids(self.cleo))
+        self.assertEqual(0, self.bob.missed + self.cleo.missed)
 
 
 class LeavingTests(DiskCase):

@@ -9,10 +9,11 @@ from typing import Any
 from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import highwater
+from msgnode import highwater, spool
 from msgnode.cli.main import main
 from msgnode.segment import Damaged, examine, recover, repair, segments
-from tests.durable import Counting, DurableNode
+from msgnode.sweep import Sweep
+from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -280,6 +281,48 @@ class AfterwardsTests(RepairCase):
             self.assertIn("is missing", examine(self.spool)[0])
             path.write_bytes(data)
             self.assertEqual([], examine(self.spool))
+
+    def test_opens_after_a_sweep(self) -> None:
+        """
+        It is told, too, if the file that says so was swept before the next restart.
+        """
+        self.start()
+        client = self.node.client(BOB)
+        client.drop()
+        for session in list(self.node.sessions):
+            session.shed(lambda: False)
+        first = segments(self.spool)[-1]
+        self.restart()
+        sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock, slack=0)
+        sweep.startService()
+        while first.exists():
+            self.node.clock.advance(2)
+        self.restart()
+        self.bob.token = ""
+
+        self.ids()
+
+        self.assertIsNone(self.bob.told["missed"])
+
+    def test_written_anew_meanwhile(self) -> None:
+        """
+        Killed while it could not be written down, and then was written anew, it is still to be told.
+        """
+        disk = Refusing()
+        disk.full = True
+        self.patch(spool, "MOST_HELD_BACK", 1000)
+        self.node = DurableNode(self.node.directory, self.node.clock, disk=disk, **self.node.sections)
+        disk.full = False
+        self.assertTrue(self.node.spool.overrun)
+        self.assertTrue(self.node.spool.start_over())
+        self.node.sessions.ledger.settle(now=True)
+        self.assertTrue(self.node.spool.anew)
+        self.stop()
+
+        self.start()
+
+        self.ids()
+        self.assertIsNone(self.bob.told["missed"])
 
     def test_new_session(self) -> None:
         """
