@@ -148,6 +148,9 @@ class Reading:
             expected[before] = self._unmarked
         accepted, known = self._history.accepted, self._history.known
         expected = {number: end for number, end in expected.items() if number > accepted} | known
+        if self._ends.get(before, 0) < expected.get(before, 0):
+            # What is lost may have said that the oldest files were not needed any more.
+            expected = {number: end for number, end in expected.items() if number >= min(self._ends)}
         for number, length in sorted(expected.items()):
             path = self._directory / f"spool-{number:08}.seg"
             if number not in self._ends:

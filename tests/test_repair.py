@@ -215,6 +215,28 @@ class TellingTests(RepairCase):
         self.assertIsNone(self.bob.told["missed"])
 
 
+    def test_end_that_let_a_file_go(self) -> None:
+        """
+        It starts by itself also if what is lost said that the oldest file is not needed.
+        """
+        self.start()
+        self.ids()
+        self.node.settle()
+        last = segments(self.spool)[-1]
+        size = last.stat().st_size
+        for session in self.node.sessions:
+            session.rewrite(lambda place: True)
+        self.node.spool.drop_oldest()
+        self.stop()
+        os.truncate(last, size)
+
+        self.assertEqual([str(last)], [text.partition(": ")[0] for text in examine(self.spool)])
+        self.start()
+
+        self.bob.connect()
+        self.assertIsNone(self.bob.told["missed"])
+
+
 class AfterwardsTests(RepairCase):
     """
     It is told once, and then all is as before.
