@@ -214,7 +214,6 @@ class TellingTests(RepairCase):
         self.assertEqual([*range(10), *range(100)], self.ids())
         self.assertIsNone(self.bob.told["missed"])
 
-
     def test_end_that_let_a_file_go(self) -> None:
         """
         It starts by itself also if what is lost said that the oldest file is not needed.

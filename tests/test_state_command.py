@@ -415,6 +415,31 @@ class RepairTests(StateTests):
         self.assertEqual(damaged, self.path.read_bytes())
         self.assertEqual(1, self.run_command("check").exit_code)
 
+    def test_cut_off_repair(self) -> None:
+        """
+        Wherever a repair ends too soon, the file is there, damaged or repaired, and clients will be told.
+        """
+        for call in ("link", "replace"):
+            shutil.rmtree(self.directory)
+            shutil.copytree(state().name, self.directory)
+            self.damage()
+            (self.directory / f"{NAME}-wal").touch()
+
+            self.cut_off_at(call)
+
+            self.assertTrue(self.path.stat().st_size, call)
+            self.assertTrue((self.directory / "spool" / "incomplete").exists(), call)
+            self.assertEqual(0, self.run_command("repair").exit_code)
+            self.assertEqual(0, self.run_command("check").exit_code)
+
+    def cut_off_at(self, call: str) -> None:
+        def cut_off(*args: object, **more: object) -> None:
+            raise KeyboardInterrupt
+
+        patched = self.patch(os, call, cut_off)
+        self.assertNotEqual(0, self.run_command("repair").exit_code)
+        patched.restore()
+
     def test_full_disk(self) -> None:
         """
         A repair that finds no room says so, and leaves the damaged file where it is.

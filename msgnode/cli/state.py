@@ -62,8 +62,6 @@ def repair_command(directory: Path | None, as_json: bool) -> None:
     """
     with _stopped(directory, as_json) as directory:
         done = _repair_database(directory / NAME)
-        if done:
-            mark_incomplete(directory / "spool")
         done += repair(directory / "spool")
     if as_json:
         click.echo(json.dumps({"ok": True, "done": done}))
@@ -75,6 +73,8 @@ def repair_command(directory: Path | None, as_json: bool) -> None:
 def _repair_database(path: Path) -> list[str]:
     """
     What could be kept lies in a file of its own until all of it does; only then the names change.
+
+    Whenever this is cut off, there is a file of that name, and clients are told.
     """
     if not examine_database(path):
         return []
@@ -82,13 +82,30 @@ def _repair_database(path: Path) -> list[str]:
     for suffix in ("", "-wal", "-shm"):
         fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
     rows = salvage(path, fresh)
-    aside = path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    for suffix in ("", "-wal", "-shm"):
+    aside = _aside(path)
+    mark_incomplete(path.with_name("spool"))
+    if path.is_dir():
+        path.rename(aside)
+    else:
+        os.link(path, aside)
+    for suffix in ("-wal", "-shm"):
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))
-    fresh.rename(path)
+    fresh.replace(path)
     return [f"{path}: moved to {aside.name}; {rows} rows could be kept"]
+
+
+def _aside(path: Path) -> Path:
+    """
+    A name for it that nothing has, not even what another repair of this second moved there.
+    """
+    aside = first = path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = first.with_name(f"{first.name}-{number}")
+    return aside
 
 
 @contextmanager
