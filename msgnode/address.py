@@ -61,6 +61,9 @@ def is_multicast(address: str) -> bool:
     return address.endswith(_PUBLISHED) or "/children/" in address
 
 
+_NODES = ("mn:", "global:", "domain://")  # what the names of nodes and servers begin with
+
+
 class Domain:
     """
     The node's own domain, and which addresses are the node's.
@@ -70,8 +73,10 @@ class Domain:
         self.name = name
         self.node = f"domain://msg-node.{name}"
         self.public = f"runtime://{name}/public"  # above the senders of requests without a session
-        self._services = tuple(f"domain://{service}.{name}" for service in ("msg-node", "idm", "qos-broker"))
-        self._registry = f"domain://registry.{name}"
+        self._services = tuple(
+            f"domain://{service}.{name.lower()}" for service in ("msg-node", "idm", "qos-broker")
+        )
+        self._registry = f"domain://registry.{name.lower()}"
         self.also: frozenset[str] = frozenset()  # addresses of other schemes that the node answers for
 
     def owns(self, address: str) -> bool:
@@ -89,12 +94,15 @@ class Domain:
         """
         Does this sender say it is the node?  `registry`: does the node answer for the registry?
         """
-        if not from_.startswith(("mn:", "global:", "domain://")):
+        if from_[:1] not in "mgdMGD":
             return from_ in self.also
-        if not from_.startswith("domain://"):
+        folded = from_.lower()  # others read a scheme and a host without regard to case
+        if not folded.startswith(_NODES):
+            return from_ in self.also or folded in self.also
+        if not folded.startswith("domain://"):
             return True
         services = (*self._services, self._registry) if registry else self._services
-        return any(from_ == service or from_.startswith(service + "/") for service in services)
+        return any(folded == service or folded.startswith(service + "/") for service in services)
 
     def can_open(self, runtime: str) -> bool:
         """
@@ -104,6 +112,6 @@ class Domain:
             return False
         if holds_token(runtime):
             return False
-        if runtime.startswith(("mn:", "global:", "domain://")):  # a node's or a server's, here or elsewhere
+        if runtime.lower().startswith(_NODES):  # a node's or a server's, here or elsewhere
             return False
         return runtime != self.public and not runtime.startswith(self.public + "/")

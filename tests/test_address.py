@@ -108,6 +108,9 @@ class DomainTests(SynchronousTestCase):
             "domain://msg-node.example.org/sm",
             "domain://idm.example.org",
             "domain://qos-broker.example.org/x",
+            "Mn:/session",
+            "GLOBAL://registry",
+            "Domain://Msg-Node.Example.org/sm",
         ):
             self.assertTrue(self.domain.claimed_by(from_, registry=False), from_)
 
@@ -170,6 +173,9 @@ class DomainTests(SynchronousTestCase):
             "domain://other.net/x",
             "mn://other.net/mn1",
             "global:other/x/y",
+            "MN:/session",
+            "Global://x/y",
+            "DOMAIN://other.net/x",
             "x" * (LONGEST + 1),
         ):
             self.assertFalse(self.domain.can_open(name), name)
