@@ -92,6 +92,90 @@ class RequiredTests(GateCase):
         assert session is not None and session.proof is not None
         self.assertEqual((ANN, ANN), (session.identity, session.proof.user))
 
+    def anonymous(self, **claims: Any) -> Client:
+        """
+        Ann opens without a name, subscribes, and loses the connection.
+        """
+        client = Client(self.node)
+        opening = {"id": 1, "type": "open", "to": "mn:/session", "body": {"token": self.token(**claims)}}
+        client.tell(opening)
+        client.token = client.take()[0]["body"]["runtimeToken"]
+        body = {"resources": ["comm://room"]}
+        client.tell({"id": 2, "type": "subscribe", "from": RUNTIME, "to": SM, "body": body})
+        client.drop()
+        return client
+
+    def heard(self) -> list[str]:
+        """
+        Who hears what Ann had subscribed without a name.
+        """
+        return [session.runtime for session in self.node.routes.resolve("comm://room")]
+
+    def test_anonymous_session_gets_a_name(self) -> None:
+        """
+        The token of an anonymous session opens its user a name, as it would open the session itself.
+        """
+        token = self.anonymous().token
+
+        again = self.attempt(None, f"{RUNTIME}/{token}", "re-open")
+
+        self.assertEqual({"code": 200}, again.take()[0]["body"])
+        self.assertEqual([RUNTIME], self.heard())
+        self.assertEqual(ANN, again.session and again.session.identity)
+
+    def test_anonymous_session_of_another(self) -> None:
+        """
+        With a token of somebody else's in it, `re-open` opens that user's own session, and takes nothing.
+        """
+        token = self.anonymous().token
+        (before,) = self.heard()
+
+        bob = self.attempt(self.token("bob"), f"{RUNTIME}/{token}", "re-open")
+
+        self.assertIn("runtimeToken", bob.take()[0]["body"])
+        self.assertEqual(BOB, bob.session and bob.session.identity)
+        self.assertEqual([before], self.heard())
+
+    def test_anonymous_session_that_lapsed(self) -> None:
+        """
+        Once its user's token has ended, it takes a new one; with that, nothing is lost.
+        """
+        self.node.config.session.anonymous_expiry = 9999.0
+        token = self.anonymous().token
+        self.node.clock.advance(5000)
+
+        self.assertRefused(self.attempt(None, f"{RUNTIME}/{token}", "re-open"))
+        self.assertNotEqual([RUNTIME], self.heard())
+        again = self.attempt(self.token(), f"{RUNTIME}/{token}", "re-open")
+
+        self.assertEqual({"code": 200}, again.take()[0]["body"])
+        self.assertEqual([RUNTIME], self.heard())
+
+    def test_anonymous_session_and_one_of_another(self) -> None:
+        """
+        It opens no session that is somebody else's, and gives nothing to it.
+        """
+        self.attempt(self.token("bob"))
+        token = self.anonymous().token
+        (before,) = self.heard()
+
+        self.assertRefused(self.attempt(None, f"{RUNTIME}/{token}", "re-open"))
+
+        self.assertEqual([before], self.heard())
+
+    def test_anonymous_session_and_another_of_its_user(self) -> None:
+        """
+        Of the session that its user has by that name it is no proof; the user's own token is.
+        """
+        self.ann()
+        token = self.anonymous().token
+
+        self.assertRefused(self.attempt(None, f"{RUNTIME}/{token}", "re-open"))
+        again = self.attempt(self.token(), f"{RUNTIME}/{token}", "re-open")
+
+        self.assertEqual(200, again.take()[0]["body"]["code"])
+        self.assertEqual([RUNTIME], self.heard())
+
     def test_refused(self) -> None:
         """
         Without a token, or with one that is no good, the connection is closed, and open is not answered.
