@@ -1,14 +1,18 @@
 """
-Failures that nobody foresaw, in the log with their traceback, but not each of a million.
+What may happen a million times, in the log, but not each time: failures that nobody foresaw, with their
+traceback, and what strangers do wrong.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 MOST_KINDS = 1000
+MOST_LINES = 10  # in LINES_WITHIN seconds, of what strangers do wrong
+LINES_WITHIN = 60.0
 
 
 class Failures:
@@ -35,3 +39,30 @@ class Failures:
         if str(times).strip("0") == "1":
             count = f"; {times} times so far" if times > 1 else ""
             self._log.failure(text + count, why, **fields)
+
+
+class Strangers:
+    """
+    What strangers do wrong, in the log: some lines a minute, and how many were left out.
+    """
+
+    def __init__(self, log: Logger, seconds: Callable[[], float]) -> None:
+        self._log = log
+        self._seconds = seconds
+        self._since = seconds()
+        self._lines = self._left_out = 0
+
+    def note(self, text: str, **fields: Any) -> None:
+        """
+        It happened; `text` says what, with `fields` as of any log event.
+        """
+        now = self._seconds()
+        if now >= self._since + LINES_WITHIN:
+            self._since, self._lines = now, 0
+        if self._lines == MOST_LINES:
+            self._left_out += 1
+            return
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        more = f" ({left_out} more such lines were left out)" if left_out else ""
+        self._log.info(text + more, **fields)

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from msgnode.closing import TAKEN, TOKEN_LATER, Closing
 from msgnode.config import IdentityOptions
 from msgnode.errors import Rejected
-from msgnode.failures import Failures
+from msgnode.failures import Failures, Strangers
 from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.proof import Claim, Proof, Validator
@@ -49,7 +49,9 @@ class Gate:
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
         holding: Holding,
+        seconds: Callable[[], float],
     ) -> None:
+        self._strangers = Strangers(log, seconds)
         self._options = options
         self._validator = validator
         self._identities = identities
@@ -131,7 +133,7 @@ class Gate:
             self._shown[connection] = verdict
             connection.bearer = ""  # it has done its work
             return True
-        log.info("{peer}: its token is refused: {why}", peer=connection.peer, why=str(verdict))
+        self._strangers.note("{peer}: its token is refused: {why}", peer=connection.peer, why=str(verdict))
         return TOKEN_LATER if verdict.code >= 500 else TAKEN
 
     # -- whose session it is -----------------------------------------------------
@@ -220,7 +222,7 @@ class Gate:
         self._identities.prove(session, proof)
 
     def _give_up(self, connection: Connection) -> None:
-        log.info("{peer}: its token could not be looked at in time", peer=connection.peer)
+        self._strangers.note("{peer}: its token could not be looked at in time", peer=connection.peer)
         if self._is_there(connection):
             self._part(connection, TOKEN_LATER)
 

@@ -207,7 +207,9 @@ class Node:
         believed = validator.still_holds if validator is not None else lambda proof: True
         identities = Identities(options, clock, wall, sessions.park, self.keeping, believed)
         find, is_there = self.routes.runtime, sessions.connections.__contains__
-        gate = Gate(options, validator, identities, find, sessions.part, is_there, self.holding)
+        gate = Gate(
+            options, validator, identities, find, sessions.part, is_there, self.holding, clock.seconds
+        )
         return identities, gate
 
     def apply(self) -> None:

@@ -6,7 +6,8 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from twisted.logger import globalLogPublisher
+from twisted.internet.testing import EventLoggingObserver
+from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.gate import PATIENCE
@@ -91,6 +92,21 @@ class RequiredTests(GateCase):
         session = client.session
         assert session is not None and session.proof is not None
         self.assertEqual((ANN, ANN), (session.identity, session.proof.user))
+
+    def test_log_of_refused_tokens_is_bounded(self) -> None:
+        """
+        A stranger whose tokens are refused a thousand times fills no log; how many there were is in it.
+        """
+        events = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
+
+        for _ in range(1000):
+            self.attempt("x")
+        within_a_minute = len(events)
+        self.node.clock.advance(61)
+        self.attempt("x")
+
+        self.assertEqual((10, 11), (within_a_minute, len(events)))
+        self.assertIn("(990 more such lines were left out)", formatEvent(events[-1]))
 
     def anonymous(self, **claims: Any) -> Client:
         """
