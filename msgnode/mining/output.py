@@ -119,7 +119,9 @@ class Output:
         """
         base = self.files.inside(name)
         paths = [f"{base}/batch={number}" for number in numbers]
-        reader = self._spark.read if schema is None else self._spark.read.schema(schema)
+        reader = self._spark.read.option("mergeSchema", "true")  # an older part may lack a column
+        if schema is not None:
+            reader = self._spark.read.schema(schema)
         return reader.option("basePath", base).parquet(*paths)
 
     def write_table(self, rows: DataFrame, name: str) -> DataFrame:

@@ -4,7 +4,8 @@ Requests and their answers.
 An exchange is one request as one node saw it, with the answers that have its
 id and its two addresses turned round.  An answer belongs to the latest such
 request at its own node, and only if there is none to the latest at another
-node.  So an id that is used again begins a new exchange.
+node.  So an id that is used again begins a new exchange.  Where both have a
+transaction and those differ, they are nobody's answer and no repetition.
 
 The log is shuffled once, by id and addresses, and nothing is joined: requests
 and answers are rows of one sequence, and each answer looks back along it.  An
@@ -20,14 +21,16 @@ from msgnode.mining.columns import HOUR, REQUESTS, SECOND, date_of, hour_of_day,
 
 PATIENCE = 120 * SECOND  # an answer that comes later belongs to nothing
 _KEY = ("id", "asker", "asked")
+_OF_REQUEST = ("node", "time", "transaction")
 # What a carried exchange brings along; a line of the log has none of it.
 _SUMS = ("answers", "first_answer", "last_answer", "again")
 SCHEMA = (
-    "id string, asker string, asked string, node string, time long, type string, expects boolean, "
+    "id string, asker string, asked string, transaction string, node string, time long, type string, "
+    "expects boolean, "
     "outcome string, bytes long, answers long, first_answer long, last_answer long, again boolean, "
     "first_micros long, micros long, open boolean, date string, hour int, batch int"
 )
-COLUMNS = (*_KEY, "node", "time", "type", "expects", "outcome", "bytes", *_SUMS)
+COLUMNS = (*_KEY, "transaction", "node", "time", "type", "expects", "outcome", "bytes", *_SUMS)
 TOLD = "expects or answers > 0"  # an exchange that questions are asked about
 
 
@@ -65,6 +68,7 @@ def _requests_and_answers(messages: DataFrame) -> DataFrame:
         "id",
         F.when(answer, F.col("to")).otherwise(F.col("from")).alias("asker"),
         F.when(answer, F.col("from")).otherwise(F.col("to")).alias("asked"),
+        "transaction",
         "node",
         "time",
         type.alias("type"),
@@ -87,7 +91,7 @@ def _looking_back(rows: DataFrame) -> DataFrame:
     here = Window.partitionBy(*_KEY, "node").orderBy(*order).rowsBetween(Window.unboundedPreceding, 0)
     before = here.rowsBetween(Window.unboundedPreceding, -1)
     anywhere = Window.partitionBy(*_KEY).orderBy(*order, "node").rowsBetween(Window.unboundedPreceding, 0)
-    request = F.when(~F.col("is_answer"), F.struct("node", "time"))
+    request = F.when(~F.col("is_answer"), F.struct(*_OF_REQUEST))
     # Said here, one shuffle serves both windows and the grouping after them.
     rows = rows.repartition(*_KEY).select(
         "*",
@@ -95,11 +99,19 @@ def _looking_back(rows: DataFrame) -> DataFrame:
         F.last(request, ignorenulls=True).over(before).alias("_before"),
         F.last(request, ignorenulls=True).over(anywhere).alias("_anywhere"),
     )
-    near = F.col("time") - F.col("_here.time") <= PATIENCE
-    far = F.col("time") - F.col("_anywhere.time") <= PATIENCE
+    near = _may_belong("_here")
+    far = _may_belong("_anywhere")
     belongs = F.when(near, F.col("_here")).when(F.col("is_answer") & far, F.col("_anywhere"))
-    again = F.coalesce("again", F.col("time") - F.col("_before.time") <= PATIENCE, F.lit(False))
+    again = F.coalesce("again", _may_belong("_before"), F.lit(False))
     return rows.withColumn("_request", belongs).withColumn("again", again)
+
+
+def _may_belong(request: str) -> Column:
+    """
+    Is it not long ago, and does no transaction say otherwise?
+    """
+    other = F.col("transaction") != F.col(f"{request}.transaction")
+    return (F.col("time") - F.col(f"{request}.time") <= PATIENCE) & ~F.coalesce(other, F.lit(False))
 
 
 def _gathered(rows: DataFrame) -> DataFrame:
@@ -116,6 +128,7 @@ def _gathered(rows: DataFrame) -> DataFrame:
         rows.where("_request is not null")
         .groupBy(*_KEY, F.col("_request.node").alias("node"), F.col("_request.time").alias("time"))
         .agg(
+            of_request("transaction"),
             of_request("type"),
             F.max(F.when(request, F.col("expects"))).alias("expects"),
             of_request("outcome"),

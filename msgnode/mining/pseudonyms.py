@@ -29,7 +29,7 @@ _PARTS = (
 
 def pseudonymised(lines: DataFrame, key: bytes) -> DataFrame:
     """
-    The same lines without their sessions, addresses, ids, peers and unusual types; nothing of a bad line.
+    The same lines without sessions, addresses, ids, transactions, peers, odd types; nothing of a bad line.
     """
     known = F.lower("type").isin(*TYPES)
     return lines.withColumns(
@@ -37,6 +37,7 @@ def pseudonymised(lines: DataFrame, key: bytes) -> DataFrame:
             **{name: address(F.col(name), key) for name in ("session", "from", "to")},
             "resources": F.transform("resources", lambda each: address(each, key)),
             "id": F.when(F.col("id").isNotNull(), hashed(F.col("id"), key)),
+            "transaction": F.when(F.col("transaction").isNotNull(), hashed(F.col("transaction"), key)),
             "peer": F.when(F.col("peer") == "unix", F.col("peer")).otherwise(_peer(key)),
             "type": F.when(known | F.col("type").isNull(), F.col("type")).otherwise(F.lit("other")),
             "text": F.when(F.col("text").isNotNull(), F.lit("")),

@@ -8,14 +8,14 @@ from pyspark.sql import functions as F
 from msgnode.mining.columns import destination, domain, failed, kind
 from msgnode.mining.question import Question, adding
 
-_CAUSE = ("outcome", "code", "type", "from_domain", "destination")
+_CAUSE = ("outcome", "code", "reason", "type", "from_domain", "destination")
 # In an order that does not depend on the order of work.
 _EXAMPLE = ("time", "node", "from", "to", "id", "session", "connector", "peer")
 
 
 def refusals(messages: DataFrame) -> DataFrame:
     """
-    What failed, by outcome, code, type, the sender's domain and the destination; with the first and the last?
+    What failed, by outcome, code, reason, type, the sender's domain and the destination; the first, the last?
     """
     example = F.struct(*_EXAMPLE)
     return (
@@ -23,6 +23,7 @@ def refusals(messages: DataFrame) -> DataFrame:
         .select(
             "outcome",
             F.coalesce("code", F.lit(0)).alias("code"),
+            "reason",
             kind().alias("type"),
             domain("from").alias("from_domain"),
             destination("to").alias("destination"),
@@ -37,6 +38,8 @@ def refusals_by_cause(parts: DataFrame) -> DataFrame:
     """
     The same over all batches, newest first.
     """
+    if "reason" not in parts.columns:  # none of them knew of reasons
+        parts = parts.withColumn("reason", F.lit(None).cast("string"))
     return (
         parts.groupBy(*_CAUSE)
         .agg(F.sum("number").alias("number"), F.min("first").alias("first"), F.max("last").alias("last"))

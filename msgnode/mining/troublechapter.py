@@ -12,6 +12,7 @@ def refusals(tables: Tables) -> Section:
         ("number", "number", "number"),
         ("cause", "cause", "text"),
         ("code", "code", "number"),
+        ("reason", "reason", "text"),
         ("outcome", "outcome", "text"),
         ("type", "type", "text"),
         ("from_domain", "from", "text"),

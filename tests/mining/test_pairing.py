@@ -65,6 +65,34 @@ class TestPairing:
             ("1", "mn1", 1, 1_000_000, 1_000_000, False, False),
         ] == found
 
+    def test_transactions(self, spark):
+        """
+        An answer of another transaction belongs to nothing, one without a transaction as ever.
+        """
+        found = paired(
+            spark,
+            ask(1, transaction="a"),
+            ask(2, transaction="b"),
+            answer(3, transaction="a"),
+            answer(4, transaction="b"),
+            ask(500, transaction="c"),
+            answer(501),
+            ask(1000),
+            answer(1001, transaction="d"),
+        )
+
+        assert [(0, False), (1, False), (1, False), (1, False)] == [
+            (answers, again) for _, _, answers, _, _, again, _ in found
+        ]
+
+    def test_transaction_again(self, spark):
+        """
+        The same id in the same transaction is the same request once more.
+        """
+        found = paired(spark, ask(1, transaction="a"), ask(2, transaction="a"), answer(3, transaction="a"))
+
+        assert [(0, False), (1, True)] == [(answers, again) for _, _, answers, _, _, again, _ in found]
+
     def test_too_late(self, spark):
         """
         An answer after two minutes belongs to nothing.

@@ -183,6 +183,24 @@ class TestRefusals:
             ("nobody is bound to the address", 0, 1, "1", "1"),
         ] == found
 
+    def test_reasons(self, spark):
+        """
+        One code for several reasons is as many causes; what an older log or output has is of no reason.
+        """
+        rows = log(
+            spark,
+            message(3, outcome="refused", code=403, reason="policy"),
+            message(2, outcome="refused", code=403, reason="reserved-address"),
+            message(1, outcome="refused", code=403),
+        )
+        parts = refusals.refusals(rows)
+
+        found = table(refusals.refusals_by_cause(parts), "reason", "number")
+        without = table(refusals.refusals_by_cause(parts.drop("reason")), "reason", "number")
+
+        assert [("policy", 1), ("reserved-address", 1), (None, 1)] == found
+        assert [(None, 3)] == without
+
     def test_loops(self, spark):
         """
         Ten failures of one sender with one address in an hour are a loop, nine are none.

@@ -137,14 +137,14 @@ class TestPseudonyms:
 
     def test_nothing_is_left(self, spark):
         """
-        No name, address, id or peer of the log is in what is written, nor the text of a bad line.
+        No name, address, id, transaction or peer of the log is in what is written, nor a bad line's text.
         """
         secret = "runtime://secret.example/secret"
         found = self.hidden(
             spark,
             message(
                 1, secret, f"{secret}/changes", id="secret", peer="192.0.2.7:51", session=secret,
-                type="secret", resources=[secret],
+                type="secret", resources=[secret], transaction="secret",
             ),
             event(2, "attached", secret, peer="192.0.2.7:52"),
         )  # fmt: skip
@@ -155,6 +155,7 @@ class TestPseudonyms:
         first, second = (json.loads(text) for text in written)
         assert first["session"] == second["session"] == first["resources"][0] == first["from"]
         assert first["to"] == first["from"] + "/changes"
+        assert first["transaction"] == first["id"]
         assert first["peer"].rpartition(":")[0] == second["peer"].rpartition(":")[0]
 
 
