@@ -37,6 +37,7 @@ _REASONS, _FLAGS = ALLOCATED | SUBSCRIBED | LEARNT, 0xFF
 _OBJECT = 8  # bits below the length of the object that the address was subscribed as a child of, or 0
 RUNTIMES = ("runtime://", "hyperty-runtime://")  # where runtimeURLs are looked for
 
+MOST_FORMER = 64  # sessions that became one with one
 DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes
 
 
@@ -325,7 +326,14 @@ class RoutingTable:
         """
         if self._runtimes.get(session.runtime) is session:
             del self._runtimes[session.runtime]
-        self._by_sid.pop(session.sid, None)
+        former, session.former = [session.sid, *session.former], []
+        heir = session.successor
+        for sid in former:
+            if heir is None or heir.ended or len(heir.former) == MOST_FORMER:
+                self._by_sid.pop(sid, None)
+            else:
+                self._by_sid[sid] = heir  # whoever asked for a receipt still gets it
+                heir.former.append(sid)
         self._in_slices(self._forget(session), session)
 
     def _forget(self, session: "Session") -> Iterator[None]:

@@ -129,7 +129,7 @@ class Session:
     `identity` is who it is now, by its token or its certificate, or empty;
     `proof` what its token proved, kept when that has ended: it stays its owner's.
     `successor` is the session that it became one with, and `absorbed` the sids of those that this one has
-    become one with and may still find in the database after a restart.
+    become one with and may still find in the database after a restart, `former` of all of them.
     `sid` stands for it on disk.  `missed` counts what a client that
     acknowledges will never get, since it was last told; `unsure` that nobody
     knows whether there are more.
@@ -149,6 +149,7 @@ class Session:
         "due",
         "ended",
         "expiry",
+        "former",
         "host",
         "identity",
         "keys",
@@ -172,6 +173,7 @@ class Session:
         self.runtime = runtime
         self.sid = sid
         self.absorbed: list[int] = []
+        self.former: list[int] = []
         self.account = Account()
         self.host = ""
         self.identity = ""

@@ -476,6 +476,22 @@ class MergedTests(RenamedCase):
 
         self.assertEqual([{"id": 5}], again.take())
 
+    def test_late_receipts(self) -> None:
+        """
+        So do the receipts for what it had sent.
+        """
+        self.start()
+        recipient = self.node.client("runtime://example.org/b")
+        recipient.drop()
+        self.client.post(recipient.runtime, "update", receipt=True)
+        self.client.drop()
+        again = self.come_back()
+        again.take()
+
+        self.node.client().reopen(f"{recipient.runtime}/{recipient.token}")
+
+        self.assertEqual([("receipt", 202)], [(m["type"], m["body"]["code"]) for m in again.take()])
+
     def test_its_other_connection(self) -> None:
         """
         A connection of the anonymous session may open again, and speaks for nobody until then.
