@@ -66,6 +66,7 @@ class Ledger:
         self._untold: set[Outbox] = set()
         self._telling = False
         self._dirty = True  # a node may start on a disk that takes nothing
+        self.unpaged = False  # is there more in memory than what is on its way to the disk?
         self._to_disk: list[Kept] = []  # may leave memory once they are on disk
         self._moved: list[tuple[Kept, int]] = []  # where they lie once all is written anew
 
@@ -89,6 +90,8 @@ class Ledger:
             kept.share.bytes += RECORD + kept.size
         if self.held > self.most >> 1:
             self._to_disk.append(kept)
+        else:
+            self.unpaged = True
 
     def _write_sent(self) -> None:
         """
@@ -99,6 +102,8 @@ class Ledger:
         self._leaving += [sid for sid, _, _ in sent]
         if self.held > self.most >> 1:
             self._to_disk += [kept for _, kept, _ in sent]
+        else:
+            self.unpaged = True
 
     def by_wall(self, until: float) -> float:
         """
@@ -264,7 +269,7 @@ class Ledger:
         leaving, self._leaving = self._leaving, []
         failed = self._holding or self.paper.failing is not None  # the latter since the node's start
         if not self._write(now):
-            self._dirty = True  # it is tried again, and nobody is told meanwhile
+            self._dirty = self.unpaged = True  # it is tried again, and nobody is told meanwhile
             self._unwritten |= heard
             if not self._holding:
                 self._holding = True

@@ -20,6 +20,9 @@ ROOMY = 0.9  # of the memory allowed is left in use after some was shed
 SPARED = 0.99  # of the spool, likewise
 LARGEST = 32  # queues that give way at a time,
 MOST_SHED = 4096  # and messages
+LARGEST_IN_MEMORY = 1024  # the same for memory, which fills faster: what one turn can bring
+MOST_SHED_FROM_MEMORY = 16_384
+MOST_PAGED = 65_536  # messages and queues that are looked at in one turn, whether they are in memory
 
 
 class All(Protocol):
@@ -41,6 +44,7 @@ class Shortage:
 
     def __init__(self, sessions: All) -> None:
         self._all = sessions
+        self._to_page: list[Session] = []  # of whom more may be in memory than has to be
 
     def hold(self, leaving: set[int]) -> None:
         """
@@ -70,27 +74,43 @@ class Shortage:
 
     def make_room(self) -> None:
         """
-        More is kept than the node has memory for: the largest queues go first.
+        More is kept than the node has memory for: what is on disk stays there only, then the largest queues
+        give way; so much of both in a turn.
         """
-        ledger = self._all.ledger
-        enough = int(ledger.most * ROOMY)
-        largest = sorted(self._all, key=_size, reverse=True)
-        shed = self._all.counts.shed
-        for session in largest:
-            if ledger.held <= enough:
-                break
-            for kept in session.owed():
-                ledger.page_out(kept)
-        for session in largest:
-            if ledger.held <= enough:
-                break
-            session.shed(lambda: ledger.held <= enough)
+        ledger, counts = self._all.ledger, self._all.counts
+        enough, shed = int(ledger.most * ROOMY), counts.shed
+        if self._page_some(enough) and ledger.held <= ledger.most + (ledger.most >> 3):
+            return  # the rest with what comes next
+        last = shed + MOST_SHED_FROM_MEMORY
+        if ledger.held > enough:
+            for session in nlargest(LARGEST_IN_MEMORY, self._all, key=_size):
+                session.shed(lambda: ledger.held <= enough or counts.shed >= last)
+                if ledger.held <= enough or counts.shed >= last:
+                    break
         if self._all.counts.shed != shed:
             log.warn(
                 "{shed} messages that waited were dropped: more than {most} bytes",
                 shed=self._all.counts.shed - shed,
                 most=ledger.most,
             )
+
+    def _page_some(self, enough: int) -> bool:
+        """
+        Keep some of what is on disk there only; is there more to do, and was it of use?
+        """
+        ledger = self._all.ledger
+        if not self._to_page and ledger.unpaged:
+            ledger.unpaged = False
+            self._to_page = list(self._all)
+        before, looked = ledger.held, 0
+        while self._to_page and ledger.held > enough:
+            if looked > MOST_PAGED:
+                return ledger.held < before
+            owed = self._to_page.pop().owed()
+            looked += 1 + len(owed)
+            for kept in owed:
+                ledger.page_out(kept)
+        return ledger.held <= enough
 
     def make_room_on_disk(self) -> None:
         """

@@ -2,10 +2,14 @@
 The memory of all that waits: bounded for the whole node, and the largest queues pay.
 """
 
+import sys
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode import shortage
+from msgnode.routes import SUBSCRIBED
+from msgnode.shortage import MOST_SHED_FROM_MEMORY
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
 
@@ -77,6 +81,30 @@ class WithoutDiskTests(MemoryCase):
         codes = [message["body"]["code"] for message in self.sender.take()]
         self.assertEqual([503] * self.node.counts.shed, codes)
 
+    def test_some_a_turn(self) -> None:
+        """
+        Where very much must go, one turn takes some of it and the next ones the rest.
+        """
+        node, ledger = self.node, self.node.sessions.ledger
+        ledger.most = sys.maxsize
+        for number in range(150):
+            session = node.sessions.create(f"runtime://example.org/away/{number}")
+            node.routes.bind("a:b", session, SUBSCRIBED)
+        self.send("a:b", 250)
+        while node.slices.at_work:
+            node.clock.advance(0)
+        ledger.most = ledger.held // 10
+
+        shed: list[int] = []
+        while ledger.held > ledger.most and len(shed) < 100:
+            before = node.counts.shed
+            self.send(BIG, 1)
+            shed.append(node.counts.shed - before)
+
+        self.assertLessEqual(ledger.held, ledger.most)
+        self.assertGreater(len(shed), 1)
+        self.assertLessEqual(max(shed), MOST_SHED_FROM_MEMORY)
+
     def test_given_back(self) -> None:
         """
         What was delivered, dropped or forgotten takes no memory any more.
@@ -111,3 +139,25 @@ class WithDiskTests(MemoryCase):
         self.assertEqual(list(range(150)), self.back(BIG))
         self.assertEqual(list(range(150)), self.back(SMALL))
         self.assertEqual(0, self.node.spool.live)
+
+    def test_to_disk_in_turns(self) -> None:
+        """
+        Where very much is to stay on disk only, that takes several turns, and nothing is given up meanwhile.
+        """
+        self.patch(shortage, "MOST_PAGED", 10)
+        ledger, names = self.node.sessions.ledger, [f"{BIG}/{number}" for number in range(20)]
+        self.away(*names)
+        ledger.most = 800_000
+        for name in names:
+            self.send(name, 15)
+        ledger.most = int(ledger.held / 1.12)
+
+        turns = 0
+        while ledger.held > ledger.most and turns < 100:
+            self.send(SMALL, 1)
+            turns += 1
+
+        self.assertLessEqual(ledger.held, ledger.most)
+        self.assertGreater(turns, 1)
+        self.assertEqual(0, self.node.counts.shed)
+        self.assertEqual([list(range(15))] * 20, [self.back(name) for name in names])
