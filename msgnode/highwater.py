@@ -34,7 +34,7 @@ def read(directory: Path) -> tuple[int, int] | None:
 
 class HighWater:
     """
-    The mark while the spool is open.  Where it cannot be written there is none, which proves less.
+    The mark while the spool is open.  While it cannot be written there is none, which proves less.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -50,7 +50,9 @@ class HighWater:
         The file of that number was written up to here.
         """
         if self._file is None:
-            return
+            self.open()
+            if self._file is None:
+                return
         mark = MARK.pack(number, end)
         try:
             os.pwrite(self._file, mark + _CHECK.pack(crc32(mark)), 0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import highwater
-from msgnode.segment import BATCH, INCOMPLETE, Damaged, examine, recover, repair, segments
+from msgnode.segment import BATCH, INCOMPLETE, Damaged, examine, number_of, recover, repair, segments
 from msgnode.spool import MOST_HELD_BACK, Spool
 from msgnode.spoolrecords import Recovered
 from tests.fakes import directory
@@ -436,6 +436,28 @@ class DamageTests(SpoolCase):
         mark.write_bytes(mark.read_bytes()[:-1] + b"?")
 
         self.assertEqual(3, len(recover(self.directory)[7].kept))
+
+    def test_mark_after_a_full_disk(self) -> None:
+        """
+        A mark for which there was no room is there again with the next batch that finds some.
+        """
+        spool = Spool(self.directory)
+        spool.open()
+        mark = self.directory / highwater.NAME
+        write = os.pwrite
+
+        def refuse(*args: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        for pwrite, expected in ((refuse, None), (write, True)):
+            self.patch(os, "pwrite", pwrite)
+            spool.acknowledged(7, 1)
+            spool.settle()
+            self.assertEqual(expected, mark.exists() or None)
+        spool.close()
+
+        last = segments(self.directory)[-1]
+        self.assertEqual((number_of(last), last.stat().st_size), highwater.read(self.directory))
 
     def test_any_byte_found_out(self) -> None:
         """
