@@ -3,6 +3,7 @@ Acknowledged resume against a model: clients that count, and a node that is kill
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,7 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.durable import SM, Counting, DurableNode
+from msgnode import spool
+from msgnode.sweep import Sweep
+from tests.durable import SM, Counting, DurableNode, Refusing
 
 TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -204,9 +207,117 @@ class UrgentMachine(ResumeMachine):
         assert len(self.bob.got) + self.bob.missed == self.published
 
 
+class DiskMachine(ResumeMachine):
+    """
+    A disk that fills up and has room again, and messages that go to their listeners one in a turn.
+
+    So little is held back for the disk that now and then all is written anew.
+    """
+
+    @initialize()
+    def begin(self) -> None:
+        self.held_back, spool.MOST_HELD_BACK = spool.MOST_HELD_BACK, 1000
+        self.disk = Refusing()
+        super().begin()
+        self.node.sections["limits"] = {"recipients_at_once": 1}
+        self.others = [Counting(self.node, f"runtime://example.org/{number}") for number in range(3)]
+        self.kill()
+        for client in self.others:
+            client.connect()
+            client.send(id=0, type="subscribe", to=SM, body={"resources": [NEWS]})
+        self.node.clock.advance(1)
+        for client in self.others:
+            client.arrive()
+            client.got.clear()
+        for client in (self.ann, self.bob):
+            self.come(client)
+
+    def teardown(self) -> None:
+        super().teardown()
+        spool.MOST_HELD_BACK = self.held_back
+
+    def clients(self) -> list[Counting]:
+        return [self.ann, self.bob, *self.others]
+
+    @rule(room=st.sampled_from([None, 0, 1, 2, 5]))
+    def fill(self, room: int | None) -> None:
+        """
+        There is room for so many batches more, or for all.
+        """
+        self.disk.room = room
+
+    @rule()
+    def turn(self) -> None:
+        self.node.clock.turn()
+
+    @rule(number=st.integers(1, 20))
+    def publish_much(self, number: int) -> None:
+        for _ in range(number):
+            self.published += 1
+            self.ann.send(id=self.published, type="update", to=NEWS, body={"value": "x" * 200})
+
+    @rule(number=st.integers(5, 20), room=st.sampled_from([None, 1, 2, 3, 5]))
+    def run_over(self, number: int, room: int | None) -> None:
+        """
+        More is held back than may be; and then there is room for a little.
+        """
+        self.fill(0)
+        if self.ann.wire is None:
+            self.come(self.ann)
+        self.publish_much(number)
+        self.wait(2)
+        self.wait(2)
+        self.fill(room)
+        self.wait(2)
+
+    @rule(who=st.sampled_from(["ann", "bob"]))
+    def connect(self, who: str) -> None:
+        self.come(getattr(self, who))
+
+    def come(self, client: Counting) -> None:
+        """
+        It may be told to come later, while the disk takes nothing.
+        """
+        client.lose()
+        with suppress(IndexError):
+            client.connect()
+            return
+        client.lose()
+
+    @rule()
+    def kill(self) -> None:
+        self.node = self.node.killed(self.disk)
+        self.node.spool._segment_bytes = 2000
+        Sweep(self.node.spool, self.node.sessions, self.node.clock, slack=4000).startService()
+        for client in self.clients():
+            client.node, client.wire = self.node, None
+
+    @precondition(lambda self: hasattr(self, "others"))
+    @rule()
+    def finish(self) -> None:
+        self.disk.room = None
+        for _ in range(10):
+            self.node.clock.advance(1)
+        for _ in range(4):
+            for client in self.clients():
+                if client.wire is None or client.wire.lost is not None:
+                    self.come(client)
+            for _ in range(50):
+                self.node.clock.advance(0.1)
+            for client in self.clients():
+                client.arrive()
+                client.acknowledge()
+        self.check()
+        assert self.node.spool.failing is None
+        for client in self.others:
+            assert [message["id"] for message in client.got] == list(range(1, self.published + 1))
+
+
 ResumeMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
 NarrowMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
+DiskMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
 UrgentMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
 ResumeTests = ResumeMachine.TestCase
 NarrowTests = NarrowMachine.TestCase
+DiskTests = DiskMachine.TestCase
 UrgentTests = UrgentMachine.TestCase
