@@ -61,7 +61,8 @@ def connect(path: Path | str) -> sqlite3.Connection:
         return _connect(path, alone=True)
     except (sqlite3.Error, OSError) as why:
         text = why.strerror if isinstance(why, OSError) else why
-        raise ConfigError(f"registry: {path} cannot be used: {text}; move it away, or name another") from why
+        advice = "make room on its disk" if is_full(why) else "move it away, or name another"
+        raise ConfigError(f"registry: {path} cannot be used: {text}; {advice}") from why
 
 
 def _connect(path: Path | str, alone: bool = False) -> sqlite3.Connection:
