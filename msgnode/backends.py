@@ -138,7 +138,7 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
             made = Rest(url, options, reactor, name)
         except ConfigError as why:
             raise ConfigError(f"{name.replace('domain ', '').replace(' ', '_')}: {why}") from None
-        node.back_ends.append(made)
+        node.components.call(made)
         return made
 
     if config.registry.url != "none":
@@ -160,7 +160,7 @@ def attach_domain(node: Node, rest: Rest) -> DomainRegistry:
     registry = DomainRegistry(config.domain, rest, config.registry, node.publish, node.registered)
     if config.registry.url == "embedded":
         registry.payer = partial(payer, node)
-    node.responders.update(dict.fromkeys((registry.address, f"{registry.address}/"), registry))
+    node.components.offer("domain registry", registry, (registry.address, f"{registry.address}/"))
     return registry
 
 
@@ -182,4 +182,4 @@ def attach_graph(node: Node, rest: Rest, run: Callable[..., Deferred[Any]]) -> N
     graph = GlobalRegistry(rest, node.config.global_registry, run)
     if node.config.global_registry.url == "embedded":
         graph.payer = partial(payer, node)
-    node.responders.update(dict.fromkeys((ADDRESS, f"{ADDRESS}/"), graph))
+    node.components.offer("global registry", graph, (ADDRESS, f"{ADDRESS}/"))

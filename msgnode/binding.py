@@ -117,6 +117,7 @@ class Binder:
         ask: Callable[[str, int], None] | None = None,
         beside: int = 0,
         children: Mapping[str, int] | None = None,
+        may_serve: Callable[[str], bool] = lambda address: False,
     ) -> Iterator[None]:
         """
         Bind all of them, or raise Rejected (403, 429) and none; `beside`: bytes remembered with them.
@@ -136,7 +137,7 @@ class Binder:
                 if address not in session.bindings:
                     new += 1
                     size += binding_size(address) + (KEYED if children and address in children else 0)
-                    self._check(address, session)
+                    self._check(address, session, may_serve)
                 self._ownership.check_bind(address, session, kind)
                 wanted[address] = None
         if ask is not None:
@@ -200,10 +201,10 @@ class Binder:
         if size:
             self._budget.check(session.account, size)
 
-    def _check(self, address: str, session: Session) -> None:
+    def _check(self, address: str, session: Session, may_serve: Callable[[str], bool]) -> None:
         if not address or len(address) > LONGEST:
             raise Rejected(f"an address has 1 to {LONGEST} characters, not {len(address)}")
-        if self._domain.owns(address):
+        if self._domain.owns(address) and not may_serve(address):
             raise Rejected(f"{address} is the node's own address", 403, "reserved-address")
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:

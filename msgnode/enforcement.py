@@ -8,7 +8,9 @@ until other policies take effect.
 """
 
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime
+from secrets import token_hex
 from time import perf_counter_ns, time_ns
 from typing import Any
 
@@ -169,6 +171,23 @@ class Enforcement:
             return None
         context = context or self.senders.context(point, message, session, count)
         return self._follow(live, verdict, context, session, micros)
+
+    def names(self, point: str, message: Message, session: Session, beside: str) -> bool:
+        """
+        Does a rule permit this address in particular?
+
+        One that permits any address which begins with `beside` names none.
+        """
+        live = self._live
+        if live is None or not self._options.enforce:
+            return False
+        other = copy(message)
+        other.to = f"{beside}{token_hex(8)}.{self.senders.domain}"
+        effects = [
+            live.program.decide(self.senders.context(point, each, session, 1)).effect
+            for each in (message, other)
+        ]
+        return effects[0] == PERMIT and effects[1] != PERMIT
 
     def _only_try(self, point: str, message: Message, session: Session | None, count: int) -> None:
         """

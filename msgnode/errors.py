@@ -68,6 +68,12 @@ class Malformed(Rejected):
         self.from_ = from_
         self.transaction = transaction
 
+    def is_of(self, id: int | str, from_: str) -> bool:
+        """
+        Is it this message that is none, and not one that stands in it?
+        """
+        return self.id == id and (self.from_ or "") == from_
+
 
 class TooLarge(Malformed):
     """

@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from copy import copy
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from msgnode.arrivals import Arrivals
 from msgnode.asserted import vouched
 from msgnode.binding import Binder, Requests
 from msgnode.budget import Budget
+from msgnode.componentresponder import ComponentResponder
+from msgnode.components import BackEnd, Components
 from msgnode.config import Config
 from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
@@ -37,6 +40,7 @@ from msgnode.messageidentity import MessageIdentity
 from msgnode.ownership import AddressOwnership
 from msgnode.paper import Air, Paper
 from msgnode.partials import Partials
+from msgnode.points import IN, SUBSCRIBE
 from msgnode.proof import Validator
 from msgnode.rates import Inflation, Rates
 from msgnode.reception import Reception
@@ -59,18 +63,6 @@ class Offer(Responder, Protocol):
 
     @property
     def addresses(self) -> Iterable[str]: ...
-
-
-class BackEnd(Protocol):
-    """
-    A server that the node calls: what came of it so far, by outcome, and is it given up for the moment?
-    """
-
-    name: str
-    counts: Counter[str]
-
-    @property
-    def down(self) -> bool: ...
 
 
 class Node:
@@ -148,8 +140,9 @@ class Node:
         requests = Requests(self.slices, self.holding, keeping)
         allocation = Allocation(config, domain, self.routes, binder, requests, keeping)
         self._subscription = subscription = Subscription(domain, self.routes, binder, requests, config.limits)
-        self.responders: dict[str, Responder] = {subscription.address: subscription}
-        self.responders.update(dict.fromkeys(allocation.addresses, allocation))
+        self.components = components = Components(self._connections)
+        components.offer("subscription manager", subscription, [subscription.address])
+        components.offer("allocation", allocation, allocation.addresses)
         is_there = self.sessions.connections.__contains__
         self.fanout = Fanout(
             config.limits, self.holding, self.slices, self.counts, self.sessions.ledger, is_there, clock
@@ -159,7 +152,7 @@ class Node:
             config,
             domain,
             self.routes,
-            self.responders,
+            components,
             journal,
             self.counts,
             keeping,
@@ -177,7 +170,6 @@ class Node:
             )
         self.sessions.receipt = router.receipts.give_late
         self.publish = router.publish
-        self.back_ends: list[BackEnd] = []
         self.awaited = router.awaited
         self._reception = reception = Reception(
             self.handshake,
@@ -195,6 +187,9 @@ class Node:
         self.enforcement = Enforcement(
             config, clock, self._ask_policies, owners, who=self.gate.who, partials=self.partials
         )
+        subscription.may_serve = self._may_serve
+        listing = ComponentResponder(domain, components, self._may_list)
+        components.offer("connectors", listing, [listing.address])
         self.apply()
 
     def _watch(
@@ -242,11 +237,51 @@ class Node:
         self._router.several.leaving = self._reception.leaving
         self.fanout.decides = enforcement is not None and enforcement.outward
 
-    def offer(self, responder: Offer) -> None:
+    @property
+    def responders(self) -> dict[str, Responder]:
+        return self.components.responders
+
+    @property
+    def back_ends(self) -> list[BackEnd]:
+        return self.components.back_ends
+
+    def _connections(self) -> Counter[str]:
+        return Counter(connection.connector for connection in self.sessions.connections)
+
+    def _may_list(self, message: Message, session: Session) -> bool:
+        """
+        Does a rule name the list of what the node is made of?
+        """
+        return self.enforcement.names(IN, message, session, f"{self._domain.node}/")
+
+    def _may_serve(self, address: str, message: Message, session: Session) -> bool:
+        """
+        May a client's session answer at this address of the node's, because a rule names it?
+        """
+        if not self._is_free(address):
+            return False
+        topic = copy(message)
+        topic.to = address
+        return self.enforcement.names(SUBSCRIBE, topic, session, "domain://")
+
+    def is_reserved(self, address: str) -> bool:
+        """
+        Is it the node's own by now, whoever served it before a restart?
+        """
+        return address.startswith("domain://") and self._domain.owns(address) and not self._is_free(address)
+
+    def _is_free(self, address: str) -> bool:
+        """
+        Is it a node address that a session may serve where the node itself does not?
+        """
+        registry = f"domain://registry.{self._domain.name}"
+        return self.config.registry.url == "none" and address in (registry, f"{registry}/")
+
+    def offer(self, name: str, responder: Offer) -> None:
         """
         Let it answer at its addresses.
         """
-        self.responders.update(dict.fromkeys(responder.addresses, responder))
+        self.components.offer(name, responder, responder.addresses)
         self._domain.also |= {a for a in responder.addresses if not self._domain.owns(a)}
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:

@@ -45,13 +45,12 @@ def _part(host: str, options: IdentityProvider) -> str:
 
 def offer_identity(node: Node, tokens: Tokens) -> None:
     """
-    Let messages ask too, where that can tell them anything; what is not believed any longer ends.
+    Let messages ask too, also where there is nobody to ask; what is not believed any longer ends.
     """
     options = node.config.identity
     tokens.called = partial(list_client, node)
     tokens.apply()
-    if options.providers or options.devices:
-        node.offer(Identity(options, node.config.domain, tokens))
+    node.offer("identity", Identity(options, node.config.domain, tokens))
     node.identities.review(node.sessions)
 
 
@@ -69,11 +68,11 @@ def offer_qos(node: Node, reactor: Any, dial: Dial | None = None) -> None:
         for client in (broker, connectivity):
             if client is not None:
                 list_client(node, client)
-        node.offer(QoSBroker(options, node.config.domain, broker, connectivity))
+        node.offer("QoS broker", QoSBroker(options, node.config.domain, broker, connectivity))
 
 
 def list_client(node: Node, client: Rest) -> None:
     """
     Show the client among the back ends, in the place of one of its name.
     """
-    node.back_ends[:] = [other for other in node.back_ends if other.name != client.name] + [client]
+    node.components.call(client)

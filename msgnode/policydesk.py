@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 
 from msgnode.decisions import as_dict
 from msgnode.enforcement import Enforcement
+from msgnode.errors import Malformed
 from msgnode.message import decode
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
@@ -229,7 +230,10 @@ class PolicyDesk:
         if point not in POINTS:
             raise Refused(f"'point' must be one of {', '.join(POINTS)}, not {point!r}"[:200], 400)
         given = _needed(params, "message")
-        message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
+        try:
+            message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
+        except Malformed as why:
+            raise Refused(f"'message': {why}"[:300], why.code) from None
         try:
             message.shown = shown_identity(params.get("messageIdentity"))
         except Wrong as why:
@@ -241,7 +245,10 @@ class PolicyDesk:
             asked = self._enforcement.senders.supposed(
                 point, message, identity=identity, owned=owned, topic=topic, **texts
             )
-            return program.explain(asked).to_builtins()
+            try:
+                return program.explain(asked).to_builtins()
+            except Malformed as why:
+                raise Refused(f"'message': {why}"[:300], why.code) from None
 
         if "document" in params:
             return self._policies.check(_files(params["document"])).addCallback(explained)

@@ -38,7 +38,7 @@ def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = ma
     responder = PolicyResponder(
         Domain(config.domain), node.enforcement.senders.manager, PolicyDesk(policies, node.enforcement)
     )
-    node.responders[responder.address] = responder
+    node.components.offer("policies", responder, [responder.address])
     return policies
 
 

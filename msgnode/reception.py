@@ -264,6 +264,9 @@ class Reception:
         `session` asked, if its connection may be another's by now.
         """
         session = session or connection.session
+        if message is not None and isinstance(why, Malformed) and not why.is_of(message.id, message.from_):
+            # Something in it is wrong, and it is the message itself that is answered.
+            why = Rejected(str(why), why.code, why.reason)
         if isinstance(why, Malformed) or message is None:
             message = _what_could_be_read(why, message, data, connection)
         to = loggable(message.from_) or (session.runtime if session is not None else None)

@@ -99,7 +99,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
         sid = moved.get(sid, sid)
-        if sid in found:
+        if sid in found and not node.is_reserved(address):
             if address in found[sid].bindings:
                 node.routes.bind(address, found[sid], kinds & 0xFF)
             else:

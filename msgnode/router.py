@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain
 from msgnode.budget import Budget, binding_size
+from msgnode.components import Components
 from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
@@ -65,7 +66,7 @@ class Responder(Protocol):
 
 class Router:
     """
-    `responders` are found by their whole address; one at `scheme://host/` answers for all below.
+    Responders are found by their whole address; one at `scheme://host/` answers for all below.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Router:
         config: Config,
         domain: Domain,
         routes: RoutingTable,
-        responders: dict[str, Responder],
+        components: Components,
         journal: Journal,
         counts: Counts,
         keeping: Keeping,
@@ -96,7 +97,8 @@ class Router:
         self._budget = budget
         self._domain = domain
         self._routes = routes
-        self._responders = responders
+        self._components = components
+        self._responders = components.responders
         self._journal = journal
         self._counts = counts
         self._registry = f"domain://registry.{domain.name}"
@@ -395,6 +397,7 @@ class Router:
             full = "the node takes nothing new now: its disk is nearly full; try again later"
             raise Rejected(full, 503, "disk")
         before = keeping.changes
+        self._components.answered[responder] += 1
         reply = responder.respond(message, session)
         message.outcome = "answered"
         message.code = message.code or (200 if reply is not None else 0)
@@ -419,7 +422,7 @@ class Router:
         """
         self._owners.check_sender(from_, session)
         if not from_.startswith("hyperty://") and self._domain.claimed_by(
-            from_, self._registry in self._responders
+            from_, self._registry in self._responders or bool(self._routes.resolve(self._registry))
         ):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
 

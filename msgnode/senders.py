@@ -29,7 +29,7 @@ class Senders:
         owners: AddressOwnership,
     ) -> None:
         self.who = who
-        self._domain = config.domain
+        self.domain = config.domain
         self._identity = config.identity
         self._policy = config.policy
         self._now = now
@@ -70,7 +70,7 @@ class Senders:
         return Context(
             message,
             point,
-            domain=self._domain,
+            domain=self.domain,
             identity=identity,
             trust=self._identity.trust,
             now=self._now,
@@ -100,7 +100,7 @@ class Senders:
         return Context(
             message,
             point,
-            domain=self._domain,
+            domain=self.domain,
             identity=identity,
             trust=self._identity.trust,
             now=self._now,

@@ -7,7 +7,8 @@ most of the sources that runtimes send are known to nobody.
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -28,6 +29,14 @@ _CHILDREN = ("childrenResources", "children")
 _NO_CHILD = frozenset({"", "changes", "subscription", "children", "registration", "status"})
 
 
+class MayServe(Protocol):
+    """
+    Tells whether a session may answer at an address of the node's.
+    """
+
+    def __call__(self, address: str, message: Message, session: Session) -> bool: ...
+
+
 class Subscription:
     """
     Answers `subscribe` and `unsubscribe` at the Subscription Manager's address.
@@ -46,6 +55,8 @@ class Subscription:
         self._requests = requests
         self._limits = limits
         self.policy: Policy | None = None
+        # May a session answer at this address of the node's?
+        self.may_serve: MayServe = lambda address, message, session: False
 
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         """
@@ -121,7 +132,8 @@ class Subscription:
                 yield address
 
         ask = self._ask(self.policy, message, session) if self.policy is not None else None
-        return self._binder.bind(noted(), session, SUBSCRIBED, ask, size, children)
+        may_serve = partial(self.may_serve, message=message, session=session)
+        return self._binder.bind(noted(), session, SUBSCRIBED, ask, size, children, may_serve)
 
     def _to_unbind(self, message: Message, body: dict[str, Any], session: Session) -> Iterator[str]:
         """

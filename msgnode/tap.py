@@ -114,6 +114,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins)
     with or_stop(where):
         listening = [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
+    node.components.listeners += listening
     certificates = [listener.tls for listener in listening if listener.tls is not None]
     apply = [
         node.apply,

@@ -365,7 +365,7 @@ class SlowProviderTests(TokensCase):
         It waits for the token's provider only.
         """
         answer: Deferred[Message] = Deferred()
-        self.node.offer(Slow(answer))
+        self.node.offer("slow", Slow(answer))
         self.a.post(
             "domain://slow.example.org", "read", id=1, body={"identity": {"assertion": self.openid.token()}}
         )

@@ -42,7 +42,7 @@ class World:
     def offer(self, node: Node) -> None:
         offer_identity(node, self.tokens)
         if node.config.qos.url:
-            node.offer(self._qos(node.config.qos, node.config.domain))
+            node.offer("QoS broker", self._qos(node.config.qos, node.config.domain))
 
     def _qos(self, options: QoSOptions, domain: str) -> QoSBroker:
         def rest(url: str) -> Rest:

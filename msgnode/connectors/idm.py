@@ -44,6 +44,10 @@ class Identity:
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         fields = message.fields()
         kind = message.type.lower()
+        if not (self._options.providers or self._options.devices):
+            if kind == "read":
+                raise Rejected("nobody's identity is known at this node: it asks for none", 404)
+            raise NotOffered("no identity provider is configured here")
         if kind == "read":
             return self._profile(message, fields.get("resource"), session)
         if kind != "execute":

@@ -1,0 +1,118 @@
+"""
+The registry of connectors: how messages come in, who answers at the node's addresses, what it calls.
+
+Seed 002: session management "manages the registry of protocol stubs and
+connectors supported by the Messaging Nodes to support the routing of messages
+to these components".  The node is wired from it: the router finds responders
+here and nowhere else.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from msgnode.router import Responder
+
+CONNECTOR, RESPONDER, BACK_END = "connector", "responder", "back end"
+UP, DOWN, PAUSED = "up", "down", "paused"
+
+
+class BackEnd(Protocol):
+    """
+    A server that the node calls: what came of it so far, by outcome, and is it given up for the moment?
+    """
+
+    name: str
+    counts: Counter[str]
+
+    @property
+    def down(self) -> bool: ...
+
+
+class Listening(Protocol):
+    """
+    A listener: its kind, and where it listens, `""` while it does not.
+    """
+
+    kind: str
+    where: str
+
+
+class Components:
+    """
+    `responders` by their addresses, `back_ends` in the order in which they came, `listeners` as configured.
+
+    `answered` counts the requests that each responder was asked.
+    """
+
+    def __init__(self, connections: Callable[[], Counter[str]]) -> None:
+        self.responders: dict[str, Responder] = {}
+        self.back_ends: list[BackEnd] = []
+        self.listeners: list[Listening] = []
+        self.answered: Counter[Any] = Counter()
+        self._names: dict[Any, str] = {}
+        self._connections = connections
+
+    def offer(self, name: str, responder: "Responder", addresses: Iterable[str]) -> None:
+        """
+        Let it answer at these addresses, in the place of one of its name.
+        """
+        for address in [at for at, other in self.responders.items() if self._names.get(other) == name]:
+            self._names.pop(self.responders.pop(address), None)
+        self.responders.update(dict.fromkeys(addresses, responder))
+        self._names[responder] = name
+
+    def call(self, back_end: BackEnd) -> None:
+        """
+        Another back end, in the place of one of its name.
+        """
+        self.back_ends[:] = [other for other in self.back_ends if other.name != back_end.name] + [back_end]
+
+    def to_builtins(self) -> list[dict[str, Any]]:
+        """
+        Each with `name`, `kind`, `state` and its figures; for JSON.
+        """
+        return [*self._connectors(), *self._responders(), *self._back_ends()]
+
+    def _connectors(self) -> list[dict[str, Any]]:
+        listening = [
+            {
+                "name": listener.kind,
+                "kind": CONNECTOR,
+                "state": UP if listener.where else DOWN,
+                "where": listener.where,
+            }
+            for listener in self.listeners
+        ]
+        by_name = sorted(self._connections().items())
+        return listening + [
+            {"name": name, "kind": CONNECTOR, "state": UP, "connections": number} for name, number in by_name
+        ]
+
+    def _responders(self) -> list[dict[str, Any]]:
+        found: dict[Any, list[str]] = {}
+        for address, responder in self.responders.items():
+            found.setdefault(responder, []).append(address)
+        return [
+            {
+                "name": self._names.get(responder) or type(responder).__name__,
+                "kind": RESPONDER,
+                "state": UP,
+                "addresses": addresses,
+                "requests": self.answered[responder],
+            }
+            for responder, addresses in found.items()
+        ]
+
+    def _back_ends(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": each.name,
+                "kind": BACK_END,
+                "state": PAUSED if each.down else UP,
+                "requests": sum(each.counts.values()),
+                "outcomes": dict(each.counts),
+            }
+            for each in self.back_ends
+        ]
