@@ -77,6 +77,10 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
         state = states.get(sid)
         if sid not in found:
             if state is None or state["runtime"] in known:
+                # Who gets that number next must not get what lies there.
+                node.sessions.ledger.forget(sid)
+                for note in owing.kept:
+                    node.sessions.ledger.paper.release(note.size)
                 continue
             found[sid] = Session(state["runtime"], node.sessions, sid)
             found[sid].host = state.get("host", "")

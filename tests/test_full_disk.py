@@ -479,6 +479,35 @@ class StartTests(DiskCase):
         self.assertEqual(["spool-00000001.seg"], [path.name for path in segments(spool_directory)])
 
 
+class HalfWrittenTests(DiskCase):
+    """
+    A session that the spool knows, and the database does not.
+    """
+
+    def test_not_another_s(self) -> None:
+        """
+        What it was owed reaches nobody who opens later, over any number of restarts.
+        """
+        self.make()
+        self.node.clock.advance(1)
+        self.node.sessions.end(self.node.sessions.get(CLEO), "closed")
+        self.cleo.token = ""
+        self.cleo.connect()  # the database does not know of it yet
+        self.cleo.lose()
+        self.ann.send(id=1, type="update", to=CLEO)
+        owed = self.node.spool.live
+        self.kill()
+        dora = Counting(self.node, "runtime://example.org/dora")
+
+        dora.connect()
+        self.node.clock.advance(1)
+        self.assertEqual((True, 0), (owed > 0, self.node.spool.live))
+        self.kill()
+        dora.node, dora.wire = self.node, None
+
+        self.assertEqual([], self.ids(dora))
+
+
 class PollTests(SynchronousTestCase):
     """
     A client that polls, and counts with `seq`.
