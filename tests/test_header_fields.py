@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.traffic import TrafficLog
 from tests.fakes import Client, MemoryNode, directory
 from tests.policies_made import rule, use
+from tests.registry import GLOBAL, REGISTRY, RegistryNode
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 SM = "domain://msg-node.example.org/sm"
@@ -247,3 +248,27 @@ class QuietTests(SynchronousTestCase):
         self.assertEqual(["refused", "delivered"], [line["outcome"] for line in self.written()])
         decisions = self.node.enforcement.decisions
         self.assertEqual((1, 0, 0), (len(decisions.recent), decisions.unlogged, self.node.counts.unlogged))
+
+
+class BehindTests(SynchronousTestCase):
+    """
+    What a server behind the node answers comes back in the transaction, too.
+    """
+
+    def test_registry(self) -> None:
+        """
+        What the registries say of a name, and what they refuse.
+        """
+        ann = RegistryNode().client(ANN)
+
+        answers = [
+            ann.request(kind, body, to=to, transaction="T6")
+            for kind, body, to in (
+                ("read", {"resource": "hyperty://example.org/1"}, REGISTRY),
+                ("read", {"resource": "x" * 3000}, REGISTRY),
+                ("read", {"resource": "a guid"}, GLOBAL),
+            )
+        ]
+
+        self.assertEqual([404, 413], [answer["body"]["code"] for answer in answers[:2]])
+        self.assertEqual(["T6"] * 3, [answer["transaction"] for answer in answers])
