@@ -68,6 +68,8 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     for sid, proof in rows.proofs:
         if sid in found:
             found[sid].proof = read_proof(proof)
+        else:
+            node.sessions.retire(sid)
     for sid, host in rows.hosts:
         if sid in found:
             found[sid].host = host
@@ -109,6 +111,8 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             else:
                 bind(address, found[sid], kinds)
             found[sid].used = True
+        else:
+            node.sessions.retire(sid)
     for sid, key, address in rows.keys:
         sid = moved.get(sid, sid)
         if sid in found:
@@ -116,6 +120,8 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             if keys is None:
                 keys = found[sid].keys = Keys(found[sid].account)
             keys.add(key, [address])
+        else:
+            node.sessions.retire(sid)
     for sid, url in rows.registered:
         sid = moved.get(sid, sid)
         if sid in found:

@@ -384,6 +384,12 @@ class Sessions(Service):
             self._by_token[session.token_hash] = session
         self._routes.join(session)
 
+    def retire(self, sid: int) -> None:
+        """
+        No new session gets this number: what is on disk for it is not restored, and still there.
+        """
+        self._last_sid = max(self._last_sid, sid)
+
     def expect(self, session: Session, left: float | None) -> None:
         """
         Wait for its client as long as is left; `left`: when it lost its connection, by the wall clock.

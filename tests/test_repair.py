@@ -3,6 +3,9 @@ Files of the spool that were damaged while the node was stopped: it says so, bef
 """
 
 import os
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import highwater, spool
 from msgnode.cli.main import main
+from msgnode.routes import ALLOCATED
 from msgnode.segment import Damaged, examine, recover, repair, segments
+from msgnode.statefile import NAME
 from msgnode.sweep import Sweep
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
@@ -234,6 +239,39 @@ class TellingTests(RepairCase):
 
         self.bob.connect()
         self.assertIsNone(self.bob.told["missed"])
+
+
+class RowsTests(SynchronousTestCase):
+    """
+    A repair kept the rows of a session's addresses, and lost the session.
+    """
+
+    def test_not_another_s(self) -> None:
+        """
+        They do not become those of who opens next, over a restart.
+        """
+        node = DurableNode(directory(self), session={"unused_expiry": 3600})
+        node.client(ANN)
+        session = node.client(BOB).session
+        node.routes.bind("hyperty://example.org/bobs", session, ALLOCATED)
+        node.clock.advance(1)
+        path = node.directory / NAME
+        shutil.rmtree(node.directory / "spool")
+        node = node.killed()
+        self.assertEqual(1, len(node.routes.resolve("hyperty://example.org/bobs")))
+        node.spool.close()
+        node.store.shut()
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("DELETE FROM session WHERE runtime = ?", (BOB,))
+
+        node = DurableNode(node.directory, node.clock, **node.sections)
+        node.client("runtime://example.org/dora")
+        node.clock.advance(1)
+        node = node.killed()
+
+        self.assertEqual((), node.routes.resolve("hyperty://example.org/bobs"))
+        node.spool.close()
+        node.store.shut()
 
 
 class AfterwardsTests(RepairCase):
