@@ -26,6 +26,7 @@ class Counts:
         self.unreadable = 0  # not JSON, not UTF-8, nobody to answer
         self.no_route = self.waited = self.stale = self.overflowed = self.shed = 0
         self.turned_away = 0  # messages that were not kept, because there is no room on disk
+        self.unread_answers = 0  # times a client was not read from until it had read what it was answered
         self.held_back = 0  # times a client had to wait, because too much was to leave for it at once
         self.unlogged = 0  # messages whose senders wanted nothing written down
         self.unread = 0  # messages that were kept, and could not be read again

@@ -231,6 +231,8 @@ class Holding:
                 newer.frames.extend(held.frames)
                 newer.size += held.size
                 newer.waiting += held.waiting
+                if newer.paused and held.paused:
+                    connection.resume_reading()  # each has it wait
                 newer.paused = newer.paused or held.paused
                 self._is_over(held)
                 self._has_room(newer, connection)

@@ -339,10 +339,12 @@ class Outbox:
     def tell(self) -> None:
         """
         Acknowledge to the client what has come; a client that polls asks for it itself.
+
+        Who does not read is told the last number alone, once it does.
         """
         session = self._session
         connection = session.connection
-        if session.outbox is not self or connection is None or connection.counted:
+        if session.outbox is not self or connection is None or connection.counted or connection.full:
             return
         self.told = self.on_disk
         ack = compose(0, "ack", SESSION, session.runtime, {"received": self.told})

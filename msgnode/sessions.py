@@ -29,6 +29,7 @@ from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session, hashed
 from msgnode.shortage import Shortage
 from msgnode.spoolshare import NOBODY, Share, Shares
+from msgnode.unread import Unread
 from msgnode.waiting import Waiting
 from msgnode.watermark import Watermark
 
@@ -67,6 +68,7 @@ class Sessions(Service):
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.counts = counts
+        self.unread = Unread(counts)
         self.connections: set[Connection] = set()
         self.draining = False
         self.watermark: Watermark | None = None
@@ -221,6 +223,7 @@ class Sessions(Service):
         self.connections.discard(connection)
         self._arrivals.gone(connection)
         self._refused.pop(connection, None)
+        self.unread.gone(connection)
         self._let_be(connection)
         self._stop_waiting(connection)
         self._leave(connection)
@@ -287,11 +290,13 @@ class Sessions(Service):
 
     def say(self, connection: Connection, data: bytes) -> None:
         """
-        Send on this connection, whatever waits for its session.
+        Send on this connection, whatever waits for its session.  Who does not read such is not read from.
         """
         self.counts.sent += 1
         self.counts.sent_bytes += len(data)
         connection.send(data)
+        if connection.full:
+            self.unread.add(connection, len(data))
 
     def paused(self, connection: Connection) -> None:
         """
@@ -307,9 +312,12 @@ class Sessions(Service):
         The client reads again.
         """
         connection.full = False
+        self.unread.read(connection)
         session = connection.session
         if session is not None and session.connection is connection:
             session.resume()
+            if session.outbox is not None and session.outbox.untold:
+                session.outbox.tell()
 
     def _stop_waiting(self, connection: Connection) -> None:
         deadline = self._before_open.pop(connection, None)

@@ -118,7 +118,7 @@ class Client:
         self.runtime = ""
         self.token = ""
         self.full = False
-        self.reading = True
+        self.pauses = 0
         self.raw: list[bytes] = []
         self.lost: Closing | None = None
         self.errors: list[tuple[str, int]] = []
@@ -136,15 +136,19 @@ class Client:
         self.lost = why
 
     def pause_reading(self) -> None:
-        self.reading = False
+        self.pauses += 1
 
     def resume_reading(self) -> None:
-        self.reading = True
+        self.pauses -= 1
 
     def unreadable(self, text: str, code: int) -> None:
         self.errors.append((text, code))
 
     # -- what a test does ----------------------------------------------------
+
+    @property
+    def reading(self) -> bool:
+        return not self.pauses
 
     def tell(self, message: dict[str, Any] | bytes) -> None:
         data = message if isinstance(message, bytes) else json.dumps(message).encode()

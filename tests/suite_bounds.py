@@ -249,6 +249,59 @@ class Deaf(Slow):
 
         self.assertBounded(deaf, *[message] * 300)
 
+    def ping(self, number: int) -> dict[str, Any]:
+        return {"id": f"{number:0>500}", "type": "ping", "from": "f" * 500, "to": "mn:/session"}
+
+    def test_deaf_pinger(self: Any) -> None:
+        """
+        Who pings without end, and reads no answer, is not read from; once it reads, it gets all of them.
+        """
+        deaf, other = self.client(), self.client("b")
+        wire = deaf.link.serverIO
+        deaf.stop_reading()
+
+        for turn in range(6):
+            deaf.send(*[self.ping(n) for n in range(100 * turn, 100 * turn + 100)])
+
+        self.assertLess(wire.size, 350_000)
+        self.assertTrue(wire.deaf)
+        self.assertEqual(1, self.net.node.counts.unread_answers)
+        self.assertReaches(other, other)
+        deaf.read_again()
+        self.assertEqual([f"{n:0>500}" for n in range(600)], [answer["id"] for answer in deaf.take()])
+        self.assertFalse(wire.deaf)
+
+    def test_deaf_pinger_goes(self: Any) -> None:
+        """
+        If it goes without having read, nothing of it is left, and its session can be opened again.
+        """
+        deaf = self.client()
+        deaf.stop_reading()
+        deaf.send(*[self.ping(n) for n in range(600)])
+
+        deaf.drop()
+        self.net.advance(1)
+
+        self.assertTrue(deaf.link.over)
+        self.assertEqual(0, self.net.node.slices.at_work)
+        deaf.come_back()
+        self.assertReaches(deaf, deaf)
+
+    def test_deaf_sender(self: Any) -> None:
+        """
+        Who does not read what others send it may go on sending.
+        """
+        deaf, other = self.client(), self.client("b")
+        deaf.stop_reading()
+        for n in range(40):
+            other.send(
+                {"id": n, "type": "update", "from": "x", "to": deaf.url, "body": {"value": "v" * 9000}}
+            )
+
+        deaf.send(*[{"id": n, "type": "update", "from": "x", "to": other.url} for n in range(1000)])
+
+        self.assertEqual(list(range(1000)), [message["id"] for message in other.take()])
+
     def test_deaf_stranger(self: Any) -> None:
         """
         So is one that never opens a session and sends all the same.

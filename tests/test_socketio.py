@@ -738,6 +738,58 @@ class WebSocketTests(SocketCase):
         self.assertEqual(1003, probe.code)
         self.assertEqual(1, len(self.net.node.sessions.connections))
 
+    def assertNotReadFrom(self, deaf: Any, most: int) -> None:
+        """
+        The node takes nothing more from it.
+        """
+        self.assertTrue(deaf.link.serverIO.deaf)
+        self.assertLess(deaf.link.serverIO.size, most)
+
+    def test_unread_refusals(self) -> None:
+        """
+        Who asks for namespaces that are not there, and reads no answer, is not read from until it reads them.
+        """
+        deaf = NewSocketWebSocketRuntime(self.net, URL).open()
+        before = len(deaf.packets)
+        deaf.stop_reading()
+
+        for _ in range(2000):
+            deaf.say(b"40/" + b"n" * 400 + b",")
+        self.net.pump()
+
+        self.assertNotReadFrom(deaf, 350_000)
+        deaf.read_again()
+        self.assertFalse(deaf.link.serverIO.deaf)
+        self.assertEqual(2000, len(deaf.packets) - before)
+
+    def test_unread_acknowledgements(self) -> None:
+        """
+        So is who has its messages acknowledged, and reads none of that.
+        """
+        deaf = SocketWebSocketRuntime(self.net, URL).open()
+        deaf.stop_reading()
+        update = {**self.update(1), "from": URL, "to": self.other.url}
+        message = emitted(json.dumps(update).encode())[2:]
+
+        for number in range(20_000):
+            deaf.say(b"42%020d%s" % (number, message))
+        self.net.pump()
+
+        self.assertNotReadFrom(deaf, 200_000)
+
+    def test_unread_pongs(self) -> None:
+        """
+        Pings of WebSocket get no pong while the last ones are not read.
+        """
+        deaf = SocketWebSocketRuntime(self.net, URL).open()
+        deaf.stop_reading()
+
+        for _ in range(5000):
+            deaf.stub.sendPing(b"x" * 125)
+        self.net.pump()
+
+        self.assertLess(deaf.link.serverIO.size, 100_000)
+
     def test_silent(self) -> None:
         """
         Who neither pings nor speaks for 85 seconds is cut off.

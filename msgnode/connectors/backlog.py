@@ -19,12 +19,53 @@ from msgnode.slices import Slices
 log = Logger()
 
 
+class Reading:
+    """
+    Is a connection read from?  Not while anybody wants it to wait, nor while a read is worked off.
+    """
+
+    transport: Any
+    _backlog: "Backlog | None" = None  # of a read that held very many
+    _pauses = 0
+
+    @property
+    def waits(self) -> bool:
+        return self._pauses > 0
+
+    def pause_reading(self) -> None:
+        self._pauses += 1
+        self.transport.pauseProducing()
+
+    def resume_reading(self) -> None:
+        self._pauses -= 1
+        if self._pauses:
+            return
+        if self._backlog is None:
+            self.transport.resumeProducing()
+        else:
+            self._backlog.go_on()
+
+    def worked_off(self) -> None:
+        """
+        There is no backlog any more.
+        """
+        self._backlog = None
+        if not self._pauses:
+            self.transport.resumeProducing()
+
+
 class Reader(Protocol):
     """
     The connection whose read it was.
     """
 
     transport: Any
+
+    @property
+    def waits(self) -> bool:
+        """
+        Is it not to be read from?
+        """
 
     def carry(self, data: bytes) -> bytes | None:
         """
@@ -45,13 +86,14 @@ class Backlog:
     def __init__(
         self, rest: bytes, reader: Reader, slices: Slices, over: Callable[[Failure | None], None]
     ) -> None:
-        self.lost: Failure | None = None
+        self._lost: Failure | None = None
+        self._pause: Deferred[None] | None = None  # until its client may be read from
         self._rest = rest
         self._reader = reader
         reader.transport.pauseProducing()
         over_now = slices.work(self._work())
         over_now.addErrback(partial(log.failure, "working off what was read"))
-        over_now.addCallback(lambda done: over(self.lost))
+        over_now.addCallback(lambda done: over(self._lost))
 
     def add(self, data: bytes) -> None:
         """
@@ -59,10 +101,33 @@ class Backlog:
         """
         self._rest += data
 
+    def end(self, lost: Failure) -> None:
+        """
+        The connection is gone; what had come counts first.
+        """
+        self._lost = lost
+        self.go_on()
+
+    def go_on(self) -> None:
+        """
+        The client may be read from again.
+        """
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            pause.callback(None)
+
+    def _waits(self) -> Deferred[None] | None:
+        if not self._reader.waits or self._lost is not None:
+            return None
+        self._pause = Deferred()
+        return self._pause
+
     def _work(self) -> Iterator[Deferred[None] | None]:
         rest: bytes | None = self._rest
         while rest is not None:
-            yield self._reader.settled()
+            yield None
+            while (wait := self._reader.settled() or self._waits()) is not None:
+                yield wait
             data, self._rest = self._rest, b""
             rest = self._reader.carry(data)
             if rest is not None:

@@ -124,6 +124,13 @@ class Outlet:
         self._stalled = False  # the transport takes no more
         self._over = False  # the client was told to wait, because too much is held
 
+    @property
+    def stalled(self) -> bool:
+        """
+        The transport takes no more, or what is held has to leave before.
+        """
+        return self._stalled or self._over
+
     def pace(self, client: Client) -> None:
         """
         Tell the client when to wait, and when to go on.

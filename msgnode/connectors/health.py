@@ -268,6 +268,11 @@ class NodeCollector(Collector):
             ("shed", "Messages dropped because the node was short of memory or spool.", counts.shed),
             ("unkept", "Messages not kept, because the disk has no room for what waits.", counts.turned_away),
             ("held_back", "Times that more came for a client in one turn than is held.", counts.held_back),
+            (
+                "unread_answers",
+                "Times a client that reads no answers was not read from.",
+                counts.unread_answers,
+            ),
             ("waiting_unreadable", "Messages that were kept and could not be read again.", counts.unread),
             ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
             ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),

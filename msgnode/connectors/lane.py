@@ -25,7 +25,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from msgnode.closing import Closing
-from msgnode.connectors.backlog import Backlog
+from msgnode.connectors.backlog import Backlog, Reading
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.faults import PeerLog, fault_of
 from msgnode.partials import Partials
@@ -143,7 +143,7 @@ def gather(parts: list[Any] | None) -> None:
         parts[:] = [whole]
 
 
-class LaneProtocol(WebSocketServerProtocol):
+class LaneProtocol(Reading, WebSocketServerProtocol):
     """
     One WebSocket connection; subclasses say what a message means.
     """
@@ -158,7 +158,6 @@ class LaneProtocol(WebSocketServerProtocol):
     frame_data: list[Any] | None = None  # what Autobahn has of a message whose end has not come
     message_data: list[Any] | None = None
     inside_message = False
-    _backlog: Backlog | None = None  # of a read that held many frames
     _inflated = 0  # bytes that came out of compressed messages in this turn
     _more = False  # there are more frames than one turn may have
     _longest = -1  # bytes of payload that the lane takes; -1: the lane is off
@@ -194,7 +193,7 @@ class LaneProtocol(WebSocketServerProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if self._backlog is not None:
-            self._backlog.lost = reason  # what had come counts first
+            self._backlog.end(reason)
             return
         super().connectionLost(reason)
         self._ended()
@@ -262,18 +261,16 @@ class LaneProtocol(WebSocketServerProtocol):
         return None
 
     def _worked_off(self, lost: Failure | None) -> None:
-        self._backlog = None
-        if lost is not None:
-            self.connectionLost(lost)
+        if lost is None:
+            self.worked_off()
         else:
-            self.transport.resumeProducing()
+            self._backlog = None
+            self.connectionLost(lost)
 
-    def pause_reading(self) -> None:
-        self.transport.pauseProducing()
-
-    def resume_reading(self) -> None:
-        if self._backlog is None:
-            self.transport.resumeProducing()
+    def onPing(self, payload: bytes) -> None:
+        # Who does not read would be written pongs without end.
+        if not self.outlet.stalled:
+            super().onPing(payload)
 
     def onMessageFrameData(self, payload: bytes) -> None:
         super().onMessageFrameData(payload)

@@ -76,6 +76,7 @@ class SocketClient:
         self.full = True
         self.counted = True
         self.ended = False
+        self._pauses = 0  # wishes that it be not read from
         self.posting = False  # what it posted takes more than one turn
         self.refusal: Closing | None = None
         self.way: Way | None = None
@@ -88,7 +89,7 @@ class SocketClient:
         self._linger = linger
         self.polls = Polls(self, cork, events, node.sessions.ledger)
         flooded = partial(node.sessions.part, self, FULL)
-        self._acks = Acks(self._put, flooded, node.paper, cork, clock)
+        self._acks = Acks(self._answer, flooded, node.paper, cork, clock)
         self._heard_at = clock.seconds()
         self._beat: IDelayedCall | None = None
         self._nudge: IDelayedCall | None = None
@@ -190,11 +191,11 @@ class SocketClient:
             return
         if found.namespace != b"/":
             if found.kind == b"0":
-                self._put(engineio.no_namespace(found.namespace, self.version))
+                self._answer(engineio.no_namespace(found.namespace, self.version))
         elif found.kind == b"0":
             if self.version == 4:
                 told = {"sid": token_urlsafe(15)}
-                self._put(engineio.CONNECTED + engineio.encode(told))
+                self._answer(engineio.CONNECTED + engineio.encode(told))
         elif found.kind == b"1":
             self.gone()
         elif found.kind == b"2":
@@ -290,10 +291,12 @@ class SocketClient:
         """
         A client that polls is not answered meanwhile.
         """
+        self._pauses += 1
         if self.way is not None:
             self.way.pause_reading()
 
     def resume_reading(self) -> None:
+        self._pauses -= 1
         if self.way is not None:
             self.way.resume_reading()
 
@@ -343,6 +346,14 @@ class SocketClient:
             self.way.sendText(packet)
             return
         self.polls.put(packet)
+
+    def _answer(self, packet: bytes) -> None:
+        """
+        Send what waits in no session.
+        """
+        self._put(packet)
+        if self.full:
+            self._node.sessions.unread.add(self, len(packet))
 
     def answered(self) -> None:
         """
@@ -424,6 +435,8 @@ class SocketClient:
     def _take_way(self, way: Way) -> None:
         self.way = way
         self.counted = self.full = False
+        for _ in range(self._pauses):
+            way.pause_reading()
 
     # -- heartbeats ----------------------------------------------------------
 

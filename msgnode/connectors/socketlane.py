@@ -97,7 +97,8 @@ class SocketLane(LaneProtocol):
             client.heard(payload)
         elif payload == engineio.PROBE:
             self._tried = True
-            client.probed(self)
+            if not self.outlet.stalled:
+                client.probed(self)
         elif payload == engineio.UPGRADE and self._tried and client.probing is self and not client.ended:
             client.upgrade(self)
         else:

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from msgnode.closing import Closing
-from msgnode.connectors.backlog import Backlog
+from msgnode.connectors.backlog import Backlog, Reading
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.wire import Unheard, take_turns, verified_name
 from msgnode.message import compose
@@ -30,7 +30,7 @@ LAST_WORD = 5  # seconds for a client to read why it is closed
 
 
 @implementer(IPushProducer, IHandshakeListener)
-class LineConnection(Protocol):
+class LineConnection(Reading, Protocol):
     """
     One client that speaks in lines; a Connection of session.py.
     """
@@ -47,7 +47,6 @@ class LineConnection(Protocol):
     _skipping = False  # in a line that is too long
     _losing = False
     _abort: IDelayedCall | None = None
-    _backlog: Backlog | None = None  # of a read that held many lines
 
     def connectionMade(self) -> None:
         transport = self.transport
@@ -96,11 +95,11 @@ class LineConnection(Protocol):
         return self.factory.node.holding.settled(self)
 
     def _worked_off(self, lost: Failure | None) -> None:
-        self._backlog = None
-        if lost is not None:
-            self.connectionLost(lost)
+        if lost is None:
+            self.worked_off()
         else:
-            self.transport.resumeProducing()
+            self._backlog = None
+            self.connectionLost(lost)
 
     def _first(self, end: bytes) -> None:
         """
@@ -164,7 +163,7 @@ class LineConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if self._backlog is not None:
-            self._backlog.lost = reason  # what had come counts first
+            self._backlog.end(reason)
             return
         self._losing = True
         if self._abort is not None and self._abort.active():
@@ -204,13 +203,6 @@ class LineConnection(Protocol):
         self._losing = True
         self._outlet.forget()
         self.transport.abortConnection()
-
-    def pause_reading(self) -> None:
-        self.transport.pauseProducing()
-
-    def resume_reading(self) -> None:
-        if self._backlog is None:
-            self.transport.resumeProducing()
 
     def unreadable(self, text: str, code: int) -> None:
         runtime = self.session.runtime if self.session is not None else None

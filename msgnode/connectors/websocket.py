@@ -124,15 +124,10 @@ class WebSocketConnection(LaneProtocol):
         if frame["cmd"] == "disconnect":
             self.factory.node.handshake.close(self)
         elif frame["cmd"] != "connect" or not isinstance(runtime, str):
-            self.sendText(WRONG_COMMAND)
+            self.factory.node.sessions.say(self, WRONG_COMMAND)
         elif self.session is None:
             self.factory.node.handshake.enter(runtime, self, CONNECTED)
         return True
-
-    def onPing(self, payload: bytes) -> None:
-        # Who does not read would be written pongs without end.
-        if not self.full:
-            super().onPing(payload)
 
     def turn_away(self, why: Closing) -> None:
         self.factory.node.sessions.part(self, why)

@@ -59,9 +59,10 @@ def floods(ground: Ground) -> None:
 @attack(
     "unread-answers",
     "Pings, garbage, requests and polls by the hundred thousand, whose answers nobody reads.",
+    memory=64 * MIB,
 )
 def answers(ground: Ground) -> None:
-    size = ground.size(2_000_000, 24_000_000)
+    size = ground.size(2_000_000, 200_000_000)
     get = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     ping = encoded(request(8, "ping", ground.name("deaf"), "mn:/session"))
     for kind, data in (
