@@ -135,6 +135,35 @@ test('a page that has no token is told, and asked again later', async () => {
   assert.equal(runtime.accept().body.token, 'token 1');
 });
 
+test('a page that takes long for its token is named, asked again, and stays with WebSocket', async () => {
+  const later = [];
+  const runtime = new Runtime({ identity: () => new Promise((resolve) => later.push(resolve)) });
+
+  await pass(runtime, 10000);
+  assert.equal(runtime.statuses.at(-1).desc, 'no identity token: none came within 10 s');
+  later[0]('too late');
+  await pass(runtime, 1000);
+  assert.deepEqual([later.length, runtime.world.sockets.length], [2, 0]);
+  later[1]('token');
+  await pass(runtime);
+
+  assert.equal(runtime.accept().body.token, 'token');
+  assert.equal(runtime.world.requests.length, 0);
+});
+
+test('the node has ten seconds for its answer, however long the token took', async () => {
+  let give;
+  const runtime = new Runtime({ identity: () => new Promise((resolve) => (give = resolve)) });
+
+  await pass(runtime, 9000);
+  give('token');
+  await pass(runtime);
+  await pass(runtime, 9000);
+
+  assert.equal(runtime.accept().body.token, 'token');
+  assert.equal(runtime.status, 'live');
+});
+
 test('a client that polls shows its newer token by POST', async () => {
   const world = new World();
   world.blocked = true;

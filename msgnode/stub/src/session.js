@@ -15,7 +15,8 @@ import { WebSocketLink, webSocketURL } from './websocket.js';
 const NODE = 'mn:/session';
 const ACK_AFTER = 64; // messages
 const ACK_EVERY = 400; // milliseconds; the protocol says half a second
-const PATIENCE = 10000; // for an answer to `open`, and to a ping
+const PATIENCE = 10000; // for an identity token, an answer to `open`, and to a ping
+const NOBODY = 'no identity token';
 const QUIET = 20000; // after so long without a word the node is pinged
 const FIRST_PROBE = 1000; // is there a WebSocket again?  Then after four times as long, up to an hour
 const STEADY = 10000; // a link that lived so long was a good one: the next attempt is soon
@@ -104,23 +105,21 @@ export class Session {
 
   _connect() {
     this._timer = null;
-    this._heard = false;
-    this._deadline(PATIENCE, 'no answer');
     const { identity } = this._config;
     if (!this._renews) return this._begin(identity);
+    this._heard = true; // what goes wrong now says nothing about this kind of link
+    this._deadline(PATIENCE, `${NOBODY}: none came within ${PATIENCE / 1000} s`);
     const turn = (this._link = { drop() {} }); // there is no link before there is a token
     this._login(
       (token) => this._link === turn && this._begin(token),
-      (why) => {
-        if (this._link !== turn) return;
-        this._heard = true; // it says nothing about this kind of link
-        this.lost(1006, `no identity token: ${why?.message || why}`);
-      },
+      (why) => this._link === turn && this.lost(1006, `${NOBODY}: ${why?.message || why}`),
     );
   }
 
   /** Make the link, and open the session with the identity token, if there is one. */
   _begin(token) {
+    this._heard = false;
+    this._deadline(PATIENCE, 'no answer');
     const kind = this._polls ? PollingLink : WebSocketLink;
     const url = this._polls ? this._config.poll || pollURL(this._config.url) : this._url;
     const opening = this._message(this.token ? 're-open' : 'open', {
