@@ -219,7 +219,7 @@ class Gate:
         if owner is not None and owner.user != proof.user:
             raise Rejected(f"this session is {owner.user}'s; the token is {proof.user}'s", 403, "identity")
         self._shown[connection] = proof
-        self._identities.prove(session, proof)
+        self._identities.prove(session, proof, asked=True)
 
     def _give_up(self, connection: Connection) -> None:
         self._strangers.note("{peer}: its token could not be looked at in time", peer=connection.peer)

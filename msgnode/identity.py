@@ -65,12 +65,12 @@ class Identities:
             return proof
         return structs.replace(proof, until=self._wall())
 
-    def prove(self, session: Session, proof: Proof) -> None:
+    def prove(self, session: Session, proof: Proof, asked: bool = False) -> None:
         """
-        The session is this user's from now on.
+        The session is this user's from now on; `asked`: its client knows that it must show newer tokens.
         """
         session.proof, session.identity = proof, proof.user
-        self._follow(session, proof)
+        self._follow(session, proof, asked)
         self._keeping.changed(session)
         session.note()
 
@@ -120,7 +120,7 @@ class Identities:
 
     # -- time ----------------------------------------------------------------
 
-    def _follow(self, session: Session, proof: Proof) -> None:
+    def _follow(self, session: Session, proof: Proof, asked: bool = False) -> None:
         self._stop(session)
         if proof.until is None:
             return
@@ -128,7 +128,8 @@ class Identities:
         left = proof.until - self._wall()
         ends = now + max(left, 0.0)
         marks = [ends - self._options.warn, ends] if self._options.warn else [ends]
-        passed = [mark for mark in marks if mark <= now]
+        # Told at once, a client whose tokens are all about to end would show them without a pause.
+        passed = [] if asked else [mark for mark in marks if mark <= now]
         coming = [mark for mark in marks if mark > now]
         self._wait(session, ends, [*passed[-1:], *coming, ends + self._options.grace])
 

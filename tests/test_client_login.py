@@ -156,6 +156,26 @@ class LoginSuite:
         self.assertEqual(ANN, self.user())
         self.assertEqual([RUNTIME], [s.runtime for s in self.net.node.routes.resolve(NEWS)])
 
+    def test_a_client_goes_on_while_its_function_gives_a_token_that_ended(self: Any) -> None:
+        """
+        Who was let in once tries again until there is a newer one, and has its addresses then.
+        """
+        ended = self.newest()
+        late = True
+        program = self.program(lambda: ended if late else self.newest()).opened()
+        program.result(program.subscribe(NEWS))
+        self.net.advance(700)
+        attempts = program.endpoint.attempts
+        self.assertFalse(program.is_open)
+        late = False
+
+        self.net.advance(60)
+
+        self.assertLess(2, attempts)
+        self.assertIsNone(program.stopped)
+        self.assertTrue(program.is_open)
+        self.assertEqual([RUNTIME], [s.runtime for s in self.net.node.routes.resolve(NEWS)])
+
     def test_a_client_with_a_token_alone_stops_when_it_ends(self: Any) -> None:
         """
         Nothing gives it another, so coming back would be useless.

@@ -653,6 +653,23 @@ class LifeTests(GateCase):
         self.assertEqual([60], self.warnings(ann))
         self.assertIsNone(ann.lost)
 
+    def test_old_token_shown_again_is_not_warned_of_at_once(self) -> None:
+        """
+        A client that answers each warning by the same token is told twice, not without end.
+        """
+        token = self.token()
+        ann = self.attempt(token)
+        self.node.clock.advance(540)
+        self.assertEqual([60], self.warnings(ann))
+        ann.take()
+
+        self.renew(ann, token)
+        self.node.clock.advance(59)
+        self.assertEqual([], self.warnings(ann))
+        self.node.clock.advance(1)
+
+        self.assertEqual([0], self.warnings(ann))
+
     def test_renewed_wrongly(self) -> None:
         """
         A token that is another's, or no good, changes nothing and is answered in words.

@@ -249,8 +249,9 @@ class Attachment:
             self._holder.changed(False)
         self._too_long = why is not None and why.code == TOO_LONG
         final = why is not None and why.code in _FINAL and why.retry_after is None
-        if was_open and why is not None and why.code == TOKEN and self._login is not None:
-            final = not self._login.renews  # what was shown has ended; the next may do
+        # What was shown has ended; the next may do, if not the first that is given.
+        stale = final and why is not None and why.code == TOKEN and self._renews and self.opened > 0
+        final = final and not stale
         if why is not None and why.retry_after is not None:
             self._backoff.ask(why.retry_after)
         if final:
@@ -263,6 +264,8 @@ class Attachment:
             log.info("lost the node at {url}: {text}", url=self._place.url, text=why.reason if why else text)
         elif nobody and self._first is None:
             log.warn("{why}; trying again later", why=text)
+        elif stale:
+            log.warn("the node does not take this identity token; trying again later with another")
 
     # -- opening -------------------------------------------------------------
 
@@ -327,6 +330,10 @@ class Attachment:
             link.send(data)
 
     # -- who it is -------------------------------------------------------------
+
+    @property
+    def _renews(self) -> bool:
+        return self._login is not None and self._login.renews
 
     def _renew(self, left: Any) -> None:
         """

@@ -93,6 +93,35 @@ test('a session whose token ended is entered again with another', async () => {
   assert.deepEqual([again.from, again.body.token], [`${RT}/${TOKEN}`, 'token 2']);
 });
 
+test('who was let in once goes on, each time later, while the page still gives the old token', async () => {
+  const { page, runtime } = known();
+  await pass(runtime);
+  runtime.accept();
+  for (let n = 0; n < 5; n++) {
+    runtime.socket.close(4401, 'token');
+    await pass(runtime, 9000);
+  }
+  const { desc, final } = runtime.statuses.at(-1);
+
+  const again = runtime.accept({ token: null });
+
+  assert.deepEqual([desc, final], ['the identity token is no longer taken (token); trying again', undefined]);
+  assert.deepEqual([again.from, again.body.token], [`${RT}/${TOKEN}`, 'token 6']);
+  assert.deepEqual([page.asked, runtime.world.sockets.length, runtime.world.requests.length], [6, 6, 0]);
+  assert.equal(runtime.status, 'live');
+});
+
+test('a token in the configuration that has ended ends the session', () => {
+  const runtime = new Runtime({ identity: 'ann' });
+  runtime.accept();
+
+  runtime.socket.close(4401, 'token');
+  runtime.world.advance(60000);
+
+  assert.equal(runtime.statuses.at(-1).final, true);
+  assert.equal(runtime.world.sockets.length, 1);
+});
+
 test('a token that is refused at the opening is not tried again', async () => {
   const { runtime } = known();
   await pass(runtime);

@@ -41,6 +41,7 @@ export class Session {
 
   _forget() {
     this.token = this._epoch = '';
+    this._entered = false; // the node has once let it in
     this.received = this._told = 0; // messages of the node; how many of them it knows we have
   }
 
@@ -52,6 +53,7 @@ export class Session {
 
   set state([token, epoch, received, acknowledged, entries]) {
     [this.token, this._epoch, this.received] = [token, epoch, received];
+    this._entered = true;
     this._outbox.acknowledged = acknowledged;
     this._outbox.restore(entries);
   }
@@ -143,16 +145,18 @@ export class Session {
   lost(code, reason) {
     const { setTimeout, Date, Math } = this._world;
     const was = this._live;
-    // Who was let in has a token that ended; the next may do.
-    const ended = code === 401 || (code === 4401 && was && this._renews);
-    const asked = ended ? 0 : wait(code, reason);
+    // Who was let in has a token that ended; the next may do, if not the first that is given.
+    const stale = code === 4401 && this._entered && this._renews;
+    if (stale) reason = `the identity token is no longer taken (${reason}); trying again`;
+    const ended = code === 401 || stale;
+    const asked = wait(code, reason) ?? (ended ? 0 : null);
     this._end();
     if (code === 401) this.token = this._epoch = '';
     if (code === 1009) this._outbox.dropLongest(413, 'too long for the node');
     if (asked === null) return this._stop(reason || `${code}`);
     if (was) this._attempt = Date.now() - was > STEADY ? 0 : Math.min(this._attempt, 2);
     // Where one kind of link brings nothing at all, the other may.
-    if (!was && !this._heard) this._polls = !this._polls;
+    if (!was && !this._heard && !stale) this._polls = !this._polls;
     this._timer = setTimeout(() => this._connect(), backOff(this._attempt++, asked, Math.random()));
     this._on.away(reason);
   }
@@ -241,6 +245,7 @@ export class Session {
     }
     const known = this.token && !runtimeToken;
     this.token = runtimeToken || this.token;
+    this._entered = true;
     this._counted = !!resume;
     if (resume && resume.epoch === this._epoch) {
       this.received += resume.missed;
