@@ -659,9 +659,9 @@ class LifeTests(GateCase):
         """
         token = self.token()
         ann = self.attempt(token)
+        ann.take()
         self.node.clock.advance(540)
         self.assertEqual([60], self.warnings(ann))
-        ann.take()
 
         self.renew(ann, token)
         self.node.clock.advance(59)
