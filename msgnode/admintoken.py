@@ -6,13 +6,17 @@ Each line is a token and its roles; a token with no role has all of them.
 """
 
 import os
+from errno import EDQUOT, ENOSPC
 from hmac import compare_digest
 from pathlib import Path
 from secrets import token_urlsafe
 
 from twisted.application.service import Service
+from twisted.logger import Logger
 
 from msgnode.config import ConfigError
+
+log = Logger()
 
 FILE = "admin-token"
 EVERY = frozenset({"*"})
@@ -28,19 +32,21 @@ class AdminTokens(Service):
 
     def startService(self) -> None:
         """
-        Make the file if there is none.
+        Make the file if there is none; on a full disk it is made when somebody shows a token.
         """
         super().startService()
-        if self._path is None:
-            return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return
+            self._make()
         except OSError as why:
-            raise ConfigError(f"state: cannot write {self._path}: {why.strerror}") from why
-        with os.fdopen(file, "w") as made:
+            if why.errno not in (ENOSPC, EDQUOT):
+                raise ConfigError(f"state: cannot write {self._path}: {why.strerror}") from why
+            log.error("there is no room for {path} yet: {why}", path=str(self._path), why=why.strerror)
+
+    def _make(self) -> None:
+        if self._path is None or (self._path.exists() and self._path.stat().st_size):
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as made:
             made.write(f"mna_{token_urlsafe(32)}\n")
 
     def roles(self, token: str) -> frozenset[str]:
@@ -57,6 +63,7 @@ class AdminTokens(Service):
         if self._path is None:
             return []
         try:
+            self._make()
             lines = self._path.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
             return []

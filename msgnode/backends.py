@@ -15,7 +15,7 @@ from urllib.parse import quote
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import UNIXServerEndpoint
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.backendoptions import Registry
@@ -25,6 +25,7 @@ from msgnode.connectors.farewell import Farewell
 from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
 from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.rest import Rest
+from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits
 from msgnode.devregistry.service import Registries, Rules
 from msgnode.message import Message
@@ -37,6 +38,7 @@ log = Logger()
 DOMAIN, GRAPH, FILE = "registry.sock", "global-registry.sock", "registry.sqlite"
 LONGEST_PATH = 100  # bytes of a UNIX socket's path; the kernel takes a few more
 BACKLOG = 1024
+TRY_AGAIN = 5.0  # seconds until a disk that had no room for a new database is asked again
 
 
 class Embedded(Registries):
@@ -56,14 +58,23 @@ class Embedded(Registries):
         rules = Rules(config.registry.sweep_seconds, limits=limits_of(config.registry), named=True)
         super().__init__(place.file, reactor, domain, graph, run, rules=rules, counts=node.registry_counts)
         self._place = place
+        self._again: IDelayedCall | None = None
 
     def startService(self) -> None:
-        super().startService()
+        try:
+            super().startService()
+        except NoRoom as why:
+            # The node starts all the same; until then who asks a registry is told that it does not answer.
+            log.error("{why}; it is tried again", why=str(why))
+            self._again = self._reactor.callLater(TRY_AGAIN, self.startService)
+            return
         log.info(
             "registry: embedded, in {file}; for development and small domains", file=str(self._place.file)
         )
 
     def stopService(self) -> Deferred[Any]:
+        if self._again is not None and self._again.active():
+            self._again.cancel()
         return super().stopService().addBoth(lambda done: self._place.clear())
 
 

@@ -44,9 +44,15 @@ MOST_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved
 EVERY = 20.0  # seconds from one move of the log to the next
 
 
+class NoRoom(ConfigError):
+    """
+    There is no room on the disk for the database.
+    """
+
+
 def connect(path: Path | str) -> sqlite3.Connection:
     """
-    The database, made if there is none.  ConfigError says why it cannot be used.
+    The database, made if there is none.  ConfigError says why it cannot be used, NoRoom if that may pass.
 
     On a disk that is full it is kept for this process alone, which takes no room.
     """
@@ -61,8 +67,9 @@ def connect(path: Path | str) -> sqlite3.Connection:
         return _connect(path, alone=True)
     except (sqlite3.Error, OSError) as why:
         text = why.strerror if isinstance(why, OSError) else why
-        advice = "make room on its disk" if is_full(why) else "move it away, or name another"
-        raise ConfigError(f"registry: {path} cannot be used: {text}; {advice}") from why
+        if is_full(why):
+            raise NoRoom(f"registry: {path} cannot be used: {text}; make room on its disk") from why
+        raise ConfigError(f"registry: {path} cannot be used: {text}; move it away, or name another") from why
 
 
 def _connect(path: Path | str, alone: bool = False) -> sqlite3.Connection:

@@ -77,6 +77,7 @@ class Registries(MultiService):
         self._run = run
         self._wall = wall
         self._rules = rules or Rules()
+        self._database: sqlite3.Connection | None = None
 
     def startService(self) -> None:
         database, rules = connect(self._path), self._rules
@@ -111,7 +112,7 @@ class Registries(MultiService):
 
     def stopService(self) -> Deferred[Any]:
         stopped: Deferred[Any] = maybeDeferred(super().stopService)
-        return stopped.addBoth(lambda done: self._database.close())
+        return stopped.addBoth(lambda done: None if self._database is None else self._database.close())
 
 
 class Every(Service):
