@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from msgnode import literals
+from msgnode.address import LONGEST, SESSION
 from msgnode.complaints import explained
 from msgnode.errors import Malformed
 
@@ -29,6 +30,8 @@ NO_TOKEN = Raw()
 MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
 MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
 MOST_TEXTS = 150_000  # keys and texts in such a body: with escapes in all of them, twice as many
+LONGEST_TYPE = 2048  # characters
+LONGEST_NAME = LONGEST + 64  # in `from` and `to`: no longer address is bound, and a token may stand behind it
 MOST_STRINGS = 10_000  # keys and texts outside of the body
 MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
@@ -314,6 +317,8 @@ def decode(data: bytes, origin: Any = None) -> Message:
         message = half
     message.data = data
     message.origin = origin
+    if len(data) > LONGEST_TYPE:
+        _check_lengths(message)
     quotes = 16
     if message.body is NO_BODY:
         found, quotes = data.count(QUOTE), 14
@@ -423,11 +428,29 @@ def _ours(message: Message) -> int:
     return 2 * given + 2 + bytes(message.token).count(b'"')
 
 
-def _complaint(message: Message, text: str, reason: str = "") -> Malformed:
+def _complaint(message: Message, text: str, reason: str = "", named: bool = True) -> Malformed:
     """
-    What is wrong with a message whose header can be read.
+    What is wrong with a message whose header can be read; the answer goes to its `from` if that is `named`.
     """
-    return Malformed(text, message.id, message.from_ or None, transaction=message.transaction, reason=reason)
+    from_ = message.from_ or None if named else None
+    return Malformed(text, message.id, from_, transaction=message.transaction, reason=reason)
+
+
+def _check_lengths(message: Message) -> None:
+    """
+    Nothing that is looked at, written down and answered again and again is as long as a message may be.
+
+    What opens a session is closed for its name, not answered.
+    """
+    for name, value, most in (
+        ("from", message.from_ if message.to != SESSION else "", LONGEST_NAME),
+        ("type", message.type, LONGEST_TYPE),
+        ("to", message.to, LONGEST_NAME),
+    ):
+        longest = len(value) if isinstance(value, str) else max(map(len, value), default=0)
+        if longest > most:
+            text = f"'{name}' has at most {most} characters, not {longest}"
+            raise _complaint(message, text, "limit", name != "from")
 
 
 def _check_unusual(message: Message) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.errors import Malformed
-from msgnode.message import COUNTED, MOST_RECIPIENTS, compose, decode
+from msgnode.message import COUNTED, LONGEST_NAME, LONGEST_TYPE, MOST_RECIPIENTS, compose, decode
 
 PLAIN = {"id": 1, "type": "ping", "from": "hyperty://d/1", "to": "hyperty://d/2"}
 
@@ -43,6 +43,31 @@ class DecodeTests(SynchronousTestCase):
             found = decode(encoded(id=id)).id
 
             self.assertEqual((type(id), id), (type(found), found))
+
+    def test_length_of_header_fields(self) -> None:
+        """
+        A long type or address is refused by its name, also in a list; the answer goes to no long address.
+        """
+        for name, most in (("type", LONGEST_TYPE), ("from", LONGEST_NAME), ("to", LONGEST_NAME)):
+            fits = decode(encoded(**{name: "ä" * most}))
+            with self.assertRaisesRegex(Malformed, f"'{name}' has at most {most} characters") as raised:
+                decode(encoded(**{name: "ä" * (most + 1)}))
+
+            self.assertEqual(most, max(map(len, (fits.type, fits.from_, str(fits.to)))))
+            self.assertEqual((400, "limit"), (raised.exception.code, raised.exception.reason))
+            self.assertEqual(None if name == "from" else PLAIN["from"], raised.exception.from_)
+        with self.assertRaisesRegex(Malformed, "'to' has at most"):
+            decode(encoded(to=["b", "x" * (LONGEST_NAME + 1)]))
+
+    def test_length_of_name_that_opens(self) -> None:
+        """
+        What opens a session by a long name is read: its connection is closed, as no answer but 200 is known.
+        """
+        name = "runtime://example.org/" + "x" * 4096
+
+        message = decode(encoded(type="open", to="mn:/session", **{"from": name}))
+
+        self.assertEqual(name, message.from_)
 
     def test_bodies(self) -> None:
         """
