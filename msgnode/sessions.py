@@ -73,7 +73,7 @@ class Sessions(Service):
         self.draining = False
         self.watermark: Watermark | None = None
         self.shares: Shares | None = None  # of the spool; None where there is none
-        short = Shortage(self)
+        self.shortage = short = Shortage(self, clock)
         self.ledger = Ledger(
             paper, config.session.memory, short.make_room, short.hold, short.go_on, clock, wall
         )

@@ -4,10 +4,13 @@ When the disk takes nothing, or memory is short: what every session does about i
 The ledger sees it first.
 """
 
+from collections import deque
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from heapq import nlargest
 from typing import Protocol
 
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.counts import Counts
@@ -22,6 +25,9 @@ LARGEST = 32  # queues that give way at a time,
 MOST_SHED = 4096  # and messages
 LARGEST_IN_MEMORY = 1024  # the same for memory, which fills faster: what one turn can bring
 MOST_SHED_FROM_MEMORY = 16_384
+MOST_WOKEN = (
+    500  # messages that leave in one turn once the disk takes something again, unless one queue has more
+)
 MOST_PAGED = 65_536  # messages and queues that are looked at in one turn, whether they are in memory
 
 
@@ -42,14 +48,19 @@ class Shortage:
     What the ledger calls.
     """
 
-    def __init__(self, sessions: All) -> None:
+    def __init__(self, sessions: All, clock: IReactorTime) -> None:
+        self.together: AbstractContextManager[None] = nullcontext()  # what leaves in a turn leaves as one
         self._all = sessions
+        self._clock = clock
+        self._asleep: deque[Session] = deque()  # go on in later turns, once the disk takes something again
+        self._waking = False
         self._to_page: list[Session] = []  # of whom more may be in memory than has to be
 
     def hold(self, leaving: set[int]) -> None:
         """
         The disk takes nothing: what has to be on disk before does not leave; what was about to is stopped.
         """
+        self._asleep.clear()
         for session in list(self._all):
             if session.outbox is not None:
                 session.pause()
@@ -60,17 +71,40 @@ class Shortage:
 
     def go_on(self) -> None:
         """
-        The disk takes something again.
+        The disk takes something again: what waited leaves, so many messages in a turn.
+
+        Until its turn a session is paused as before, and what comes for it waits behind.
         """
-        for session in list(self._all):
-            if session.outbox is None:
-                continue
-            if session.outbox.behind:
-                session.go_on()
-            else:
-                session.resume()
-            if session.connection is not None and session.connection.counted:
-                session.connection.fetch()
+        self._asleep = deque(session for session in self._all if session.outbox is not None)
+        if self._asleep and not self._waking:
+            self._waking = True
+            self._clock.callLater(0, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        woken = 0
+        with self.together:
+            while self._asleep:
+                session = self._asleep.popleft()
+                if session.outbox is None:
+                    continue
+                before, woken = woken, woken + session.waiting + len(session.outbox.sent)
+                if before and woken > MOST_WOKEN:
+                    self._asleep.appendleft(session)
+                    break
+                self._go_on(session)
+        if self._asleep and not self._waking:
+            self._waking = True
+            self._clock.callLater(0, self._wake)
+
+    @staticmethod
+    def _go_on(session: Session) -> None:
+        if session.outbox is not None and session.outbox.behind:
+            session.go_on()
+        else:
+            session.resume()
+        if session.connection is not None and session.connection.counted:
+            session.connection.fetch()
 
     def make_room(self) -> None:
         """

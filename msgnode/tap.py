@@ -156,7 +156,8 @@ def factories(
     What answers on each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
     """
     config = node.config
-    cork = node.fanout.together = Cork(node.settle, config.session.unsent_bytes, node.counts)
+    cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
+    node.fanout.together = node.sessions.shortage.together = cork
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = Poll(node, cork, reactor)

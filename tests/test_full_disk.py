@@ -3,12 +3,13 @@ A disk that fills up and has room again at the worst moments.
 """
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from twisted.internet.task import Cooperator
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import spool
+from msgnode import shortage, spool
 from msgnode.closing import FULL
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.segment import segments
@@ -199,7 +200,7 @@ class LeavingTests(DiskCase):
         What is sent because the disk took something stays here if it takes nothing more.
         """
         self.make()
-        cork = Cork(self.node.settle)
+        cork = self.node.sessions.shortage.together = Cork(self.node.settle)
 
         def tell(wire: Any, message: dict[str, Any]) -> None:
             with cork:
@@ -217,9 +218,43 @@ class LeavingTests(DiskCase):
         self.node.clock.rightNow += 2  # but no timer yet
 
         tell(self.ann.wire, {"id": 12, "type": "update", "from": ANN, "to": "runtime://example.org/nobody"})
+        self.assertIsNone(self.node.spool.failing)
+        self.node.clock.turn()
 
         self.assertEqual([], wire.transport.out)
         self.assertIsNotNone(self.node.spool.failing)
+
+    def test_so_many_in_a_turn(self) -> None:
+        """
+        What waited for the disk leaves in several turns, each client's in order, and what comes then behind.
+        """
+        self.make(queue_messages=100)
+        clients = [Counting(self.node, f"runtime://example.org/{number}") for number in range(40)]
+        for client in clients:
+            client.connect()
+        names = [client.runtime for client in clients]
+        self.disk.full = True
+        for number in range(90):
+            self.ann.send(id=number, type="update", to=names)
+            if number == 0:
+                for client in clients:  # the disk failed when that was about to leave
+                    client.connect()
+        self.disk.full = False
+        self.node.clock.rightNow += 2  # but no timer yet
+        sent = [self.node.counts.sent]
+
+        self.node.sessions.ledger.settle(now=True)
+        for number in range(90, 95):
+            self.node.clock.turn()
+            sent.append(self.node.counts.sent)
+            self.ann.send(id=number, type="update", to=names)
+        self.node.clock.advance(1)
+
+        turns = [after - before for before, after in pairwise(sent)]
+        self.assertLess(max(turns), shortage.MOST_WOKEN + 300)
+        for client in clients:
+            client.arrive()
+            self.assertEqual(list(range(95)), [message["id"] for message in client.got])
 
     def test_stopped(self) -> None:
         """

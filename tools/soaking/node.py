@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 STARTING = 30.0  # seconds it has to listen
+PATIENCE = 30.0  # and to answer, on a machine with other work
 KINDS = ("web", "line", "admin")
 FAKETIME = (
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -96,7 +97,7 @@ class Node:
         What /live of the admin listener says.
         """
         url = f"http://127.0.0.1:{self.ports['admin']}/live"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             found: dict[str, object] = json.load(answer)
             return found
 
