@@ -194,6 +194,19 @@ class ClientSuite:
         self.assertEqual((other, {"code": 200, "on": True}), (answer.from_, answer.body))
         self.assertEqual([(self.a.runtime, {"a": 1})], [(each.from_, each.body) for each in asked])
 
+    def test_what_the_node_says_of_a_request_passed_on_is_told_to_its_sender(self: Any) -> None:
+        """
+        Who passes it on has a request of the same id, and is told nothing of either in the other's place.
+        """
+        manager = "domain://msg-node.example.org/sm"
+        self.serve(lambda request: request.forward(manager))
+        mine = [self.b.request(f"{self.a.runtime}/later") for _ in range(9)]
+        self.net.pump()
+        told = [self.refusal(self.a.request(LAMP, forward=True))[0] for _ in range(9)]
+
+        self.assertEqual([400] * 9, told)
+        self.assertFalse(any(each.called for each in mine))
+
     def test_an_answer_of_a_stranger_to_a_request_that_may_be_passed_on_is_none(self: Any) -> None:
         """
         Who does not know the transaction was not given the request.

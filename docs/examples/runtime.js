@@ -97,6 +97,6 @@ export class Runtime {
     if (answer === NOT_HANDLED) answer = { code: 501, desc: 'not processed' };
     const { id, from, to, transaction } = message;
     const body = { code: 200, ...answer };
-    this._leave({ id, type: 'response', from: to, to: from, body, ...(transaction && { transaction }) });
+    this._leave({ id, type: 'response', from: to, to: from, body, ...(transaction !== undefined && { transaction }) });
   }
 }

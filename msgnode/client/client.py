@@ -4,6 +4,7 @@ connected by itself; attachment.py sees to that.
 """
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
 from itertools import count
 from secrets import token_urlsafe
@@ -17,7 +18,7 @@ from msgnode.client.addresses import Addresses, Handler
 from msgnode.client.attachment import Attachment
 from msgnode.client.errors import Closed, Refused
 from msgnode.client.login import Login, Source
-from msgnode.client.message import Message, decode, encode
+from msgnode.client.message import Message, decode, encode, send_answer
 from msgnode.client.pending import Pending
 from msgnode.client.place import Place, place
 from msgnode.client.registry import EXPIRES, Registration, entry, question, registry
@@ -25,6 +26,7 @@ from msgnode.client.registry import EXPIRES, Registration, entry, question, regi
 log = Logger()
 
 WAIT = 20.0  # seconds for an answer
+PASSED_ON = 1000  # requests of others' whose refusal by the node is told to their senders
 
 
 class Client:
@@ -67,6 +69,7 @@ class Client:
         self._ids = count(1)
         self._addresses = Addresses(self)
         self._answers, self._receipts = Pending(reactor), Pending(reactor)
+        self._passed_on: OrderedDict[tuple[str, Any], dict[str, Any]] = OrderedDict()  # by `from` and `id`
         where = place(url, reactor, ca, certificate) if isinstance(url, str) else url
         login = Login(identity, run) if identity else None
         self._attachment = Attachment(reactor, where, self, runtime, token, login, resume, chance)
@@ -186,6 +189,15 @@ class Client:
         passed_on = header["transaction"] if header.get("forward") else None
         return self._answers.expect(id_, to, timeout, passed_on)
 
+    def pass_on(self, request: dict[str, Any], to: str) -> None:
+        """
+        Send a request of another's on.  What the node says of that is for its sender.
+        """
+        self.send({**request, "to": to})
+        self._passed_on[str(request.get("from")), request.get("id")] = request
+        while len(self._passed_on) > PASSED_ON:
+            self._passed_on.popitem(last=False)
+
     def _compose(
         self, id_: int, type_: str, to: Any, body: Any, from_: str, header: dict[str, Any]
     ) -> dict[str, Any]:
@@ -265,8 +277,13 @@ class Client:
             return
         message = Message(fields, self)
         kind = message.type.lower()
-        if kind == "response" and self._answers.heard(message):
-            return
+        if kind == "response":
+            request = self._passed_on.pop((message.to, message.id), None)
+            if request is not None:
+                send_answer(self, request, message.body)
+                return
+            if self._answers.heard(message):
+                return
         if kind == "receipt" and self._receipts.heard(message):
             return
         handler = self._addresses.handler(message.to)

@@ -160,7 +160,8 @@ class Message:
         there from here, and its answer is passed on.
         """
         if self.fields.get("forward") is True:
-            self.keep()._client.send({**self.fields, "to": to})
+            self._client.pass_on(self.fields, to)
+            self.keep()
             return succeed(None)
         self.hold(seconds)
         transaction = self.fields.get("transaction")
