@@ -45,6 +45,7 @@ class Welcome(Service):
         lines = ["", "The node is up; Ctrl-C stops it."]
         for listener in self._listeners:
             what, where = _ABOUT[listener.kind]
+            where = "{1}" if listener.where.startswith("unix:") else where  # no URL leads there
             lines.append(f"  {what + ':':20}{where.format(listener.scheme, listener.where)}")
         lines += ["To see a message travel, follow 'A conversation' in README.md.", self._hint, ""]
         print("\n".join(lines), file=self._output, flush=True)

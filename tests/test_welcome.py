@@ -32,6 +32,7 @@ class WelcomeTests(SynchronousTestCase):
             Place("admin", "127.0.0.1:9392"),
             Place("web", "0.0.0.0:9443", "https"),
             Place("line", "[::1]:1"),
+            Place("web", "unix:/run/msgnode.sock"),
         ]
 
         Welcome("go on there", places, said).startService()
@@ -42,6 +43,7 @@ class WelcomeTests(SynchronousTestCase):
             "  operators:          http://127.0.0.1:9392/live and /metrics\n"
             "  pages and clients:  https://0.0.0.0:9443/\n"
             "  devices, by TCP:    [::1]:1\n"
+            "  pages and clients:  unix:/run/msgnode.sock\n"
             "To see a message travel, follow 'A conversation' in README.md.\n"
             "go on there\n\n",
             said.getvalue(),

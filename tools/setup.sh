@@ -16,7 +16,8 @@ prepare() {
         flock 9
     fi
     make_venv
-    install "$1"
+    # Nothing is fetched for what is there already, nor replaced under a node that runs from here.
+    is_installed "$1" || install "$1"
     exec 9>&-
 }
 
@@ -40,8 +41,23 @@ make_venv() {
     fi
 }
 
+sources() (
+    cd "$top"
+    find setup.cfg pyproject.toml README.md LICENSE msgnode twisted -name __pycache__ -prune -o -name dropin.cache -o -type f -print0 |
+        sort -z | xargs -0 cksum | cksum
+)
+
+# Is it this checkout that was installed last, and with `$1`?
+is_installed() {
+    local record sum what
+    for record in "$venv"/lib/python*/site-packages/msgnode-*.dist-info/RECORD; do
+        [ "$venv/installed" -nt "$record" ] || return
+    done
+    read -r sum what <"$venv/installed" && [ "$sum" = "$(sources | tr ' ' -)" ] && [[ "$what" == *"$1" ]]
+}
+
 install() (
-    source=$(mktemp -d) log=$(mktemp)
+    source=$(mktemp -d) log=$(mktemp) sum=$(sources | tr ' ' -)
     trap 'rm -rf "$source" "$log"' EXIT
     # A copy, because setuptools leaves its build beside what it builds.  A plain install, as users have it: an
     # editable one hides the twistd plugin.
@@ -52,6 +68,7 @@ install() (
         tee "$log" | while read -r word rest; do
         case $word in Collecting | Downloading | Building | Installing) printf '.' ;; esac
     done; [ "${PIPESTATUS[0]}" = 0 ]; then
+        echo "$sum $1" >"$venv/installed"
         echo " done"
         exit
     fi

@@ -94,6 +94,23 @@ def test_half_an_environment_is_mended_and_the_node_says_where_it_is(venv: Path)
     assert set(TOP.iterdir()) - before <= {TOP / ".pytest_cache", TOP / ".hypothesis"}
 
 
+def test_what_is_installed_already_needs_no_network(venv: Path) -> None:
+    """
+    The next start asks pip for nothing, and replaces nothing under a node that runs.
+    """
+    first = Run(venv, *ANYWHERE)
+    first.until("source ")
+    second = Run(
+        venv, *ANYWHERE, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_NO_CACHE_DIR="1", PIP_RETRIES="0"
+    )
+
+    said = second.until("source ")
+
+    assert [0, 0] == [run.end() for run in (first, second)]
+    assert "The node is up" in said
+    assert "Installing" not in said
+
+
 def test_two_runs_at_once_do_not_collide(venv: Path) -> None:
     """
     The second waits until the first has installed, and then both are up.
