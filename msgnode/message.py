@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from secrets import token_hex
 from typing import Annotated, Any
 
@@ -408,11 +409,38 @@ def _with_surrogates(data: bytes) -> Message | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     body = bytes(message.body)
-    start = whole.rfind(body)
-    if not body or _HALF.search(data, 0, start) or _HALF.search(data, start + len(body)):
+    start = _body_at(whole, body)
+    if start < 0 or not body or _HALF.search(data, 0, start) or _HALF.search(data, start + len(body)):
         return None  # half a character in the header, which is nobody's address
     message.body = Raw(data[start : start + len(body)])
     return message
+
+
+def _body_at(data: bytes, body: bytes) -> int:
+    """
+    Where the body stands; another field may say the same.  -1 if that cannot be read.
+    """
+    start = data.find(body)
+    if data.rfind(body) == start:
+        return start
+    try:
+        keys = islice(_keys(data, body), MOST_STRINGS)
+        return next((at for name, at in keys if name == "body"), -1)
+    except (ValueError, RecursionError):
+        return -1
+
+
+def _keys(data: bytes, body: bytes) -> Iterator[tuple[Any, int]]:
+    """
+    The keys of the header, each with where its value begins.  ValueError or RecursionError.
+    """
+    text = data.decode("latin-1")  # as long as the bytes
+    at = text.index("{") + 1
+    while (key := _KEY.match(text, at)) is not None:
+        at = key.end()
+        yield json.loads(data[key.start(1) : key.end(1)]), at
+        # No object is the beginning of another.
+        at = at + len(body) if body and data.startswith(body, at) else _scanner.raw_decode(text, at)[1]
 
 
 def _ours(message: Message) -> int:
@@ -482,19 +510,13 @@ def _doubled(message: Message) -> str | None:
         if data.count(b'"') == sum(2 + bytes(value).count(b'"') for value in fields.values()):
             return None
     body, seen = bytes(message.body), set()
-    text = data.decode("latin-1")  # as long as the bytes
-    at = text.index("{") + 1
     try:
-        while (key := _KEY.match(text, at)) is not None:
-            name = json.loads(data[key.start(1) : key.end(1)])
+        for name, _ in _keys(data, body):
             if name in seen:
                 return str(name)
             seen.add(name)
             if len(seen) > MOST_STRINGS:
                 raise _complaint(message, _TOO_MANY, "limit")
-            at = key.end()
-            # No object is the beginning of another.
-            at = at + len(body) if body and data.startswith(body, at) else _scanner.raw_decode(text, at)[1]
     except RecursionError:
         raise _complaint(message, "nested too deeply") from None
     except ValueError:

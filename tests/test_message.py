@@ -470,6 +470,23 @@ class SurrogateTests(SynchronousTestCase):
 
         self.assertEqual(("b", data), (message.to, message.data))
 
+    def test_another_field_like_the_body(self) -> None:
+        """
+        The body is what stands behind `body`, where other fields differ from it in half a character only.
+        """
+        body, other, sign = rb'{"v":"\ud83d"}', rb'{"v":"\ude00"}', rb'{"v":"\ufffd"}'
+        for fields in (
+            b'"a":%s,"body":%s,"x":%s' % (sign, body, sign),
+            b'"body":%s,"x":%s' % (body, sign),
+            b'"x":[{"body":%s}],"bod\\u0079":%s,"y":[%s]' % (sign, body, sign),
+        ):
+            data = b'{"id":1,"type":"x","from":"a","to":"b",%s}' % fields
+
+            self.assertEqual(body, bytes(decode(data).body))
+        for fields in (b'"body":%s,"x":%s' % (sign, body), b'"x":%s,"body":%s' % (other, body)):
+            with self.assertRaises(Malformed):
+                decode(b'{"id":1,"type":"x","from":"a","to":"b",%s}' % fields)
+
     def test_for_the_node(self) -> None:
         """
         In a request to the node a sign stands for half a character; whole ones stay.
