@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 
 from twisted.application.service import Service
@@ -27,7 +28,9 @@ from msgnode.statefile import NAME, Change, Loaded, connect, is_full, load, lock
 log = Logger()
 
 AGAIN = 1.0  # seconds until a commit that failed is tried again
-MOST_NOTED = 1_000_000  # changes that wait for a disk that takes nothing
+MOST_NOTED = 536_870_912  # bytes of changes that wait for a disk that takes nothing, if nothing else is said
+LEAST_NOTED = 67_108_864  # bytes; less is no disk that takes nothing, but many changes at once
+CHANGE_SIZE = 128  # bytes that a change takes beside what is in it
 
 OPEN = "INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, NULL)"
 CHANGE = "UPDATE session SET token = ?, used = ?, identity = ? WHERE sid = ?"
@@ -60,6 +63,7 @@ class Store(Service):
     The Keeping of a node with a state directory; `run` may use a thread.
 
     `changes` counts what was noted; `failing` says why nothing can be written now.
+    `held` is how many bytes are not committed; beyond `most` changes are lost, and said to be.
     """
 
     def __init__(
@@ -68,16 +72,19 @@ class Store(Service):
         clock: IReactorTime,
         run: Callable[..., Deferred[None]] = maybeDeferred,
         full: bool = False,
+        most: Callable[[], int] = lambda: MOST_NOTED,
     ) -> None:
         self.changes = 0
         self.failing = ""
+        self.held = 0
         self.path = directory / NAME
         self._directory = directory
         self._clock = clock
         self._run = run
         self._full = full
         self._noted: list[Change] = []
-        self._dropped = 0  # changes that found MOST_NOTED waiting
+        self._most = most
+        self._dropped = 0  # changes that found no room
         self._waiting: list[Deferred[None]] = []  # for the commit after the one under way
         self._committing: Deferred[None] | None = None
         self._scheduled = False
@@ -201,10 +208,12 @@ class Store(Service):
 
     def _note(self, statement: str, values: tuple[Any, ...]) -> None:
         self.changes += 1
-        if len(self._noted) < MOST_NOTED:
-            self._noted.append((statement, values))
-        else:
+        size = CHANGE_SIZE + sum(map(getsizeof, values))
+        if self.held + size > self._most():
             self._dropped += 1
+        else:
+            self.held += size
+            self._noted.append((statement, values))
         if not self._scheduled and self._committing is None:
             self._schedule(0)
 
@@ -217,7 +226,7 @@ class Store(Service):
         self._scheduled = False
         if self._committing is not None or self._lock is None:
             return
-        noted, self._noted = self._noted, []
+        noted, self._noted, size = self._noted, [], self.held  # nothing else is under way
         waiting, self._waiting = self._waiting, []
         dropped, self._dropped = self._dropped, 0
         if self._database is None:
@@ -228,7 +237,7 @@ class Store(Service):
         done.addCallbacks(
             self._committed,
             self._refused,
-            callbackArgs=(dropped, waiting),
+            callbackArgs=(dropped, size, waiting),
             errbackArgs=(dropped, noted, waiting),
         )
         done.addErrback(lambda why: log.failure("committing", why))
@@ -240,8 +249,9 @@ class Store(Service):
         self._database = connect(self.path, self._full)
         write(self._database, noted)
 
-    def _committed(self, done: None, dropped: int, waiting: list[Deferred[None]]) -> None:
+    def _committed(self, done: None, dropped: int, size: int, waiting: list[Deferred[None]]) -> None:
         self._committing = None
+        self.held -= size
         if self.failing:
             self.failing = ""
             log.info("{path} is written again", path=str(self.path))

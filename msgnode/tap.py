@@ -43,7 +43,7 @@ from msgnode.reloading import Reloading, Renewable
 from msgnode.restart import Restart
 from msgnode.sessions import Journal
 from msgnode.spool import Spool
-from msgnode.store import Store
+from msgnode.store import LEAST_NOTED, MOST_NOTED, Store
 from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
@@ -96,7 +96,13 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         # Before the last of the disk, which is for what was promised.
         traffic.watermark = Watermark(Path(config.traffic), lambda: storage.reserve_bytes, times=2)
     if config.state != "none":
-        store = Store(Path(config.state), reactor, in_thread, full=config.sync == "full")
+        store = Store(
+            Path(config.state),
+            reactor,
+            in_thread,
+            full=config.sync == "full",
+            most=lambda: max(config.limits.state_bytes or MOST_NOTED, LEAST_NOTED),
+        )
         spool = Spool(Path(config.state, "spool"), config.sync == "full")
     journal: Journal = traffic or NoLog()
     with or_stop():

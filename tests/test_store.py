@@ -18,13 +18,13 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import statefile, store
+from msgnode import statefile
 from msgnode.config import ConfigError
 from msgnode.errors import Rejected
 from msgnode.keeping import Nothing
 from msgnode.proof import Proof
 from msgnode.statefile import NAME, STEPS
-from msgnode.store import AGAIN, Store
+from msgnode.store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
 from tests.fakes import MemoryNode, directory
 
 HERE = Path(__file__).parent.parent
@@ -75,13 +75,14 @@ class StoreTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.directory = directory(self)
         self.clock = Clock()
+        self.most = MOST_NOTED
         self.store, self.found = self.start()
 
     def start(self, run: Callable[..., Deferred[None]] = maybeDeferred) -> tuple[Store, Any]:
         """
         A store on the directory, and the rows that were in it.
         """
-        made = Store(self.directory, self.clock, run)
+        made = Store(self.directory, self.clock, run, most=lambda: self.most)
         self.addCleanup(made.shut)
         return made, tuple(list(rows) for rows in made.open())
 
@@ -551,7 +552,7 @@ class FullDiskTests(StoreTests):
         """
         Changes beyond what memory may hold are not called settled, and what comes after them is.
         """
-        self.patch(store, "MOST_NOTED", 3)
+        self.most = 3 * (CHANGE_SIZE + 120)
         for number in range(4):
             self.store.bound(4, f"comm://{number}", 1)
 
@@ -562,14 +563,32 @@ class FullDiskTests(StoreTests):
         self.commit()
         self.assertEqual("", self.store.failing)
 
+    def test_changes_are_bounded_by_their_bytes(self) -> None:
+        """
+        Long addresses take more of what may wait than short ones, also those of a commit that failed.
+        """
+        self.most = 100_000
+        self.fill()
+        for number in range(1000):
+            self.store.bound(4, f"comm://{number}/" + "x" * 2000, 1)
+        self.refusal()
+        for number in range(1000):
+            self.store.bound(4, f"comm://more/{number}", 1)
+
+        self.assertLess(95_000, self.store.held)
+        self.assertLessEqual(self.store.held, self.most)
+        self.make_room()
+        self.clock.advance(AGAIN)
+        self.assertEqual((0, ""), (self.store.held, self.store.failing))
+
     def test_too_much_while_full(self) -> None:
         """
         A disk that has room again does not make settled what was dropped before.
         """
-        self.patch(store, "MOST_NOTED", 1000)
         self.fill()
         self.note_much()
         self.refusal()
+        self.most = self.store.held
         self.store.bound(6, "comm://one-too-many", 1)
         done = self.store.settled()
         self.make_room()
