@@ -25,7 +25,7 @@ from msgnode.holding import Holding
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
-from msgnode.routes import RoutingTable
+from msgnode.routes import SUBSCRIBED, RoutingTable
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES, Slices
 
@@ -134,9 +134,12 @@ class Binder:
             for address in some:
                 if address in wanted:
                     continue
-                if address not in session.bindings:
+                held = session.bindings.get(address, 0)
+                if children and address in children and not held & SUBSCRIBED:
+                    size += KEYED
+                if not held:
                     new += 1
-                    size += binding_size(address) + (KEYED if children and address in children else 0)
+                    size += binding_size(address)
                     self._check(address, session, may_serve)
                 self._ownership.check_bind(address, session, kind)
                 wanted[address] = None

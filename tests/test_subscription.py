@@ -8,9 +8,10 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.binding import POLICIES
-from msgnode.budget import binding_size
+from msgnode.budget import KEYED, binding_size
 from msgnode.errors import Blocked
 from msgnode.keys import key_size
+from msgnode.routes import ALLOCATED
 from msgnode.slices import ADDRESSES
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory, peak, turn
@@ -379,6 +380,25 @@ class ChildrenTests(SubscriptionTests):
         self.assertRefused(self.ask(self.a, "subscribe", body), 429, "state_bytes_per_session")
 
         self.assertBound(self.a)
+
+    def test_budget_for_children_that_are_bound_already(self) -> None:
+        """
+        What is remembered of a child is counted also where the session has its address for another reason.
+        """
+        routes, names = self.node.routes, [f"{number}" for number in range(8)]
+        body = {"resource": "comm://d/1", "children": names}
+        self.grant(self.a, "subscribe", {"resource": "comm://d/1", "children": ["0"]})
+        for name in names:
+            for address in (f"comm://d/1/{name}", f"comm://d/1/children/{name}"):
+                routes.bind(address, self.a.session, ALLOCATED)
+        room = self.a.session.account.bytes + 14 * KEYED
+        self.node.config.limits.state_bytes_per_session = room - 1
+
+        self.assertRefused(self.ask(self.a, "subscribe", body), 429, "state_bytes_per_session")
+        self.node.config.limits.state_bytes_per_session = room
+        self.grant(self.a, "subscribe", body)
+
+        self.assertEqual(room, self.a.session.account.bytes)
 
     def test_many_names_of_one_object(self) -> None:
         """
