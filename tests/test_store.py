@@ -274,7 +274,7 @@ class KeepingTests(StoreTests):
         """
         self.fill(40_000)
         log = (self.directory / NAME).with_name(NAME + "-wal")
-        for number in range(3000):
+        for number in range(1200):
             self.store.bound(2, f"comm://example.org/{number}", 1)
             self.commit()
 
