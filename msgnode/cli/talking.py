@@ -9,10 +9,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from signal import SIG_DFL, SIGINT, signal
 from typing import Any, NoReturn, TypeVar
 
 import click
-from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred
+from twisted.internet.defer import TimeoutError as NoAnswer
 from twisted.internet.task import react
 
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
@@ -20,7 +22,7 @@ from msgnode.client.login import Source
 
 NOT_LET_IN = 4401  # the node's code for it
 OK, REFUSED, USAGE, NOT_CONNECTED, LATE, INTERRUPTED = 0, 1, 2, 3, 4, 130
-GOODBYE = 3.0  # seconds; who presses Ctrl-C does not wait
+GOODBYE = 2.0  # seconds; who presses Ctrl-C does not wait
 URL = "ws://127.0.0.1:9090/ws"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -220,10 +222,19 @@ class Talk:
         The reactor stops: the verb is done, or was interrupted.
         """
         self._interrupted = not self._done
-        said = maybeDeferred(self.goodbye) if self._interrupted else succeed(None)
+        if not self._interrupted:
+            return maybeDeferred(self.client.close)
+        signal(SIGINT, SIG_DFL)  # who presses Ctrl-C once more does not even wait for the goodbye
+        said = maybeDeferred(self.goodbye)
         said.addTimeout(GOODBYE, self.reactor)
-        said.addErrback(lambda why: self.console.note(why.getErrorMessage()))
-        return said.addCallback(lambda _: self.client.close())
+        said.addErrback(
+            lambda why: self.console.note(
+                "the node did not answer the goodbye" if why.check(NoAnswer) else why.getErrorMessage()
+            )
+        )
+        left = said.addCallback(lambda _: self.client.close())
+        left.addTimeout(2 * GOODBYE, self.reactor)  # a node that is silent does not take the leave either
+        return left.addErrback(lambda why: None)
 
     def make(self, **options: Any) -> Client:
         """

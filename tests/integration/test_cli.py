@@ -397,6 +397,34 @@ def test_an_interrupted_registration_is_ended_in_the_registry(node: NodeProcess)
     assert f"{lamp}  disconnected\n" in msgnode(node, "find", lamp).stdout
 
 
+def test_a_second_interrupt_ends_what_waits_for_a_silent_node() -> None:
+    """
+    A node that has stopped takes no goodbye; Ctrl-C once more ends the command, without a traceback.
+    """
+    node = NodeProcess()
+    try:
+        running = subprocess.Popen(
+            [MSGNODE, "register", "hyperty://localhost/kept", "--user", "user://localhost/kept", "--keep"],
+            env=environment(node),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stderr is not None
+        while "Ctrl-C" not in running.stderr.readline():
+            pass
+        node.process.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + PATIENCE
+        while running.poll() is None and time.monotonic() < deadline:
+            running.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        _, err = running.communicate(timeout=PATIENCE)
+    finally:
+        node.stop(signal.SIGKILL)
+
+    assert (-signal.SIGINT, "") == (running.returncode, err)
+
+
 def test_tls_to_a_plain_port_is_told_so(node: NodeProcess) -> None:
     """
     Who writes wss:// for ws:// learns what is wrong.
