@@ -59,7 +59,9 @@ class Components:
         Let it answer at these addresses, in the place of one of its name.
         """
         for address in [at for at, other in self.responders.items() if self._names.get(other) == name]:
-            self._names.pop(self.responders.pop(address), None)
+            before = self.responders.pop(address)
+            self._names.pop(before, None)
+            self.answered[responder] += self.answered.pop(before, 0)
         self.responders.update(dict.fromkeys(addresses, responder))
         self._names[responder] = name
 

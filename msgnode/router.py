@@ -26,7 +26,7 @@ from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
-from msgnode.receipts import Receipts
+from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import LEARNT, OWNED, RoutingTable
 from msgnode.session import Session
 from msgnode.sessions import Journal
@@ -384,7 +384,7 @@ class Router:
             message.outcome, message.waiting = "waiting", 1
 
     def _respond(self, message: Message, to: str, session: Session) -> Reply:
-        message.receipt = False  # the answer is better than that
+        message.receipt = message.receipt and not wants_answer(message)  # an answer is better than that
         responder = self._responders.get(to) or self._responders.get(_host(to))
         if responder is None:
             raise NotOffered(f"this node offers nothing at {to}")

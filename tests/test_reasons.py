@@ -278,3 +278,19 @@ def test_metric_words() -> None:
     A reason is one word of small letters, fit for a label.
     """
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", word) for word in WORDS)
+
+
+def test_an_update_that_the_node_refuses_is_told_by_its_receipt():
+    """
+    Nobody answers an update; who asked for a receipt hears why it was refused, once.
+    """
+    node = MemoryNode()
+    client = node.client("runtime://example.org/a")
+
+    client.post(SM, "update", receipt=True)
+    client.post(SM, "read", receipt=True)
+
+    receipt, answer = client.take()
+    assert ("receipt", 400) == (receipt["type"], receipt["body"]["code"])
+    assert receipt["body"]["reason"] == "malformed"
+    assert ("response", 400) == (answer["type"], answer["body"]["code"])

@@ -102,9 +102,11 @@ def _check_endpoints(config: Config, where: str) -> None:
         try:
             # Parsing only looks at the string; no reactor is asked for anything.
             serverFromString(None, listener.endpoint)
-        except Exception as why:  # each kind of endpoint complains in its own way
+        except Exception:  # each kind of endpoint complains in its own way
             if _SYSTEMD.fullmatch(listener.endpoint):
                 continue  # only where systemd starts the node are its sockets there
+            if listener.endpoint.startswith("systemd:"):
+                why = ValueError("expected systemd:INET:name=NAME, or systemd:INET:index=NUMBER")
             found = f"expected an endpoint such as tcp:9090, found {listener.endpoint!r}: {why}"
             raise ConfigError(f"{where}: {listener.kind}: {found}") from None
         if listener.cert:

@@ -110,6 +110,9 @@ def find(
     3: cannot connect.  4: no answer in time.
     """
 
+    if not what.strip():
+        raise click.BadParameter("expected an address, a user or a mail address", param_hint="WHAT")
+
     async def action(talk: Talk) -> None:
         try:
             found = await talk.client.find(what, resources=resources, schemes=schemes, timeout=timeout)
