@@ -147,13 +147,15 @@ def _absorbed(
         if not absorbed or sid not in found:
             continue
         for gone in absorbed:
+            # Until it is on disk that this is done, a newer session of that number would be taken for it.
+            node.sessions.retire(gone)
             session = found.pop(gone, None)
             if session is not None:
                 moved[gone] = sid
                 node.keeping.moved(gone, sid)
                 node.keeping.ended(session)
                 node.sessions.ledger.forget(gone)
-        found[sid].note()  # a number may be given to another
+        found[sid].note()
     return moved
 
 

@@ -11,7 +11,7 @@ from msgnode.budget import SESSION
 from msgnode.errors import Blocked
 from msgnode.message import Message
 from msgnode.slices import ADDRESSES
-from tests.durable import SM, Counting, DurableNode
+from tests.durable import SM, Counting, DurableNode, Refusing
 from tests.fakes import Client, MemoryNode, directory, turn
 from tests.network import Network
 from tests.vertx_stub import VertxStub
@@ -607,6 +607,33 @@ class DurableTests(RenamedCase):
             new.drop()
             self.node.clock.advance(3600)
             self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
+
+    def test_full_disk(self) -> None:
+        """
+        Killed before the disk took that both are one: nobody new gets the number of the one that is gone.
+        """
+        self.node = DurableNode(directory(self))
+        owner = self.node.client(RUNTIME)
+        self.open()
+        self.tell("subscribe", resources=[ROOM])
+        self.node.clock.advance(1)
+        self.client.drop()
+        self.come_back().drop()
+        owner.drop()
+        self.node.clock.advance(1)
+        disk = Refusing()
+        disk.full = True
+        self.node = self.node.killed(disk)
+        stranger = self.node.client("runtime://example.org/stranger")
+        body = {"resources": ["comm://secret"]}
+        stranger.tell({"id": 3, "type": "subscribe", "from": stranger.runtime, "to": SM, "body": body})
+        self.node.clock.advance(1)
+
+        self.kill()
+
+        session = self.node.sessions.get(RUNTIME)
+        self.assertIn(ROOM, session.bindings)
+        self.assertNotIn("comm://secret", session.bindings)
 
     def test_counts_go_on(self) -> None:
         """
