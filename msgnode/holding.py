@@ -147,11 +147,17 @@ class Holding:
         """
         The session's client has come back by this connection: what it sends comes behind what came before.
         """
-        before = self._newest.get(session)
-        over = None if before is None or before is connection else self.settled(before)
+        over = self.settled_for(session, connection)
         if over is not None:
             work = self.hold(connection)
             over.addCallback(lambda done: self.release(work))
+
+    def settled_for(self, session: Session, connection: Connection) -> Deferred[None] | None:
+        """
+        Fires when what came by other connections of the session is done; None: it is.
+        """
+        before = self._newest.get(session)
+        return None if before is None or before is connection else self.settled(before)
 
     def settled(self, connection: Connection) -> Deferred[None] | None:
         """

@@ -59,12 +59,25 @@ class Merging:
         other.take_over(session, epoch)
         self._keeping.moved(session.sid, other.sid)
         self._keeping.changed(other)
-        rest = self._slices.begin(self._move_all(session, other))
+        over = self._holding.settled_for(session, connection)
+        if over is None:
+            rest = self._slices.begin(self._move_all(session, other))
+        else:
+            # What is under way still binds and frees addresses of the session.
+            rest = over.addCallback(lambda done: self._slices.work(self._move_all(session, other)))
+        if rest is None:
+            self._moved(session, other)
+            return
+        work = self._holding.hold(connection)
+        rest.addErrback(partial(log.failure, "giving {runtime} what another had", runtime=other.runtime))
+        rest.addCallback(lambda done: self._moved(session, other))
+        rest.addBoth(lambda done: self._holding.release(work))
+
+    def _moved(self, session: Session, other: Session) -> None:
+        """
+        All is the other's.  The spool says who has become one until the database does.
+        """
         self._keeping.settled().addCallbacks(partial(_forget, session, other), lambda why: None)
-        if rest is not None:
-            work = self._holding.hold(connection)
-            rest.addErrback(partial(log.failure, "giving {runtime} what another had", runtime=other.runtime))
-            rest.addBoth(lambda done: self._holding.release(work))
 
     def _move_all(self, session: Session, other: Session) -> Iterator[None]:
         try:

@@ -41,6 +41,8 @@ class Registered:
         """
         The session registered it, or without `anew` kept alive what may be another's.  False: it has ended.
         """
+        while session.successor is not None:  # the registry answered late
+            session = session.successor
         if self._get(session.runtime) is not session:
             return False
         held = self._holder.get(url)

@@ -107,7 +107,7 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
         sid = moved.get(sid, sid)
         if sid in found and not node.is_reserved(address):
             if address in found[sid].bindings:
-                node.routes.bind(address, found[sid], kinds & 0xFF)
+                node.routes.bind(address, found[sid], kinds & 0xFF, kinds >> 8)
             else:
                 bind(address, found[sid], kinds)
             found[sid].used = True
@@ -149,10 +149,10 @@ def _absorbed(
         for gone in absorbed:
             # Until it is on disk that this is done, a newer session of that number would be taken for it.
             node.sessions.retire(gone)
+            moved[gone] = sid
+            node.keeping.moved(gone, sid)
             session = found.pop(gone, None)
             if session is not None:
-                moved[gone] = sid
-                node.keeping.moved(gone, sid)
                 node.keeping.ended(session)
                 node.sessions.ledger.forget(gone)
         found[sid].note()

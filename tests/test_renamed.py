@@ -522,6 +522,113 @@ class MergedTests(RenamedCase):
         self.assertEqual(1, len([event for event, who in self.node.journal.events if who == name]))
 
 
+class UnderWayTests(RenamedCase):
+    """
+    What the session was asked before its client came back by its name is the other session's, too.
+    """
+
+    MANY = [f"comm://example.org/{number}" for number in range(4 * ADDRESSES)]
+
+    def start(self, **sections: Any) -> None:
+        super().start(**sections)
+        self.node.client(RUNTIME)
+
+    def bind_some(self, most: int = ADDRESSES) -> None:
+        for _ in range(100):
+            if len(self.session.bindings) >= most:
+                break
+            turn(self.node.clock)
+        self.assertGreaterEqual(len(self.session.bindings), most)
+
+    def answers(self, client: Client) -> list[int]:
+        for _ in range(100):
+            turn(self.node.clock)
+        self.node.clock.advance(1)
+        self.assertEqual([], [session for session in self.node.sessions if session.runtime != RUNTIME])
+        return [message["body"]["code"] for message in client.take()]
+
+    def test_subscribe(self) -> None:
+        """
+        Addresses that are being bound.
+        """
+        self.start()
+        many = [f"comm://example.org/{number}" for number in range(9 * ADDRESSES)]
+        self.tell("subscribe", resources=many)
+        self.bind_some(4 * ADDRESSES)
+        self.client.drop()
+
+        again = self.come_back()
+
+        self.assertEqual([200, 200], self.answers(again))
+        self.assertEqual(set(many), set(self.node.sessions.get(RUNTIME).bindings))
+
+    def test_unsubscribe(self) -> None:
+        """
+        Addresses that are being freed stay free.
+        """
+        self.start()
+        self.tell("subscribe", resources=self.MANY)
+        self.bind_some(len(self.MANY))
+        self.node.clock.advance(1)
+        self.tell("unsubscribe", resources=self.MANY)
+        turn(self.node.clock)
+        self.client.drop()
+
+        again = self.come_back()
+
+        self.assertEqual([200, 200], self.answers(again))
+        self.assertEqual([], list(self.node.sessions.get(RUNTIME).bindings))
+
+    def test_allocate(self) -> None:
+        """
+        Addresses that are being made up, and their key.
+        """
+        self.start(allocation={"per_request": 4 * ADDRESSES})
+        body = {"value": {"number": 4 * ADDRESSES, "allocationKey": "key"}}
+        self.client.tell({"id": 1, "type": "create", "from": RUNTIME, "to": ALLOCATION, "body": body})
+        self.bind_some()
+        self.client.drop()
+
+        again = self.come_back()
+
+        self.assertEqual([200, 200], self.answers(again))
+        session = self.node.sessions.get(RUNTIME)
+        self.assertEqual(4 * ADDRESSES, len(session.bindings))
+        self.assertEqual(set(session.bindings), set(session.keys.find("key")))
+
+    def test_another_merge(self) -> None:
+        """
+        Addresses that a session before it is still giving to this one.
+        """
+        self.start()
+        first = self.client
+        self.tell("subscribe", resources=self.MANY)
+        self.bind_some(len(self.MANY))
+        self.node.clock.advance(1)
+        self.open()
+        second, self.client = self.client, first
+        between = self.come_back(second.session.runtime)
+        self.client.token = between.take()[0]["body"]["runtimeToken"]
+
+        again = self.come_back()
+
+        self.assertEqual([200], self.answers(again))
+        self.assertEqual(set(self.MANY), set(self.node.sessions.get(RUNTIME).bindings))
+
+    def test_registry(self) -> None:
+        """
+        What the registry confirms only now is kept for it.
+        """
+        self.start()
+        self.client.drop()
+        self.come_back()
+
+        self.assertTrue(self.node.registered.add("hyperty://example.org/late", self.session, True))
+
+        session = self.node.sessions.get(RUNTIME)
+        self.assertEqual(["hyperty://example.org/late"], self.node.registered.ended(session))
+
+
 class DurableTests(RenamedCase):
     """
     kill -9 undoes nothing.
@@ -607,6 +714,31 @@ class DurableTests(RenamedCase):
             new.drop()
             self.node.clock.advance(3600)
             self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
+
+    def test_killed_under_way(self) -> None:
+        """
+        Nothing that was answered is undone when the node is killed while both become one.
+        """
+        many = [f"comm://example.org/{number}" for number in range(3 * ADDRESSES)]
+        for turns in range(0, 30, 3):
+            self.node = DurableNode(directory(self))
+            self.open()
+            self.node.client(RUNTIME)
+            self.tell("subscribe", resources=many)
+            self.client.drop()
+            again = self.come_back()
+            for _ in range(turns):
+                turn(self.node.clock)
+                self.node.store.settled()
+            self.node.clock.advance(turns / 10)
+            answered = [message["id"] for message in again.take()]
+
+            self.kill()
+
+            bound = self.node.sessions.get(RUNTIME).bindings
+            if 7 in answered:
+                self.assertEqual(set(many), set(bound))
+        self.assertIn(7, answered)
 
     def test_full_disk(self) -> None:
         """
