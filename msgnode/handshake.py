@@ -198,6 +198,9 @@ class Handshake:
         nameless = self._nameless(runtime, connection, token)
         if session is None and nameless is not None:
             self._gate.speak_for(nameless, connection)
+            user = self._user(connection)
+            if user and not self._shares(nameless, user):
+                nameless = None
         obstacle = self._obstacle(message, runtime, session, connection, nameless)
         if obstacle is None and not self._gate.owns(runtime, session, connection):
             obstacle = self._takeover.refuses(runtime, session, connection, token)
@@ -207,7 +210,7 @@ class Handshake:
         if obstacle is None and found is not None and must_wait(found, wish):
             obstacle = DISK
         if obstacle is None:
-            obstacle = self._blocked(message, runtime, session, connection)
+            obstacle = self._blocked(message, runtime, found, connection)
         if obstacle is not None:
             self._refuse(obstacle, connection)
             return obstacle
@@ -228,18 +231,18 @@ class Handshake:
         self._sessions.attach(session, connection)
         self._gate.entered(session, connection)
         self._belongs(session, before)
-        if nameless is not None and nameless is not session and self._shares(nameless, session):
+        if nameless is not None and nameless is not session and self._shares(nameless, session.identity):
             epoch = wish[0] if isinstance(wish, tuple) else ""
             self._merging.merge(nameless, session, connection, epoch)
         return session
 
     @staticmethod
-    def _shares(nameless: Session, session: Session) -> bool:
+    def _shares(nameless: Session, other: str) -> bool:
         """
-        Was it nobody's, or is the session its user's too?  What is somebody's becomes nobody else's.
+        Was it nobody's, or that user's too?  What is somebody's becomes nobody else's.
         """
         user = nameless.proof.user if nameless.proof is not None else nameless.identity
-        return not user or user == session.identity
+        return not user or user == other
 
     def _belongs(self, session: Session, before: str) -> None:
         """

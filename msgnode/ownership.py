@@ -123,11 +123,14 @@ class AddressOwnership:
 
     def holds(self, runtime: str, session: "Session | None" = None) -> bool:
         """
-        Is it an address of another than `session`, so that nobody may open a session by it?
+        Is it an address of another than `session`, or what a session was called before, so that nobody
+        may open a new one by it?
 
         A runtime that opens takes back its own name from who merely subscribed it, unless that is the
         name of a hyperty, or `from_check` protects whoever was first.
         """
+        if self._routes.is_name(runtime):
+            return True
         owner = None if runtime.startswith(RUNTIMES) else self._announced(runtime)
         if owner is None or owner is session or self._is_replaceable(owner):
             return False

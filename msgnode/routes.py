@@ -128,6 +128,12 @@ class RoutingTable:
             address = address[:cut]
         return None
 
+    def is_name(self, runtime: str) -> bool:
+        """
+        Is it the runtimeURL of a session, or was it before that had another?
+        """
+        return runtime in self._runtimes
+
     def is_allocated(self, address: str) -> bool:
         """
         Does a session hold this address as its own?  Others may listen there.
@@ -164,9 +170,10 @@ class RoutingTable:
     def rename(self, session: "Session", runtime: str) -> None:
         """
         Everything at and below another runtimeURL is its own from now on; what it has bound stays.
+
+        Its old name stays its own as well: answers are on their way there.
         """
-        if self._runtimes.get(session.runtime) is session:
-            del self._runtimes[session.runtime]
+        session.names = (*session.names, session.runtime)
         session.runtime = runtime
         self.join(session)
 
@@ -200,7 +207,7 @@ class RoutingTable:
         With `object_length` it is subscribed as a child of the object it begins with, unless it was
         subscribed by its own name: one word ends it with all children of the object.
         """
-        if session.ended:
+        while session.ended:
             if session.successor is None:
                 return
             session = session.successor
@@ -324,10 +331,17 @@ class RoutingTable:
         """
         The session ended: nothing reaches it any more, and everything bound to it goes.
         """
-        if self._runtimes.get(session.runtime) is session:
-            del self._runtimes[session.runtime]
-        former, session.former = [session.sid, *session.former], []
         heir = session.successor
+        names, session.names = (*session.names, session.runtime), ()
+        for name in names:
+            if self._runtimes.get(name) is not session:
+                continue
+            if heir is None or heir.ended or len(heir.names) >= MOST_FORMER:
+                del self._runtimes[name]
+            else:
+                self._runtimes[name] = heir
+                heir.names = (*heir.names, name)
+        former, session.former = [session.sid, *session.former], []
         for sid in former:
             if heir is None or heir.ended or len(heir.former) == MOST_FORMER:
                 self._by_sid.pop(sid, None)

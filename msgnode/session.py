@@ -129,7 +129,8 @@ class Session:
     `identity` is who it is now, by its token or its certificate, or empty;
     `proof` what its token proved, kept when that has ended: it stays its owner's.
     `successor` is the session that it became one with, and `absorbed` the sids of those that this one has
-    become one with and may still find in the database after a restart, `former` of all of them.
+    become one with and may still find in the database after a restart, `former` of all of them, `names`
+    the runtimeURLs that they and it had before.
     `sid` stands for it on disk.  `missed` counts what a client that
     acknowledges will never get, since it was last told; `unsure` that nobody
     knows whether there are more.
@@ -157,6 +158,7 @@ class Session:
         "last_key",
         "learnt",
         "missed",
+        "names",
         "outbox",
         "proof",
         "ready",
@@ -174,6 +176,7 @@ class Session:
         self.sid = sid
         self.absorbed: list[int] = []
         self.former: list[int] = []
+        self.names: tuple[str, ...] = ()
         self.account = Account()
         self.host = ""
         self.identity = ""

@@ -30,8 +30,10 @@ class Denying:
 
     def __init__(self, *names: str) -> None:
         self.names = names
+        self.sessions: list[Any] = []
 
     def check(self, point: str, message: Any, session: Any, count: int = 1) -> None:
+        self.sessions.append(session)
         if message.from_ not in self.names:
             raise Blocked("Blocked by policy")
 
@@ -150,14 +152,50 @@ class RenamedTests(RenamedCase):
 
     def test_its_older_name(self) -> None:
         """
-        Nobody has its older name any more.
+        Its older name is its own as long as it is there: nobody else may open by it and get its answers.
         """
-        self.start()
-        name = self.session.runtime
-        self.come_back()
+        for merged in (False, True):
+            self.start()
+            name = self.session.runtime
+            if merged:
+                self.node.client(RUNTIME).drop()
+            again = self.come_back()
+            again.take()
 
-        self.assertIsNone(self.node.sessions.get(name))
-        self.assertEqual((), self.node.routes.resolve(f"{name}/x"))
+            other = self.node.client()
+            other.tell({"id": 1, "type": "open", "from": name, "to": "mn:/session"})
+
+            self.node.clock.advance(6)
+            self.assertEqual((4403, []), (other.lost and other.lost.code, other.take()))
+            sender = self.node.client("runtime://example.org/sender")
+            self.assertEqual([sender.post(f"{name}/x", "response")], again.take())
+            again.tell({"id": 3, "type": "close", "to": "mn:/session"})
+            self.node.clock.advance(1)
+            self.assertEqual((), self.node.routes.resolve(f"{name}/x"))
+            self.node.client(name).take()
+            self.assertIsNotNone(self.node.sessions.get(name))
+
+    def test_somebody_elses(self) -> None:
+        """
+        What one certificate opened does not become the user's of another, whoever has its token.
+        """
+        for named in (False, True):
+            self.node = MemoryNode()
+            self.client = self.node.client()
+            self.client.identity = "CN=ann"
+            self.client.tell({"id": 1, "type": "open", "to": "mn:/session"})
+            self.client.token = self.client.take()[0]["body"]["runtimeToken"]
+            self.session = self.client.session
+            if named:
+                self.node.client(RUNTIME)
+            thief = self.node.client()
+            thief.identity = "CN=bob"
+
+            self.come_back(client=thief)
+
+            self.assertIsNot(self.session, thief.session)
+            self.assertEqual("CN=ann", self.session.identity)
+            self.assertIsNone(self.session.successor)
 
     def test_owns_what_it_owned(self) -> None:
         """
@@ -254,6 +292,17 @@ class RefusedTests(RenamedCase):
         self.node.handshake.policy = Denying("runtime://example.org/other")
 
         self.assertRefused(self.come_back(), 4403)
+
+    def test_policies_know_the_session(self) -> None:
+        """
+        And they know whose session it is that gets the name.
+        """
+        self.start()
+        policy = self.node.handshake.policy = Denying(RUNTIME)
+
+        self.come_back()
+
+        self.assertEqual([self.session], policy.sessions)
 
     def test_below_another(self) -> None:
         """
