@@ -37,7 +37,7 @@ class Owed(Protocol):
 
 class Rows(Protocol):
     """
-    What the database knows; store.Loaded is one.
+    What the database knows; statefile.Loaded is one.  Each can be gone through once.
     """
 
     @property
@@ -58,6 +58,24 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     """
     Fill an empty node.
     """
+    states = {sid: msgspec.json.decode(owing.state) for sid, owing in owed.items() if owing.state}
+    found, left_at = _sessions(node, rows)
+    _go_on(node, found, states, owed)
+    moved = _absorbed(node, found, states)
+    for session in found.values():
+        node.sessions.restore(session)
+        node.identities.go_on(session)
+        node.budget.settle(session)
+    _bind(node, found, moved, rows)
+    for session in found.values():
+        node.sessions.expect(session, left_at.get(session.sid))
+    node.sessions.ledger.limit_disk(node.config.storage.max_spool_bytes)
+
+
+def _sessions(node: Node, rows: Rows) -> tuple[dict[int, Session], dict[int, float | None]]:
+    """
+    Those that the database knows, by sid; and when each lost its connection.
+    """
     found: dict[int, Session] = {}
     left_at: dict[int, float | None] = {}
     for sid, runtime, token_hash, anonymous, used, identity, left in rows.sessions:
@@ -73,8 +91,19 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     for sid, host in rows.hosts:
         if sid in found:
             found[sid].host = host
+    return found, left_at
+
+
+def _go_on(
+    node: Node,
+    found: dict[int, Session],
+    states: Mapping[int, dict[str, Any]],
+    owed: Mapping[int, Owed],
+) -> None:
+    """
+    Each goes on where the spool left it; those that it alone knows are found, too.
+    """
     known = {session.runtime for session in found.values()}
-    states = {sid: msgspec.json.decode(owing.state) for sid, owing in owed.items() if owing.state}
     for sid, owing in owed.items():
         state = states.get(sid)
         if sid not in found:
@@ -97,11 +126,12 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
                 found[sid].runtime, found[sid].anonymous = state["runtime"], False
                 node.keeping.opened(found[sid])
         _owe(node, found[sid], state, owing)
-    moved = _absorbed(node, found, states)
-    for session in found.values():
-        node.sessions.restore(session)
-        node.identities.go_on(session)
-        node.budget.settle(session)
+
+
+def _bind(node: Node, found: Mapping[int, Session], moved: Mapping[int, int], rows: Rows) -> None:
+    """
+    Addresses, their keys, and what is registered, for whom each is now.
+    """
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
         sid = moved.get(sid, sid)
@@ -130,9 +160,6 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
             node.registered.restore(found[sid], url, shown.user if shown is not None else found[sid].identity)
         else:
             node.registered.left.append((sid, url))
-    for session in found.values():
-        node.sessions.expect(session, left_at.get(session.sid))
-    node.sessions.ledger.limit_disk(node.config.storage.max_spool_bytes)
 
 
 def _absorbed(

@@ -542,13 +542,7 @@ class Session:
         self._waiting = None
         self.note(fresh=True)
         for kept in [kept for kept in owed if self._read_again(kept)]:
-            if self._waiting is None:
-                self._waiting = self._home.make_queue()
-            gone = self._waiting.put(kept)
-            self.ledger.keep(self.sid, kept)
-            for other in gone:
-                self._home.counts.overflowed += 1
-                self._drop(other, 503)
+            self._queue(kept)
 
     def _read_again(self, kept: Kept) -> bool:
         """
@@ -643,6 +637,12 @@ class Session:
         kept.key = self.last_key
         if kept.asker and kept.until != FOREVER:
             self._home.expire_at(kept.until, self)
+        self._queue(kept)
+
+    def _queue(self, kept: Kept) -> None:
+        """
+        It waits; what there is no room for any more is dropped.
+        """
         if self._waiting is None:
             self._waiting = self._home.make_queue()
         gone = self._waiting.put(kept)

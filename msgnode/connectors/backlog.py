@@ -25,6 +25,7 @@ class Reading:
     """
 
     transport: Any
+    connectionLost: Callable[[Failure], None]
     _backlog: "Backlog | None" = None  # of a read that held very many
     _pauses = 0
 
@@ -45,12 +46,14 @@ class Reading:
         else:
             self._backlog.go_on()
 
-    def worked_off(self) -> None:
+    def worked_off(self, lost: Failure | None) -> None:
         """
-        There is no backlog any more.
+        There is no backlog any more; `lost`: nor a connection, since then.
         """
         self._backlog = None
-        if not self._pauses:
+        if lost is not None:
+            self.connectionLost(lost)
+        elif not self._pauses:
             self.transport.resumeProducing()
 
 

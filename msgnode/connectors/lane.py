@@ -224,7 +224,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
             return
         left = self.carry(data)
         if left is not None:
-            self._backlog = Backlog(left, self, self.factory.slices, self._worked_off)
+            self._backlog = Backlog(left, self, self.factory.slices, self.worked_off)
 
     def carry(self, data: bytes) -> bytes | None:
         """
@@ -259,13 +259,6 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         What must come to its end before more is carried.
         """
         return None
-
-    def _worked_off(self, lost: Failure | None) -> None:
-        if lost is None:
-            self.worked_off()
-        else:
-            self._backlog = None
-            self.connectionLost(lost)
 
     def onPing(self, payload: bytes) -> None:
         # Who does not read would be written pongs without end.

@@ -73,7 +73,7 @@ class LineConnection(Reading, Protocol):
             self.peer = peer_name(self.transport.getPeer())
         left = self.carry(data)
         if left is not None:
-            self._backlog = Backlog(left, self, self.factory.node.slices, self._worked_off)
+            self._backlog = Backlog(left, self, self.factory.node.slices, self.worked_off)
 
     def carry(self, data: bytes) -> bytes | None:
         """
@@ -93,13 +93,6 @@ class LineConnection(Reading, Protocol):
 
     def settled(self) -> Deferred[None] | None:
         return self.factory.node.holding.settled(self)
-
-    def _worked_off(self, lost: Failure | None) -> None:
-        if lost is None:
-            self.worked_off()
-        else:
-            self._backlog = None
-            self.connectionLost(lost)
 
     def _first(self, end: bytes) -> None:
         """
