@@ -34,7 +34,7 @@ class Listener(StreamServerEndpointService):
         self._listen = listen
         try:
             table = as_table(listen)
-            endpoint: Any = serverFromString(reactor, _with_backlog(table.endpoint))
+            endpoint: Any = serverFromString(reactor, with_backlog(table.endpoint))
             self.tls = over_tls(table, factory, reactor) if table.cert else None
         except ConfigError as why:
             raise ConfigError(f"{listen.kind}: {why}") from why
@@ -84,7 +84,7 @@ def _hint(kind: str, endpoint: str, tls: bool) -> str:
     return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
 
 
-def _with_backlog(endpoint: str) -> str:
+def with_backlog(endpoint: str) -> str:
     """
     Room for many who knock at once, as all do after a restart; others would wait a second or more.
     """

@@ -23,13 +23,12 @@ from twisted.python.usage import Options as BaseOptions
 from msgnode import __version__
 from msgnode.config import ConfigError, Listen
 from msgnode.connectors.hosts import Hosts
+from msgnode.connectors.listener import with_backlog
 from msgnode.connectors.tls import options_for
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.service import Registries, Rules
 
 log = Logger()
-
-BACKLOG = 1024  # connections that wait to be accepted
 
 
 def stop(why: str) -> NoReturn:
@@ -130,14 +129,6 @@ class Started(Registries):
         log.info(
             "registries for development and small domains of one node, kept in {path}", path=str(self._path)
         )
-
-
-def with_backlog(endpoint: str) -> str:
-    """
-    Room for a node that connects a hundred times at once; others would wait a second or more.
-    """
-    roomy = endpoint.startswith(("tcp:", "ssl:")) and "backlog=" not in endpoint
-    return f"{endpoint}:backlog={BACKLOG}" if roomy else endpoint
 
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:
