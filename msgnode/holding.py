@@ -81,6 +81,7 @@ class Holding:
         self._partials = partials
         self.held: dict[Connection, _Held] = {}
         self._newest: dict[Session, Connection] = {}  # of those, by whose connection it is
+        self._behind: dict[Connection, list[Connection]] = {}  # which ones it waits for
         self._part = part
         self._is_there = is_there
         self._clock = clock
@@ -157,7 +158,33 @@ class Holding:
         Fires when what came by other connections of the session is done; None: it is.
         """
         before = self._newest.get(session)
-        return None if before is None or before is connection else self.settled(before)
+        if before is None or before is connection or self._waits_for(before, connection):
+            return None
+        over = self.settled(before)
+        if over is not None:
+            self._behind.setdefault(connection, []).append(before)
+            over.addCallback(lambda done: self._is_behind_no_more(connection, before))
+        return over
+
+    def _waits_for(self, connection: Connection, other: Connection) -> bool:
+        """
+        Would the other wait for itself, if it waited for this connection?
+        """
+        found, seen = [connection], {connection}
+        while found:
+            for each in self._behind.get(found.pop(), ()):
+                if each is other:
+                    return True
+                if each not in seen:
+                    seen.add(each)
+                    found.append(each)
+        return False
+
+    def _is_behind_no_more(self, connection: Connection, before: Connection) -> None:
+        left = self._behind[connection]
+        left.remove(before)
+        if not left:
+            del self._behind[connection]
 
     def settled(self, connection: Connection) -> Deferred[None] | None:
         """

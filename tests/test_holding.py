@@ -14,6 +14,8 @@ from msgnode.connectors.tcp import LineFactory
 from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
 from msgnode.node import Node
 from msgnode.routes import SUBSCRIBED
+from msgnode.slices import ADDRESSES
+from tests.durable import SM
 from tests.fakes import Client, MemoryNode
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -103,6 +105,29 @@ class HoldingTests(SynchronousTestCase):
         self.holding.release(work)
 
         self.assertEqual([4, 5, 6], self.heard())
+        self.assertFalse(self.holding.held)
+
+    def test_behind_each_other(self) -> None:
+        """
+        A client that comes back by two connections at once, each behind what the other sent, waits for ever
+        on neither.
+        """
+        runtime = self.client.runtime
+        newer = Client(self.node)
+        many = [f"comm://example.org/{number}" for number in range(4 * ADDRESSES)]
+        subscribe = {"id": 7, "type": "subscribe", "from": runtime, "to": SM}
+        back = {"id": 7, "type": "re-open", "from": f"{runtime}/{self.client.token}", "to": "mn:/session"}
+
+        self.client.tell({**subscribe, "body": {"resources": many}})
+        self.client.tell(back)
+        self.client.tell({**subscribe, "body": {"resources": ["a:c"]}})
+        newer.tell(back)
+        newer.tell({**subscribe, "body": {"resources": ["a:d"]}})
+        self.node.clock.pump([0.001] * 50)
+
+        heard = self.client.take() + newer.take()
+        self.assertEqual([200] * 5, [message["body"]["code"] for message in heard])
+        self.assertEqual({*many, "a:c", "a:d"}, set(self.node.sessions.get(runtime).bindings))
         self.assertFalse(self.holding.held)
 
     def test_at_once(self) -> None:
