@@ -8,6 +8,7 @@ slices, while its client waits and others are heard.
 from collections.abc import Iterator
 from functools import partial
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from msgnode.budget import Budget, binding_size
@@ -59,12 +60,13 @@ class Merging:
         other.take_over(session, epoch)
         self._keeping.moved(session.sid, other.sid)
         self._keeping.changed(other)
+        self._holding.follow(other, connection)
         over = self._holding.settled_for(session, connection)
         if over is None:
-            rest = self._slices.begin(self._move_all(session, other))
+            rest = self._begin(session, other)
         else:
-            # What is under way still binds and frees addresses of the session.
-            rest = over.addCallback(lambda done: self._slices.work(self._move_all(session, other)))
+            # What is under way, or waits behind it, still binds and frees addresses of the session.
+            rest = over.addCallback(lambda done: self._begin(session, other))
         if rest is None:
             self._moved(session, other)
             return
@@ -72,6 +74,10 @@ class Merging:
         rest.addErrback(partial(log.failure, "giving {runtime} what another had", runtime=other.runtime))
         rest.addCallback(lambda done: self._moved(session, other))
         rest.addBoth(lambda done: self._holding.release(work))
+
+    def _begin(self, session: Session, other: Session) -> Deferred[None] | None:
+        self._sessions.unseat(session)
+        return self._slices.begin(self._move_all(session, other))
 
     def _moved(self, session: Session, other: Session) -> None:
         """

@@ -363,7 +363,8 @@ class Sessions(Service):
 
     def give_way(self, session: Session) -> None:
         """
-        It becomes one with another: its connections may open again, and nobody comes back to it.
+        It becomes one with another, and nobody comes back to it.  Its connections may open again once they
+        are unseated.
         """
         if session.expiry is not None:
             session.expiry.cancel()
@@ -377,7 +378,6 @@ class Sessions(Service):
         if connection is not None:
             session.detach()
             self._superseded.setdefault(session, set()).add(connection)
-        self.unseat(session)
         self.void_token(session)
         del self._by_runtime[session.runtime]
 

@@ -664,6 +664,41 @@ class UnderWayTests(RenamedCase):
         self.assertEqual([200], self.answers(again))
         self.assertEqual(set(self.MANY), set(self.node.sessions.get(RUNTIME).bindings))
 
+    def test_frames_behind(self) -> None:
+        """
+        What came behind it by the connection it came by, before the client came back.
+        """
+        self.start()
+        self.tell("subscribe", resources=self.MANY)
+        self.bind_some()
+        self.client.tell(
+            {"id": 8, "type": "subscribe", "from": RUNTIME, "to": SM, "body": {"resources": ROOM}}
+        )
+
+        again = self.come_back()
+
+        self.assertEqual([200], self.answers(again))
+        self.assertEqual([7, 8], [m["id"] for m in self.client.take() if m["body"]["code"] == 200])
+        self.assertEqual({*self.MANY, ROOM}, set(self.node.sessions.get(RUNTIME).bindings))
+
+    def test_in_order_with_the_other(self) -> None:
+        """
+        What the session of that name was asked by its older connection comes before what this one asks.
+        """
+        self.start()
+        self.tell("subscribe", resources=self.MANY)
+        self.bind_some(len(self.MANY))
+        self.node.clock.advance(1)
+        owner = self.node.sessions.get(RUNTIME).connection
+        body = {"resources": [f"comm://example.org/{number}/x" for number in range(9 * ADDRESSES)]}
+        owner.tell({"id": 8, "type": "subscribe", "from": RUNTIME, "to": SM, "body": body})
+
+        again = self.come_back()
+        again.tell({"id": 9, "type": "unsubscribe", "from": RUNTIME, "to": SM, "body": body})
+
+        self.answers(again)
+        self.assertEqual(set(self.MANY), set(self.node.sessions.get(RUNTIME).bindings))
+
     def test_registry(self) -> None:
         """
         What the registry confirms only now is kept for it.
@@ -788,6 +823,29 @@ class DurableTests(RenamedCase):
             if 7 in answered:
                 self.assertEqual(set(many), set(bound))
         self.assertIn(7, answered)
+
+    def test_killed_twice(self) -> None:
+        """
+        Nor when it is killed again while the database takes in what the spool said of the first time.
+        """
+        for written in (True, False):
+            self.node = DurableNode(directory(self))
+            self.open()
+            self.node.client(RUNTIME)
+            self.tell("subscribe", resources=[ROOM])
+            self.node.clock.advance(1)
+            self.client.drop()
+            self.come_back()
+            self.kill()
+            if written:
+                self.node.settle()
+
+            self.kill()
+            self.kill()
+
+            self.assertEqual([ROOM], list(self.node.sessions.get(RUNTIME).bindings))
+            self.node.clock.advance(3600)
+            self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
 
     def test_full_disk(self) -> None:
         """
