@@ -7,6 +7,7 @@ last moment before the end may be in the spool alone.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -182,8 +183,18 @@ def _absorbed(
             if session is not None:
                 node.keeping.ended(session)
                 node.sessions.ledger.forget(gone)
-        found[sid].note()
+        heir = found[sid]
+        heir.absorbed = list(absorbed)
+        heir.note()
+        node.keeping.settled().addCallbacks(partial(_forget, heir, heir.absorbed), lambda why: None)
     return moved
+
+
+def _forget(heir: Session, gone: list[int], done: None) -> None:
+    """
+    The database knows that they are one.
+    """
+    heir.absorbed = [sid for sid in heir.absorbed if sid not in gone]
 
 
 def doubt(node: Node, spool: Spool) -> None:
