@@ -283,18 +283,6 @@ def test_links(path):
         assert ((TOP / path).parent / target).exists(), target
 
 
-def test_readme_names_every_module():
-    """
-    The source tour in README.md leaves out no module.
-    """
-    tour = (TOP / "README.md").read_text("utf-8").partition("## The source")[2]
-    small = {"__init__.py", "errors.py", "address.py", "peer.py", "main.py"}
-
-    modules = {path.name for path in (TOP / "msgnode").rglob("*.py")} - small
-
-    assert [] == sorted(name for name in modules if not re.search(rf"[`/]{name}`", tour))
-
-
 def test_systemd_unit():
     """
     The systemd unit starts twistd in the foreground, without a pid file and with a configuration.
