@@ -28,8 +28,9 @@ from msgnode.message import Message, decode
 from msgnode.ownership import AddressOwnership
 from msgnode.partials import Partials
 from msgnode.points import CONNECT, IN, OUT
-from msgnode.policy import Context, Decision, Program
+from msgnode.policy.context import Context
 from msgnode.policy.counters import Counters
+from msgnode.policy.program import Decision, Program
 from msgnode.proof import Proof
 from msgnode.senders import Senders
 from msgnode.session import Connection, Session

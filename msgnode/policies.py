@@ -22,7 +22,8 @@ from msgnode.config import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
 from msgnode.errors import Rejected
 from msgnode.failures import Failures
-from msgnode.policy import PolicyRefused, Program
+from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.program import Program
 from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed
 from msgnode.policyversions import Version, Versions

@@ -17,9 +17,10 @@ from msgnode.errors import Malformed
 from msgnode.message import decode
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
-from msgnode.policy import Identity, Program
 from msgnode.policy.attributes import OWNERS
+from msgnode.policy.context import Identity
 from msgnode.policy.problems import Wrong
+from msgnode.policy.program import Program
 from msgnode.policy.vectors import shown_identity
 from msgnode.policyloading import Content, Files, value_of, written
 from msgnode.policyversions import Version

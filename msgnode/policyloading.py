@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from msgnode.errors import Rejected
-from msgnode.policy import Program
+from msgnode.policy.program import Program
 
 Files = tuple[tuple[str, str], ...]  # what each is called, and its text
 

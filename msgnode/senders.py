@@ -11,7 +11,7 @@ from msgnode.config import Config
 from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
-from msgnode.policy import Context, Identity
+from msgnode.policy.context import Context, Identity
 from msgnode.proof import Proof
 from msgnode.session import Connection, Session
 

@@ -5,7 +5,8 @@ Policies on trial: they decide beside those that are live, and nothing comes of 
 from collections import deque
 from typing import Any
 
-from msgnode.policy import Context, Program
+from msgnode.policy.context import Context
+from msgnode.policy.program import Program
 
 MOST_EXAMPLES = 20
 MOST_REMEMBERED = 8192

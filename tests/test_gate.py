@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.gate import PATIENCE
 from msgnode.holding import MOST_KEPT
-from msgnode.policy import read
+from msgnode.policy.program import read
 from tests.fakes import Client, MemoryNode, directory
 from tests.openid import OTHER_RSA, provider
 from tests.world import World

@@ -13,15 +13,16 @@ from click.testing import CliRunner
 
 from msgnode import traffic
 from msgnode.cli.main import main
-from msgnode.policy import Context, Program
 from msgnode.policy.algorithms import ALGORITHMS
 from msgnode.policy.attributes import TABLE
+from msgnode.policy.context import Context
 from msgnode.policy.duties import KINDS
 from msgnode.policy.files import VECTORS
 from msgnode.policy.layout import lay_out
 from msgnode.policy.limits import RateLimits
 from msgnode.policy.logged import MOST_RESOURCES
 from msgnode.policy.operators import OPERATORS
+from msgnode.policy.program import Program
 from msgnode.policy.replay import judge
 from msgnode.policy.vectors import fails
 from tests.examples import TOP, blocks

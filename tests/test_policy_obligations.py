@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from msgnode.errors import Malformed
 from msgnode.message import Message, decode
-from msgnode.policy import Context
+from msgnode.policy.context import Context
 from msgnode.policy.counters import Counters
 from msgnode.policy.limits import RateLimits
 from msgnode.policy.obligations import Advice, Log, Notify, edited, too_large

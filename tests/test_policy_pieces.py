@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from msgnode.policy import PolicyRefused, Program
+from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.program import Program
 from tests.policy_case import context, policy, policy_set, rule
 
 DENY_CREATE = rule("deny", {"actionType": {"equals": "create"}})

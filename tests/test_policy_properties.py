@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from msgnode.message import decode
-from msgnode.policy import Context, PolicyRefused, Program
 from msgnode.policy.algorithms import ALGORITHMS
 from msgnode.policy.attributes import TABLE
+from msgnode.policy.context import Context
 from msgnode.policy.layout import lay_out
 from msgnode.policy.operators import OPERATORS
+from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.program import Program
 from msgnode.policy.replay import UNDECIDABLE, judge
 from tests.policy_case import GROUPS, only, program
 

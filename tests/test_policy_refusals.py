@@ -9,7 +9,8 @@ import pstats
 
 import pytest
 
-from msgnode.policy import PolicyRefused, Program, read
+from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.program import Program, read
 from tests.policy_case import GROUPS, only, policy, policy_set, program, rule
 
 

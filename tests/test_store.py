@@ -728,10 +728,10 @@ class FileTests(StoreTests):
         _, found = self.start()
 
         self.assertEqual(2000, len(found[1]))
-        database = sqlite3.connect(self.path)
-        self.addCleanup(database.close)
-        self.assertEqual((len(STEPS) + 1,), database.execute("PRAGMA user_version").fetchone())
-        self.assertEqual([], database.execute("SELECT a FROM more").fetchall())
+        connection = sqlite3.connect(self.path)
+        self.addCleanup(connection.close)
+        self.assertEqual((len(STEPS) + 1,), connection.execute("PRAGMA user_version").fetchone())
+        self.assertEqual([], connection.execute("SELECT a FROM more").fetchall())
 
     def test_step_fails(self) -> None:
         """

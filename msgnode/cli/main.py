@@ -26,8 +26,9 @@ from msgnode.cli.usage import Verbs
 from msgnode.config import Config, ConfigError
 from msgnode.configfile import load
 from msgnode.devices import Devices, line, make_token
-from msgnode.policy import PolicyRefused, Program
 from msgnode.policy.files import gather
+from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.program import Program
 
 _SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 

@@ -12,14 +12,14 @@ import click
 from msgnode.cli.policycheck import check
 from msgnode.cli.policyreading import as_json_option, policy_file, read_policy, readable, refuse, stop
 from msgnode.cli.policyreplay import replay
-from msgnode.policy import PolicyRefused, Program
 from msgnode.policy.attributes import DIRECTIONS
 from msgnode.policy.context import CLAIMED, VERIFIED
 from msgnode.policy.document import Document
 from msgnode.policy.files import VECTORS
 from msgnode.policy.layout import lay_out
 from msgnode.policy.polithink import convert
-from msgnode.policy.problems import Wrong
+from msgnode.policy.problems import PolicyRefused, Wrong
+from msgnode.policy.program import Program
 from msgnode.policy.vectors import context
 
 

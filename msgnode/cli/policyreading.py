@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import click
 
-from msgnode.policy import PolicyRefused, Problem, Program
 from msgnode.policy.files import gather
+from msgnode.policy.problems import PolicyRefused, Problem
+from msgnode.policy.program import Program
 
 PATH = click.Path(path_type=Path)
 policy_file = click.argument("file", type=PATH)

@@ -80,11 +80,11 @@ class Mine:
         self._policy = ""
         added = StructType([])
         if options.policy:
-            replay = _replay()
-            policy = replay.sound(options.policy, options.domain, options.default)
+            module = _replay()
+            policy = module.sound(options.policy, options.domain, options.default)
             steps.append(policy.decided)
-            questions.append(replay.QUESTION)
-            added, self._policy = replay.ADDED, policy.revision
+            questions.append(module.QUESTION)
+            added, self._policy = module.ADDED, policy.revision
         if options.key:  # after the policy, which needs the addresses as they were
             steps.append(lambda lines: pseudonyms.pseudonymised(lines, options.key))
         self._questions = questions
@@ -207,14 +207,14 @@ def _replay() -> Any:
     The module that asks policies, which needs more than Spark.
     """
     try:
-        from msgnode.mining import replay
+        from msgnode.mining import replay as module
     except ModuleNotFoundError as why:
         missing = (why.name or "").partition(".")[0]
         raise Unreadable(
             f"--policy needs {missing} here and on every executor, installed and not in a zip: "
             f"pip install {missing}"
         ) from why
-    return replay
+    return module
 
 
 def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
