@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from msgnode.address import LONGEST, Domain
+from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.budget import KEYED, Budget, binding_size
 from msgnode.config import Limits
 from msgnode.errors import Rejected
@@ -25,7 +26,7 @@ from msgnode.holding import Holding
 from msgnode.keeping import Keeping
 from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
-from msgnode.routes import SUBSCRIBED, RoutingTable
+from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES, Slices
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from msgnode.addressrange import expand
 from msgnode.backendoptions import BackEnd, GlobalRegistry, QoSOptions, Registry
-from msgnode.pool import expand
 from msgnode.section import Bytes, Count, OrOff, Positive, Seconds, Section
 
 Kind = Literal["web", "line", "admin"]
@@ -29,6 +29,8 @@ Algorithm = Literal[
 ]
 
 WEB, LINE, ADMIN = 9090, 9091, 9092
+
+IDP = "devices"  # the provider of device tokens, where a policy asks for one
 
 
 class ConfigError(Exception):

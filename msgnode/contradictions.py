@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgnode.address import Domain, is_scheme
+from msgnode.addressrange import MOST, expand
 from msgnode.config import Config, PoolAddresses
-from msgnode.pool import MOST, expand
 from msgnode.trust import wrong_identity, wrong_qos
 
 Mistakes = Iterator[tuple[str, str]]

@@ -11,11 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_urlsafe
 
-from msgnode.config import ConfigError
+from msgnode.config import IDP, ConfigError
 from msgnode.proof import Proof
 
 PREFIX = "mnd_"
-IDP = "devices"  # the domain that vouches for them, where a policy asks
 
 _LINE = re.compile(r"([0-9a-fA-F]{64})\s+(\S+)")
 

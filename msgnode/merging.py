@@ -11,13 +11,14 @@ from functools import partial
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from msgnode.bindingkinds import LEARNT
 from msgnode.budget import Budget, binding_size
 from msgnode.config import Limits
 from msgnode.holding import Holding
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys, key_size
 from msgnode.registered import Registered
-from msgnode.routes import LEARNT, RoutingTable
+from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
 from msgnode.sessions import Sessions
 from msgnode.slices import ADDRESSES, Slices

@@ -15,9 +15,10 @@ from weakref import WeakSet
 from twisted.logger import Logger
 
 from msgnode.address import is_multicast
+from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES
 from msgnode.config import SessionTimes
 from msgnode.errors import Claimed, Rejected
-from msgnode.routes import ALLOCATED, LEARNT, OWNED, RUNTIMES, RoutingTable
+from msgnode.routes import RoutingTable
 
 if TYPE_CHECKING:
     from msgnode.session import Session

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from msgnode.address import LONGEST, Domain
+from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.budget import Budget, binding_size
 from msgnode.components import Components
 from msgnode.config import Config
@@ -27,7 +28,7 @@ from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.receipts import Receipts, wants_answer
-from msgnode.routes import LEARNT, OWNED, RoutingTable
+from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.sessions import Journal
 from msgnode.several import Several

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from msgnode.address import LONGEST
+from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.budget import binding_size
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys
@@ -31,11 +32,8 @@ log = Logger()
 
 NOBODY: tuple["Session", ...] = ()
 
-ALLOCATED, SUBSCRIBED, LEARNT = 1, 2, 4  # why a session is bound; may be combined
-OWNED = 8  # beside those: the address is the session's own
 _REASONS, _FLAGS = ALLOCATED | SUBSCRIBED | LEARNT, 0xFF
 _OBJECT = 8  # bits below the length of the object that the address was subscribed as a child of, or 0
-RUNTIMES = ("runtime://", "hyperty-runtime://")  # where runtimeURLs are looked for
 
 MOST_FORMER = 64  # sessions that became one with one
 DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes

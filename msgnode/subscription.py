@@ -14,12 +14,13 @@ from twisted.internet.defer import Deferred
 
 from msgnode.address import Domain
 from msgnode.binding import Binder, Making, Requests, flat
+from msgnode.bindingkinds import ALLOCATED, SUBSCRIBED
 from msgnode.config import Limits
 from msgnode.errors import Rejected
 from msgnode.keys import key_size
 from msgnode.message import Message
 from msgnode.points import SUBSCRIBE, Policy
-from msgnode.routes import ALLOCATED, SUBSCRIBED, RoutingTable
+from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES
 

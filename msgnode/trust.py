@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
 from msgnode.backendoptions import BackEnd, QoSOptions
-from msgnode.config import IdentityOptions, IntrospectionOptions
-from msgnode.devices import IDP
+from msgnode.config import IDP, IdentityOptions, IntrospectionOptions
 
 # What may stand in a provider's user_url.
 USER_CLAIMS = ("domain", "email", "sub", "preferred_username")

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineConnection, LineFactory
 from msgnode.message import compose
-from msgnode.routes import SUBSCRIBED
 from msgnode.waiting import OVERHEAD
 from tests.durable import Counting, DurableNode
 from tests.fakes import MemoryNode, directory

@@ -8,12 +8,12 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.closing import FULL
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineFactory
 from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
 from msgnode.node import Node
-from msgnode.routes import SUBSCRIBED
 from msgnode.slices import ADDRESSES
 from tests.durable import SM
 from tests.fakes import Client, MemoryNode

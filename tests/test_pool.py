@@ -6,8 +6,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.addressrange import MOST, expand
 from msgnode.errors import Rejected
-from msgnode.pool import MOST, Pool, expand
+from msgnode.pool import Pool
 from msgnode.slices import ADDRESSES
 from tests.test_allocation import AllocationTests
 

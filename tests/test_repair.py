@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import highwater, spool
+from msgnode.bindingkinds import ALLOCATED
 from msgnode.cli.main import main
-from msgnode.routes import ALLOCATED
 from msgnode.segment import Damaged, examine, recover, repair, segments
 from msgnode.statefile import NAME
 from msgnode.sweep import Sweep

@@ -5,7 +5,8 @@ Who hears an address.
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.address import LONGEST
-from msgnode.routes import ALLOCATED, DEEPEST, LEARNT, SUBSCRIBED
+from msgnode.bindingkinds import ALLOCATED, LEARNT, SUBSCRIBED
+from msgnode.routes import DEEPEST
 from msgnode.session import Session
 from msgnode.slices import ADDRESSES
 from tests.fakes import MemoryNode, peak, turn

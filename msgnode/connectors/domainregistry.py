@@ -15,12 +15,12 @@ from twisted.python.failure import Failure
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
 from msgnode.backendoptions import Registry
+from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.errors import FAILED, Rejected
 from msgnode.failures import Failures
 from msgnode.message import Message
 from msgnode.registration import Call
-from msgnode.routes import LEARNT, OWNED
 from msgnode.session import Session
 
 log = Logger()

@@ -17,13 +17,13 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import ConfigError, IdentityOptions, IdentityProvider
+from msgnode.config import IDP, ConfigError, IdentityOptions, IdentityProvider
 from msgnode.connectors.introspection import Introspection, secret_of
 from msgnode.connectors.jws import LONGEST, Unreadable, Unsigned, check, read, refuse
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import Connect, Provider
 from msgnode.connectors.rest import Rest
-from msgnode.devices import IDP, PREFIX, Devices
+from msgnode.devices import PREFIX, Devices
 from msgnode.errors import NotOffered, Rejected
 from msgnode.proof import Claim, Proof
 
