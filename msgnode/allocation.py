@@ -23,7 +23,7 @@ from msgnode.message import Message
 from msgnode.pool import Pool
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 
 _BESIDE = ("/subscription", "/changes", "/children/")  # what a reporter binds beside its object
 _CHILD = "/children/"

@@ -28,7 +28,7 @@ from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
-from msgnode.slices import ADDRESSES, Slices
+from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 

@@ -23,7 +23,7 @@ from msgnode.holding import Holding, Work
 from msgnode.ledger import Ledger
 from msgnode.message import Message
 from msgnode.session import Connection, Session
-from msgnode.slices import Slices
+from msgnode.structures.time_slices import Slices
 from msgnode.waiting import OVERHEAD, Payload
 
 log = Logger()

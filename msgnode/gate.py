@@ -17,11 +17,11 @@ from twisted.python.failure import Failure
 from msgnode.closing import TAKEN, TOKEN_LATER, Closing
 from msgnode.config import IdentityOptions
 from msgnode.errors import Rejected
-from msgnode.failures import Failures, Strangers
 from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.proof import Claim, Proof, Validator
 from msgnode.session import Connection, Session
+from msgnode.structures.log_limits import Failures, Strangers
 
 log = Logger()
 

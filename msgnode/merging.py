@@ -21,7 +21,7 @@ from msgnode.registered import Registered
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
 from msgnode.sessions import Sessions
-from msgnode.slices import ADDRESSES, Slices
+from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 

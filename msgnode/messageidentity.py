@@ -20,10 +20,10 @@ from twisted.python.failure import Failure
 from msgnode.config import IdentityOptions
 from msgnode.devices import PREFIX
 from msgnode.errors import Malformed, Rejected
-from msgnode.failures import Failures
 from msgnode.message import Message, part
 from msgnode.policy.attributes import STATES
 from msgnode.proof import Claim, Validator
+from msgnode.structures.log_limits import Failures
 
 log = Logger()
 

@@ -49,8 +49,8 @@ from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal, Sessions
-from msgnode.slices import Slices
 from msgnode.spoolshare import Shares
+from msgnode.structures.time_slices import Slices
 from msgnode.subscription import Subscription
 from msgnode.takeover import Takeover
 from msgnode.watermark import Watermark

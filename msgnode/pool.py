@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
 from msgnode.errors import Rejected
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 
 
 class Pool:

@@ -18,7 +18,6 @@ from twisted.python.failure import Failure
 from msgnode.address import SESSION
 from msgnode.counts import Counts
 from msgnode.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
-from msgnode.failures import Failures
 from msgnode.handshake import Handshake
 from msgnode.holding import Holding
 from msgnode.message import NO_TOKEN, Message, compose, decode
@@ -36,6 +35,7 @@ from msgnode.redaction import (
 from msgnode.router import Reply
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal
+from msgnode.structures.log_limits import Failures
 
 log = Logger()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from msgnode.budget import REGISTERED, Account, Budget, text_size
 from msgnode.keeping import Keeping
 from msgnode.session import Session
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 
 
 class Registered:

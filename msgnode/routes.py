@@ -23,7 +23,7 @@ from msgnode.budget import binding_size
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys
 from msgnode.listeners import Listeners, Ordered, Owners
-from msgnode.slices import ADDRESSES, Slices
+from msgnode.structures.time_slices import ADDRESSES, Slices
 
 if TYPE_CHECKING:
     from msgnode.session import Session

@@ -22,7 +22,7 @@ from msgnode.message import Message
 from msgnode.points import SUBSCRIBE, Policy
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 
 _LISTS = ("resources", "subscribe", "unsubscribe")
 _CHILDREN = ("childrenResources", "children")

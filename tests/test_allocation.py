@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.fakes import Client, MemoryNode, peak, turn
 
 NODE = "domain://msg-node.example.org"

@@ -19,7 +19,7 @@ from msgnode.connectors.health import Lag, Metrics
 from msgnode.connectors.registrypoller import AT_ONCE, Poller
 from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.devregistry.faults import Fault
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.back_end import Scripted, http
 from tests.fakes import MemoryNode, turn
 from tests.registry import GLOBAL, REGISTRY, RegistryNode

@@ -14,7 +14,7 @@ from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineFactory
 from msgnode.holding import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
 from msgnode.node import Node
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import SM
 from tests.fakes import Client, MemoryNode
 from tests.http_client import HTTPClient

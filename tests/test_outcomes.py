@@ -18,7 +18,7 @@ from twisted.web.error import SchemeNotSupported
 from msgnode.connectors.body import TooLarge
 from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of
 from msgnode.connectors.rest import Rest, Unanswered
-from msgnode.failures import Failures
+from msgnode.structures.log_limits import Failures
 from tests.back_end import Memory
 from tests.test_reloading import logged
 

@@ -10,8 +10,8 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.slices import ADDRESSES
 from msgnode.statefile import NAME, OWNED_SINCE, STEPS, salvage
+from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
 from tests.http_client import HTTPClient

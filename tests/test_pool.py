@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.addressrange import MOST, expand
 from msgnode.errors import Rejected
 from msgnode.pool import Pool
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.test_allocation import AllocationTests
 
 

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.budget import SESSION
 from msgnode.errors import Blocked
 from msgnode.message import Message
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import SM, Counting, DurableNode, Refusing
 from tests.fakes import Client, MemoryNode, directory, turn
 from tests.network import Network

@@ -8,7 +8,7 @@ from msgnode.address import LONGEST
 from msgnode.bindingkinds import ALLOCATED, LEARNT, SUBSCRIBED
 from msgnode.routes import DEEPEST
 from msgnode.session import Session
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.fakes import MemoryNode, peak, turn
 
 RUNTIME = "runtime://example.org/1"

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.slices import Slices
+from msgnode.structures.time_slices import Slices
 
 
 class Turns(Clock):

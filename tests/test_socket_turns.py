@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors import engineio
-from msgnode.slices import MESSAGES
+from msgnode.structures.time_slices import MESSAGES
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.runtimes import TCPRuntime, dumps

@@ -12,7 +12,7 @@ from msgnode.bindingkinds import ALLOCATED
 from msgnode.budget import KEYED, binding_size
 from msgnode.errors import Blocked
 from msgnode.keys import key_size
-from msgnode.slices import ADDRESSES
+from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory, peak, turn
 

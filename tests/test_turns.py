@@ -9,7 +9,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.slices import MESSAGES
+from msgnode.structures.time_slices import MESSAGES
 from tests.lane_pair import frame, ping
 from tests.network import Network
 from tests.runtimes import PlainRuntime, TCPRuntime, TLSRuntime, WebSocketRuntime, dumps

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.slices import Slices
+from msgnode.structures.time_slices import Slices
 
 log = Logger()
 

@@ -18,10 +18,10 @@ from msgnode.backendoptions import Registry
 from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.errors import FAILED, Rejected
-from msgnode.failures import Failures
 from msgnode.message import Message
 from msgnode.registration import Call
 from msgnode.session import Session
+from msgnode.structures.log_limits import Failures
 
 log = Logger()
 

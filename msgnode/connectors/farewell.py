@@ -20,10 +20,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.errors import Rejected
-from msgnode.failures import Failures
 from msgnode.registered import Registered
 from msgnode.session import Session
-from msgnode.slices import ADDRESSES, Slices
+from msgnode.structures.log_limits import Failures
+from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 

@@ -18,9 +18,9 @@ from msgnode.backendoptions import GlobalRegistry as Options
 from msgnode.connectors.globalrecord import WrongRecord, check_record, check_time, read_record
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import FAILED, Rejected
-from msgnode.failures import Failures
 from msgnode.message import Message
 from msgnode.session import Session
+from msgnode.structures.log_limits import Failures
 
 log = Logger()
 

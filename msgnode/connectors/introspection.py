@@ -19,8 +19,8 @@ from msgnode.connectors.jws import prove
 from msgnode.connectors.provider import Provider
 from msgnode.connectors.rest import Answer
 from msgnode.errors import Rejected
-from msgnode.failures import Failures
 from msgnode.proof import Claim
+from msgnode.structures.log_limits import Failures
 
 log = Logger()
 

@@ -29,7 +29,7 @@ from msgnode.connectors.backlog import Backlog, Reading
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.faults import PeerLog, fault_of
 from msgnode.partials import Partials
-from msgnode.slices import MESSAGES, Slices
+from msgnode.structures.time_slices import MESSAGES, Slices
 
 OPEN = WebSocketServerProtocol.STATE_OPEN
 CLOSING, CLOSED = WebSocketServerProtocol.STATE_CLOSING, WebSocketServerProtocol.STATE_CLOSED

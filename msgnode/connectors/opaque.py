@@ -20,9 +20,9 @@ from twisted.python.failure import Failure
 from msgnode.connectors.introspection import SILENT, Introspection
 from msgnode.connectors.jws import refuse
 from msgnode.errors import Rejected
-from msgnode.failures import Failures
 from msgnode.proof import Claim
-from msgnode.shared import Shared
+from msgnode.structures.log_limits import Failures
+from msgnode.structures.single_flight import Shared
 
 log = Logger()
 

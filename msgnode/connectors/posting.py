@@ -19,7 +19,7 @@ from msgnode.connectors.longpoll import ENDED, SUPERSEDED_RETRY, TAKEN_OVER, Pol
 from msgnode.errors import Malformed
 from msgnode.message import Message, decode
 from msgnode.node import Node
-from msgnode.slices import MESSAGES, SIZE
+from msgnode.structures.time_slices import MESSAGES, SIZE
 
 OPENS = ("open", "re-open")
 DISK_RETRY = 2  # seconds

@@ -22,8 +22,8 @@ from msgnode.config import IdentityProvider
 from msgnode.connectors.jws import read_keys
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.errors import Rejected
-from msgnode.failures import Failures
-from msgnode.shared import Shared
+from msgnode.structures.log_limits import Failures
+from msgnode.structures.single_flight import Shared
 from msgnode.trust import is_safe_url
 
 log = Logger()

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from msgnode.connectors.rest import Rest
 from msgnode.errors import Rejected
-from msgnode.failures import Failures
+from msgnode.structures.log_limits import Failures
 
 log = Logger()
 

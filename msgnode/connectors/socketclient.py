@@ -26,7 +26,7 @@ from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
 from msgnode.node import Node
 from msgnode.outbox import Outbox
 from msgnode.session import Session
-from msgnode.slices import MESSAGES, SIZE
+from msgnode.structures.time_slices import MESSAGES, SIZE
 
 log = Logger()
 

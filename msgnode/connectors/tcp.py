@@ -23,7 +23,7 @@ from msgnode.message import compose
 from msgnode.node import Node
 from msgnode.peer import peer_name
 from msgnode.session import Session
-from msgnode.slices import MESSAGES
+from msgnode.structures.time_slices import MESSAGES
 
 VALIDATOR = "mn:/validator"
 LAST_WORD = 5  # seconds for a client to read why it is closed
