@@ -6,8 +6,8 @@ docs/protocol.md, "Acknowledged resume".
 
 from typing import Any
 
-from msgnode.message import Message
 from msgnode.outbox import Outbox
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them

@@ -12,15 +12,15 @@ from uuid import uuid4
 
 from twisted.internet.defer import Deferred
 
-from msgnode.address import LONGEST, Domain, is_scheme
 from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.bindingkinds import ALLOCATED
 from msgnode.config import Config
-from msgnode.errors import Rejected
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys, key_size
-from msgnode.message import Message
 from msgnode.pool import Pool
+from msgnode.protocol.address import LONGEST, Domain, is_scheme
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.structures.time_slices import ADDRESSES

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
 
-from msgnode.message import Message, compose
+from msgnode.protocol.message import Message, compose
 
 LIVE, DISCONNECTED = "live", "disconnected"
 STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other in a notification

@@ -11,7 +11,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from msgnode.config import Config
-from msgnode.peer import peer_host, peer_name
+from msgnode.protocol.peer_address import peer_host, peer_name
 
 # Sockets beyond the limit that are still answered.
 MARGIN, MORE = 1.1, 100

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from msgnode import literals
-from msgnode.errors import Malformed
-from msgnode.message import Message
+from msgnode.protocol import lossless_json
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 KEY = "assertedIdentity"
@@ -36,7 +36,7 @@ def vouched(message: Message, session: Session) -> bytes:
             body = None if bytes(body) == b"null" else _fields_of(body)
         encode: Callable[[Any], bytes] = msgspec.json.encode
     except (msgspec.DecodeError, RecursionError):
-        fields, encode = _read_closely(message), literals.dumps
+        fields, encode = _read_closely(message), lossless_json.dumps
         body = fields.get("body")
     if body is None or KEY not in body:
         return data
@@ -62,7 +62,7 @@ def _read_closely(message: Message) -> dict[str, Any]:
     What msgspec does not read, but browsers write: half a character.
     """
     try:
-        fields: dict[str, Any] = literals.loads(message.data)
+        fields: dict[str, Any] = lossless_json.loads(message.data)
     except (ValueError, RecursionError):
         raise Malformed(f"'body' cannot be read, and may hold {KEY!r}", message.id, message.from_) from None
     return fields

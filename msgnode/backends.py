@@ -28,9 +28,9 @@ from msgnode.connectors.rest import Rest
 from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits
 from msgnode.devregistry.service import Registries, Rules
-from msgnode.message import Message
 from msgnode.node import Node
-from msgnode.peer import peer_host
+from msgnode.protocol.message import Message
+from msgnode.protocol.peer_address import peer_host
 from msgnode.session import Session
 
 log = Logger()

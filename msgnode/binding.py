@@ -17,15 +17,15 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from msgnode.address import LONGEST, Domain
 from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.budget import KEYED, Budget, binding_size
 from msgnode.config import Limits
-from msgnode.errors import Rejected
 from msgnode.holding import Holding
 from msgnode.keeping import Keeping
-from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
+from msgnode.protocol.address import LONGEST, Domain
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.structures.time_slices import ADDRESSES, Slices

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgnode.config import Config
-from msgnode.errors import Rejected
-from msgnode.peer import peer_host
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.peer_address import peer_host
 from msgnode.rates import Bucket, Buckets
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ The registry of connectors on the bus: `read` at domain://msg-node.<domain>/conn
 
 from collections.abc import Callable
 
-from msgnode.address import Domain
 from msgnode.components import Components
-from msgnode.errors import Blocked, NotOffered
-from msgnode.message import Message
+from msgnode.protocol.address import Domain
+from msgnode.protocol.errors import Blocked, NotOffered
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 

@@ -11,9 +11,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from msgnode.address import Domain, is_scheme
 from msgnode.addressrange import MOST, expand
 from msgnode.config import Config, PoolAddresses
+from msgnode.protocol.address import Domain, is_scheme
 from msgnode.trust import wrong_identity, wrong_qos
 
 Mistakes = Iterator[tuple[str, str]]

@@ -18,13 +18,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.address import Domain
 from msgnode.config import Config
 from msgnode.decisions import Decisions, Line
-from msgnode.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.fulfilment import Fulfilment
-from msgnode.marking import mark
-from msgnode.message import Message, decode
 from msgnode.ownership import AddressOwnership
 from msgnode.partials import Partials
 from msgnode.points import CONNECT, IN, OUT
@@ -32,6 +28,10 @@ from msgnode.policy.context import Context
 from msgnode.policy.counters import Counters
 from msgnode.policy.program import Decision, Program
 from msgnode.proof import Proof
+from msgnode.protocol.address import Domain
+from msgnode.protocol.body_edit import mark
+from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
+from msgnode.protocol.message import Message, decode
 from msgnode.senders import Senders
 from msgnode.session import Connection, Session
 from msgnode.trial import Trial

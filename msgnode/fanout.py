@@ -21,7 +21,7 @@ from msgnode.config import Limits
 from msgnode.counts import Counts
 from msgnode.holding import Holding, Work
 from msgnode.ledger import Ledger
-from msgnode.message import Message
+from msgnode.protocol.message import Message
 from msgnode.session import Connection, Session
 from msgnode.structures.time_slices import Slices
 from msgnode.waiting import OVERHEAD, Payload

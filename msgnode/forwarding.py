@@ -8,7 +8,7 @@ first directly.  Else a `from` that is another's is forged (ownership.py).
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
-from msgnode.message import Message, recall
+from msgnode.protocol.message import Message, recall
 from msgnode.session import Session
 
 ALLOWED_FOR = 60.0  # seconds from the delivery

@@ -14,12 +14,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.closing import TAKEN, TOKEN_LATER, Closing
 from msgnode.config import IdentityOptions
-from msgnode.errors import Rejected
 from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.proof import Claim, Proof, Validator
+from msgnode.protocol.close_codes import TAKEN, TOKEN_LATER, Closing
+from msgnode.protocol.errors import Rejected
 from msgnode.session import Connection, Session
 from msgnode.structures.log_limits import Failures, Strangers
 

@@ -14,17 +14,28 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.address import SESSION, Domain, split_token
 from msgnode.agreement import Wish, agree, must_wait, wish_of
 from msgnode.budget import Budget
-from msgnode.closing import CLOSED, DISK, FAILED, FULL, RATE, REFUSED, SLOW, TAKEN, UNDECIDED, Closing
-from msgnode.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.gate import Gate
 from msgnode.merging import Merging
-from msgnode.message import Message, compose
 from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, Policy
-from msgnode.redaction import without_secrets
+from msgnode.protocol.address import SESSION, Domain, split_token
+from msgnode.protocol.close_codes import (
+    CLOSED,
+    DISK,
+    FAILED,
+    FULL,
+    RATE,
+    REFUSED,
+    SLOW,
+    TAKEN,
+    UNDECIDED,
+    Closing,
+)
+from msgnode.protocol.errors import Blocked, NoSession, NotOffered, Rejected
+from msgnode.protocol.message import Message, compose
+from msgnode.protocol.token_redaction import without_secrets
 from msgnode.session import Connection, Session
 from msgnode.sessions import Sessions
 from msgnode.takeover import Takeover

@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.closing import FULL, Closing
 from msgnode.partials import Partials
+from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.session import Connection, Session
 
 log = Logger()

@@ -13,12 +13,12 @@ from msgspec import structs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.address import SESSION
-from msgnode.closing import TAKEN, Closing
 from msgnode.config import IdentityOptions
 from msgnode.keeping import Keeping
-from msgnode.message import compose
 from msgnode.proof import Proof
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.close_codes import TAKEN, Closing
+from msgnode.protocol.message import compose
 from msgnode.session import Session
 
 log = Logger()

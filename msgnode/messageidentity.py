@@ -19,10 +19,10 @@ from twisted.python.failure import Failure
 
 from msgnode.config import IdentityOptions
 from msgnode.devices import PREFIX
-from msgnode.errors import Malformed, Rejected
-from msgnode.message import Message, part
 from msgnode.policy.attributes import STATES
 from msgnode.proof import Claim, Validator
+from msgnode.protocol.errors import Malformed, Rejected
+from msgnode.protocol.message import Message, part
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

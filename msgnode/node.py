@@ -15,7 +15,6 @@ from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.address import Domain
 from msgnode.allocation import Allocation
 from msgnode.arrivals import Arrivals
 from msgnode.asserted import vouched
@@ -26,7 +25,6 @@ from msgnode.components import BackEnd, Components
 from msgnode.config import Config
 from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
-from msgnode.errors import TooFast
 from msgnode.fanout import Fanout
 from msgnode.forwarding import Forwards
 from msgnode.gate import Gate
@@ -35,13 +33,15 @@ from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.keeping import Keeping, Nothing
 from msgnode.merging import Merging
-from msgnode.message import Message
 from msgnode.messageidentity import MessageIdentity
 from msgnode.ownership import AddressOwnership
 from msgnode.paper import Air, Paper
 from msgnode.partials import Partials
 from msgnode.points import IN, SUBSCRIBE
 from msgnode.proof import Validator
+from msgnode.protocol.address import Domain
+from msgnode.protocol.errors import TooFast
+from msgnode.protocol.message import Message
 from msgnode.rates import Inflation, Rates
 from msgnode.reception import Reception
 from msgnode.registered import Registered

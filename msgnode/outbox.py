@@ -15,9 +15,9 @@ from collections.abc import Callable
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from msgnode.address import SESSION
-from msgnode.errors import Rejected
-from msgnode.message import compose
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import compose
 from msgnode.waiting import FOREVER, OVERHEAD, Kept
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from weakref import WeakSet
 
 from twisted.logger import Logger
 
-from msgnode.address import is_multicast
 from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES
 from msgnode.config import SessionTimes
-from msgnode.errors import Claimed, Rejected
+from msgnode.protocol.address import is_multicast
+from msgnode.protocol.errors import Claimed, Rejected
 from msgnode.routes import RoutingTable
 
 if TYPE_CHECKING:

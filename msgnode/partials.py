@@ -13,9 +13,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.budget import Budget
-from msgnode.closing import FULL, UNFINISHED, Closing
 from msgnode.config import Config
-from msgnode.peer import peer_host
+from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
+from msgnode.protocol.peer_address import peer_host
 
 log = Logger()
 

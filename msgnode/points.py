@@ -14,7 +14,7 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from msgnode.message import Message
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 CONNECT, IN, SUBSCRIBE, OUT = "connect", "in", "subscribe", "out"

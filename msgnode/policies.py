@@ -20,12 +20,12 @@ from twisted.python.failure import Failure
 
 from msgnode.config import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
-from msgnode.errors import Rejected
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
 from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed
 from msgnode.policyversions import Version, Versions
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

@@ -13,8 +13,6 @@ from twisted.internet.defer import Deferred, maybeDeferred
 
 from msgnode.decisions import as_dict
 from msgnode.enforcement import Enforcement
-from msgnode.errors import Malformed
-from msgnode.message import decode
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
 from msgnode.policy.attributes import OWNERS
@@ -24,6 +22,8 @@ from msgnode.policy.program import Program
 from msgnode.policy.vectors import shown_identity
 from msgnode.policyloading import Content, Files, value_of, written
 from msgnode.policyversions import Version
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import decode
 
 Params = Mapping[str, Any]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.address import Domain
-from msgnode.errors import Blocked, Rejected
-from msgnode.message import Message
 from msgnode.policydesk import PolicyDesk
+from msgnode.protocol.address import Domain
+from msgnode.protocol.errors import Blocked, Rejected
+from msgnode.protocol.message import Message
 from msgnode.session import Connection, Session
 
 

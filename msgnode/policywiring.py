@@ -11,7 +11,6 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.web.client import Agent
 
-from msgnode.address import Domain
 from msgnode.connectors.policysource import RepositorySource
 from msgnode.decisions import DecisionLog
 from msgnode.node import Node
@@ -19,6 +18,7 @@ from msgnode.policies import PUSH, Policies
 from msgnode.policydesk import PolicyDesk
 from msgnode.policyresponder import PolicyResponder
 from msgnode.policysource import FileSource, Source
+from msgnode.protocol.address import Domain
 from msgnode.watermark import Watching, Watermark
 
 

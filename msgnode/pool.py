@@ -9,7 +9,7 @@ so (RoutingTable.released).
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
 
 

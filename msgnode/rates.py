@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgnode.config import Config
-from msgnode.peer import peer_host
+from msgnode.protocol.peer_address import peer_host
 
 if TYPE_CHECKING:
     from msgnode.session import Connection, Session

@@ -12,9 +12,9 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from msgnode.address import SESSION, is_multicast
-from msgnode.errors import NoRoute
-from msgnode.message import Message, compose, recall
+from msgnode.protocol.address import SESSION, is_multicast
+from msgnode.protocol.errors import NoRoute
+from msgnode.protocol.message import Message, compose, recall
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 

@@ -15,15 +15,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import SESSION
 from msgnode.counts import Counts
-from msgnode.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.handshake import Handshake
 from msgnode.holding import Holding
-from msgnode.message import NO_TOKEN, Message, compose, decode
 from msgnode.outbox import Outbox
-from msgnode.receipts import Receipts, wants_answer
-from msgnode.redaction import (
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
+from msgnode.protocol.message import NO_TOKEN, Message, compose, decode
+from msgnode.protocol.token_redaction import (
     BACKSLASH,
     SPELT_LINE,
     UNDERSCORE,
@@ -32,6 +31,7 @@ from msgnode.redaction import (
     redacted,
     without_secrets,
 )
+from msgnode.receipts import Receipts, wants_answer
 from msgnode.router import Reply
 from msgnode.session import Connection, Session
 from msgnode.sessions import Journal

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 
 LISTS = ("resources", "dataSchemes")
 UPDATABLE = ("descriptor", "expires", *LISTS, "status", "runtime", "p2pRequester", "p2pHandler")

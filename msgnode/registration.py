@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from msgnode.address import LONGEST
-from msgnode.errors import Rejected
+from msgnode.protocol.address import LONGEST
+from msgnode.protocol.errors import Rejected
 from msgnode.recordfields import LISTS, OBJECT_UPDATABLE, UPDATABLE, bounded, fields, texts
 
 HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes whose addresses are registered as hyperties

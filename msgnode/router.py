@@ -14,19 +14,19 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.address import LONGEST, Domain
 from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.budget import Budget, binding_size
 from msgnode.components import Components
 from msgnode.config import Config
 from msgnode.counts import Counts
-from msgnode.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.forwarding import Forwards
 from msgnode.keeping import Keeping
-from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
+from msgnode.protocol.address import LONGEST, Domain
+from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
+from msgnode.protocol.message import Message
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import RoutingTable
 from msgnode.session import Session

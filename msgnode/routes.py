@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
-from msgnode.address import LONGEST
 from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.budget import binding_size
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys
 from msgnode.listeners import Listeners, Ordered, Owners
+from msgnode.protocol.address import LONGEST
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from msgnode.config import Config
-from msgnode.message import Message
 from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy.context import Context, Identity
 from msgnode.proof import Proof
+from msgnode.protocol.message import Message
 from msgnode.session import Connection, Session
 
 

@@ -15,16 +15,16 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from msgnode.address import SESSION
 from msgnode.budget import Account
-from msgnode.closing import Closing
 from msgnode.counts import Counts
-from msgnode.errors import Malformed
 from msgnode.keys import Keys
 from msgnode.ledger import Ledger
-from msgnode.message import Message, recall
 from msgnode.outbox import Outbox
 from msgnode.proof import Proof
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.close_codes import Closing
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import Message, recall
 from msgnode.spoolshare import Share
 from msgnode.waiting import FOREVER, Kept, Waiting, patience
 

@@ -17,14 +17,14 @@ from twisted.logger import Logger
 
 from msgnode.arrivals import Arrivals
 from msgnode.budget import Budget, text_size
-from msgnode.closing import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.config import Config
 from msgnode.counts import Counts
 from msgnode.keeping import Keeping
 from msgnode.ledger import Ledger
-from msgnode.message import Message
 from msgnode.outbox import Outbox
 from msgnode.paper import Paper
+from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
+from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session, hashed
 from msgnode.shortage import Shortage

@@ -11,12 +11,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import Domain
 from msgnode.config import Limits
 from msgnode.counts import Counts
-from msgnode.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
 from msgnode.fanout import KEPT, Fanout
-from msgnode.message import Message
+from msgnode.protocol.address import Domain
+from msgnode.protocol.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
+from msgnode.protocol.message import Message
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import RoutingTable
 from msgnode.session import Session

@@ -8,7 +8,7 @@ trusted proxy are nobody, and have the whole.
 from collections.abc import Callable
 from typing import Any
 
-from msgnode.peer import peer_host
+from msgnode.protocol.peer_address import peer_host
 
 RECORD = 64  # bytes that a message takes in the spool beside its own
 MOST_IDLE = 4096  # shares of which nothing is kept, about

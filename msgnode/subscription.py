@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from msgnode.address import Domain
 from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.bindingkinds import ALLOCATED, SUBSCRIBED
 from msgnode.config import Limits
-from msgnode.errors import Rejected
 from msgnode.keys import key_size
-from msgnode.message import Message
 from msgnode.points import SUBSCRIBE, Policy
+from msgnode.protocol.address import Domain
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
 from msgnode.session import Session
 from msgnode.structures.time_slices import ADDRESSES

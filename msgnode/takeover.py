@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from msgnode import literals
-from msgnode.address import split_token
-from msgnode.closing import TAKEN, Closing
 from msgnode.config import SessionTimes
-from msgnode.errors import NoSession
-from msgnode.redaction import may_hold_token
+from msgnode.protocol import lossless_json
+from msgnode.protocol.address import split_token
+from msgnode.protocol.close_codes import TAKEN, Closing
+from msgnode.protocol.errors import NoSession
+from msgnode.protocol.token_redaction import may_hold_token
 from msgnode.routes import RoutingTable
 from msgnode.session import Connection, Session
 
@@ -88,7 +88,7 @@ def carries_token(data: bytes, session: Session) -> bool:
         fields = msgspec.json.decode(data)
     except msgspec.DecodeError:
         try:
-            fields = literals.loads(data)  # half a character
+            fields = lossless_json.loads(data)  # half a character
         except (ValueError, RecursionError):
             return False
     token = fields.get("token")

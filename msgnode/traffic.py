@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 from msgnode.config import StorageOptions
 from msgnode.counts import Counts
 from msgnode.linelog import CUT, MOST_HELD, LineLog, cut, cut_id
-from msgnode.message import Message
+from msgnode.protocol.message import Message
 from msgnode.session import Connection, Session
 
 VERSION = 1

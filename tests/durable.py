@@ -8,9 +8,9 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from msgnode.closing import FULL, Closing
 from msgnode.configfile import check
 from msgnode.node import Node
+from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.restore import doubt, restore
 from msgnode.session import Session
 from msgnode.spool import Spool, write_all

@@ -12,10 +12,10 @@ from unittest import TestCase
 
 from twisted.internet.task import Clock
 
-from msgnode.closing import Closing
 from msgnode.config import Config
 from msgnode.configfile import check
 from msgnode.node import Node
+from msgnode.protocol.close_codes import Closing
 from msgnode.session import Connection, Session
 from tests.openid import NOW
 

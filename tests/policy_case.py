@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from msgnode.message import Message, decode
 from msgnode.policy.context import Context
 from msgnode.policy.program import Program
+from msgnode.protocol.message import Message, decode
 
 HERE = Path(__file__).parent
 MESSAGE = {"id": 1, "type": "create", "from": "hyperty://a.com/h1", "to": "hyperty://b.com/h2", "body": {}}

@@ -4,7 +4,7 @@ What the node reads in an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.address import LONGEST, Domain, is_multicast, is_scheme, split_token
+from msgnode.protocol.address import LONGEST, Domain, is_multicast, is_scheme, split_token
 
 TOKEN = "mns_" + "aA0_-" * 8 + "xyz"
 UUID4 = "0b7f6c52-9d1e-4f44-8c51-2b8f3e3f9a10"

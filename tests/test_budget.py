@@ -8,7 +8,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.budget import BINDING, KEY, KEYED, REGISTERED, SESSION
-from msgnode.closing import FULL
+from msgnode.protocol.close_codes import FULL
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
 from tests.test_gate import ANN, GateCase

@@ -258,7 +258,7 @@ class ResumeSuite:
         """
         A node that stops says when to come back; the client does not come sooner.
         """
-        from msgnode.closing import Closing
+        from msgnode.protocol.close_codes import Closing
 
         session = self.net.node.sessions.get(self.b.runtime)
         session.connection.lose(Closing(1001, "going away", 9))

@@ -6,7 +6,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.closing import SLOW, STOPPING
+from msgnode.protocol.close_codes import SLOW, STOPPING
 from tests.fakes import Client, MemoryNode
 
 RUNTIME = "runtime://example.org/1"

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineConnection, LineFactory
-from msgnode.message import compose
+from msgnode.protocol.message import compose
 from msgnode.waiting import OVERHEAD
 from tests.durable import Counting, DurableNode
 from tests.fakes import MemoryNode, directory

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.forwarding import MOST, MOST_FOR_ONE, Forwards
-from msgnode.message import decode
+from msgnode.protocol.message import decode
 from tests.fakes import Client, MemoryNode
 from tests.http_client import HTTPClient
 from tests.network import Network

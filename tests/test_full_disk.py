@@ -10,8 +10,8 @@ from twisted.internet.task import Cooperator
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import shortage, spool
-from msgnode.closing import FULL
 from msgnode.connectors.cork import Cork, Outlet
+from msgnode.protocol.close_codes import FULL
 from msgnode.segment import segments
 from msgnode.sweep import Sweep
 from tests.durable import Counting, DurableNode, Refusing, Wire

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.errors import Malformed
-from msgnode.message import decode
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import decode
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.poll_case import URL, PollCase

@@ -2,7 +2,7 @@
 mn:/session: who is not let in.
 """
 
-from msgnode.closing import FULL, REFUSED, SLOW
+from msgnode.protocol.close_codes import FULL, REFUSED, SLOW
 from tests.test_handshake import RUNTIME, HandshakeTests
 
 

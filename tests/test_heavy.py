@@ -9,8 +9,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.errors import Malformed
-from msgnode.message import MOST_HALVES, MOST_TEXTS, SHORT, decode
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import MOST_HALVES, MOST_TEXTS, SHORT, decode
 from tests.fakes import MemoryNode
 
 HEAD = b'{"id":1,"type":"update","from":"x","to":"runtime://example.org/b"'

@@ -12,7 +12,6 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Site
 
-from msgnode.closing import TOKEN_LATER
 from msgnode.config import ConfigError, IdentityProvider
 from msgnode.configfile import check
 from msgnode.connectors import opaque
@@ -20,10 +19,11 @@ from msgnode.connectors.introspection import DAY, basic
 from msgnode.connectors.opaque import ENDLESS, NO_GOOD, Remembered
 from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
-from msgnode.errors import Rejected
 from msgnode.gate import PATIENCE
 from msgnode.offers import tokens_of
 from msgnode.proof import Claim, Proof
+from msgnode.protocol.close_codes import TOKEN_LATER
+from msgnode.protocol.errors import Rejected
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode, directory
 from tests.openid import NOW, OpenID, provider

@@ -7,8 +7,8 @@ from copy import deepcopy
 
 import pytest
 
-from msgnode.literals import Literal, dumps, loads
 from msgnode.policy.values import number_of, text_of
+from msgnode.protocol.lossless_json import Literal, dumps, loads
 
 
 @pytest.mark.parametrize("number", ["0", "-0", "1.5", "1.50", "1E5", "1e400", "9" * 30, "9" * 5000])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msgnode.errors import Malformed
-from msgnode.marking import mark
-from msgnode.message import decode
+from msgnode.protocol.body_edit import mark
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import decode
 
 HEADER = '"id":1,"type":"x","from":"a:1","to":"b:1"'
 keys = st.text(max_size=4) | st.sampled_from(["auth", "body", "id", '"auth":true', "\\", "{", "}"])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.errors import Malformed
-from msgnode.message import COUNTED, LONGEST_NAME, LONGEST_TYPE, MOST_RECIPIENTS, compose, decode
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import COUNTED, LONGEST_NAME, LONGEST_TYPE, MOST_RECIPIENTS, compose, decode
 
 PLAIN = {"id": 1, "type": "ping", "from": "hyperty://d/1", "to": "hyperty://d/2"}
 

@@ -9,11 +9,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.address import SESSION
 from msgnode.config import ConfigError
 from msgnode.configfile import check
 from msgnode.devices import line, make_token
-from msgnode.message import Message, compose
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.message import Message, compose
 from tests.fakes import Client, MemoryNode, directory, peak
 from tests.http_client import HTTPClient
 from tests.network import Network

@@ -13,11 +13,11 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config import ConfigError
-from msgnode.errors import Rejected
 from msgnode.policies import Policies, Refused
 from msgnode.policydesk import PolicyDesk
 from msgnode.policyloading import GENTLE, gently
 from msgnode.policywiring import policies_of
+from msgnode.protocol.errors import Rejected
 from tests.fakes import MemoryNode, directory
 from tests.policies_made import document, rule
 from tests.test_reloading import logged

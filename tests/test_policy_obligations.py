@@ -9,13 +9,13 @@ import json
 import pytest
 from twisted.internet.task import Clock
 
-from msgnode.errors import Malformed
-from msgnode.message import Message, decode
 from msgnode.policy.context import Context
 from msgnode.policy.counters import Counters
 from msgnode.policy.limits import RateLimits
 from msgnode.policy.obligations import Advice, Log, Notify, edited, too_large
 from msgnode.policy.redirects import follow
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import Message, decode
 from tests.policy_case import message, only, policy, policy_set, program, rule
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from msgnode.message import decode
 from msgnode.policy.algorithms import ALGORITHMS
 from msgnode.policy.attributes import TABLE
 from msgnode.policy.context import Context
@@ -21,6 +20,7 @@ from msgnode.policy.operators import OPERATORS
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
 from msgnode.policy.replay import UNDECIDABLE, judge
+from msgnode.protocol.message import decode
 from tests.policy_case import GROUPS, only, program
 
 EXAMPLES = 10 * int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual

@@ -7,8 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.addressrange import MOST, expand
-from msgnode.errors import Rejected
 from msgnode.pool import Pool
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
 from tests.test_allocation import AllocationTests
 

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config import Config
 from msgnode.configfile import check
-from msgnode.peer import peer_host
+from msgnode.protocol.peer_address import peer_host
 from msgnode.rates import Rates
 from tests.fakes import MemoryNode
 

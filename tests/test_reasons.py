@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 import msgnode
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.receipts import OVERFLOW, REASONS
 from msgnode.traffic import TrafficLog
 from tests.fakes import Client, MemoryNode, directory

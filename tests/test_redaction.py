@@ -11,10 +11,10 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.address import Domain
-from msgnode.errors import Malformed
-from msgnode.message import Message, decode
-from msgnode.redaction import MOST_TOKENS, loggable, redacted
+from msgnode.protocol.address import Domain
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import Message, decode
+from msgnode.protocol.token_redaction import MOST_TOKENS, loggable, redacted
 from tests.fakes import Client, MemoryNode
 from tests.http_client import HTTPClient
 from tests.poll_case import PollCase

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.recordfields import MOST_EXPIRES, MOST_LISTED, OBJECT_UPDATABLE, UPDATABLE
 from msgnode.registration import Call, create, delete, missing, reads, update
 from tests.fakes import peak

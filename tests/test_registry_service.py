@@ -27,7 +27,7 @@ from msgnode.devregistry.records import Records
 from msgnode.devregistry.service import Every, Registries, Rules
 from msgnode.devregistry.tap import Options, rules
 from msgnode.devregistry.web import RegistryResource, RegistrySite
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from tests.back_end import Memory
 from tests.fakes import MemoryNode, directory
 

@@ -10,8 +10,8 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.errors import Rejected
-from msgnode.message import Message
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message
 from msgnode.router import Reply
 from msgnode.session import Session
 from tests.fakes import MemoryNode

@@ -20,7 +20,7 @@ from msgnode.backendoptions import BackEnd
 from msgnode.breaker import Breaker
 from msgnode.config import ConfigError
 from msgnode.connectors.rest import Rest
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from tests.authority import DAY, Authority
 from tests.back_end import Memory, Scripted, http
 from tests.fakes import directory

@@ -4,8 +4,8 @@ Who hears an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.address import LONGEST
 from msgnode.bindingkinds import ALLOCATED, LEARNT, SUBSCRIBED
+from msgnode.protocol.address import LONGEST
 from msgnode.routes import DEEPEST
 from msgnode.session import Session
 from msgnode.structures.time_slices import ADDRESSES

@@ -4,7 +4,7 @@ Sessions: connections come and go beneath them, and they end.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.closing import NO_OPEN
+from msgnode.protocol.close_codes import NO_OPEN
 from msgnode.session import hashed
 from tests.fakes import MemoryNode
 

@@ -20,9 +20,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import statefile
 from msgnode.config import ConfigError
-from msgnode.errors import Rejected
 from msgnode.keeping import Nothing
 from msgnode.proof import Proof
+from msgnode.protocol.errors import Rejected
 from msgnode.statefile import NAME, STEPS
 from msgnode.store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
 from tests.fakes import MemoryNode, directory

@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.binding import POLICIES
 from msgnode.bindingkinds import ALLOCATED
 from msgnode.budget import KEYED, binding_size
-from msgnode.errors import Blocked
 from msgnode.keys import key_size
+from msgnode.protocol.errors import Blocked
 from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory, peak, turn

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.message import Message
+from msgnode.protocol.message import Message
 from msgnode.traffic import NoLog, TrafficLog
 from tests.fakes import Client, MemoryNode, directory
 

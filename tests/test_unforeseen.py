@@ -10,17 +10,17 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends import attach_domain, attach_farewell, attach_graph
-from msgnode.closing import TOKEN_LATER
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import AGAIN as KEYS_AGAIN
 from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.rest import Answer
 from msgnode.connectors.tokens import Tokens
-from msgnode.errors import FAILED, Rejected
 from msgnode.policies import Policies
 from msgnode.policysource import Documents
 from msgnode.proof import Claim, Proof
+from msgnode.protocol.close_codes import TOKEN_LATER
+from msgnode.protocol.errors import FAILED, Rejected
 from tests.back_end import Broken, Unforeseen
 from tests.fakes import MemoryNode
 from tests.openid import provider

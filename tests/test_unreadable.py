@@ -6,8 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.errors import Malformed
-from msgnode.message import recall
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import recall
 from tests.durable import Counting, DurableNode
 from tests.fakes import directory
 from tests.network import Network

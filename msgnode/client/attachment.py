@@ -17,7 +17,6 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import SESSION
 from msgnode.client.backoff import Backoff
 from msgnode.client.errors import CannotConnect, Closed, Full
 from msgnode.client.links import Link
@@ -26,7 +25,8 @@ from msgnode.client.message import decode, encode
 from msgnode.client.place import Place
 from msgnode.client.pulse import QUIET, Pulse
 from msgnode.client.tally import Tally
-from msgnode.closing import NO_OPEN, Closing
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.close_codes import NO_OPEN, Closing
 
 log = Logger()
 

@@ -16,7 +16,7 @@ from twisted.internet.protocol import Protocol as StreamProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
-from msgnode.closing import Closing
+from msgnode.protocol.close_codes import Closing
 
 LONGEST_LINE = 64 * 1024 * 1024  # bytes; no node sends such
 CLOSE_LINE = b'{"type":"close","from":"mn:/session"'

@@ -16,8 +16,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.address import is_multicast
 from msgnode.client.errors import ClientError, Refused, TimedOut
+from msgnode.protocol.address import is_multicast
 
 if TYPE_CHECKING:
     from msgnode.client.client import Client

@@ -11,9 +11,9 @@ from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall
 
-from msgnode.address import SESSION
 from msgnode.client.links import Link
 from msgnode.client.message import encode
+from msgnode.protocol.address import SESSION
 
 QUIET = 25.0  # seconds without a word until the node is asked, and until it must have answered
 

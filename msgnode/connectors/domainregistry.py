@@ -17,8 +17,8 @@ from msgnode.announcements import DISCONNECTED, LIVE, Announcements
 from msgnode.backendoptions import Registry
 from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.connectors.rest import Answer, Rest, Unanswered
-from msgnode.errors import FAILED, Rejected
-from msgnode.message import Message
+from msgnode.protocol.errors import FAILED, Rejected
+from msgnode.protocol.message import Message
 from msgnode.registration import Call
 from msgnode.session import Session
 from msgnode.structures.log_limits import Failures

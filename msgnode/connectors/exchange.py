@@ -10,12 +10,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import Request
 
-from msgnode.closing import FULL, Closing
 from msgnode.connectors.answers import answer_error
-from msgnode.errors import Blocked, Malformed, Rejected, TooFast
 from msgnode.gate import Verdict
-from msgnode.message import Message, decode
 from msgnode.node import Node
+from msgnode.protocol.close_codes import FULL, Closing
+from msgnode.protocol.errors import Blocked, Malformed, Rejected, TooFast
+from msgnode.protocol.message import Message, decode
 from msgnode.session import Session
 
 log = Logger()

@@ -19,7 +19,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.registered import Registered
 from msgnode.session import Session
 from msgnode.structures.log_limits import Failures

@@ -17,8 +17,8 @@ from twisted.python.failure import Failure
 from msgnode.backendoptions import GlobalRegistry as Options
 from msgnode.connectors.globalrecord import WrongRecord, check_record, check_time, read_record
 from msgnode.connectors.rest import Answer, Rest
-from msgnode.errors import FAILED, Rejected
-from msgnode.message import Message
+from msgnode.protocol.errors import FAILED, Rejected
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 from msgnode.structures.log_limits import Failures
 

@@ -17,7 +17,7 @@ from twisted.web.server import Request
 
 from msgnode.config import Config
 from msgnode.connectors.answers import answer_error
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 
 LOCALHOST = "localhost"
 

@@ -14,9 +14,9 @@ from msgnode.config import IdentityOptions, IdentityProvider
 from msgnode.connectors.jws import refuse
 from msgnode.connectors.tokens import Tokens
 from msgnode.devices import PREFIX
-from msgnode.errors import NotOffered, Rejected
-from msgnode.message import Message
 from msgnode.proof import Claim
+from msgnode.protocol.errors import NotOffered, Rejected
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 LOGINS = ("getLoginEndpoint", "getAccessTokenAuthorisationEndpoint")

@@ -18,8 +18,8 @@ from msgnode.config import ConfigError, IntrospectionOptions
 from msgnode.connectors.jws import prove
 from msgnode.connectors.provider import Provider
 from msgnode.connectors.rest import Answer
-from msgnode.errors import Rejected
 from msgnode.proof import Claim
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

@@ -24,11 +24,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
-from msgnode.closing import Closing
 from msgnode.connectors.backlog import Backlog, Reading
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.faults import PeerLog, fault_of
 from msgnode.partials import Partials
+from msgnode.protocol.close_codes import Closing
 from msgnode.structures.time_slices import MESSAGES, Slices
 
 OPEN = WebSocketServerProtocol.STATE_OPEN

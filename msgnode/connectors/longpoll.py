@@ -15,11 +15,11 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
-from msgnode.closing import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
 from msgnode.connectors.answers import write_all
 from msgnode.connectors.cork import Cork
 from msgnode.gate import LAPSED
 from msgnode.outbox import Outbox
+from msgnode.protocol.close_codes import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
 from msgnode.session import Session
 from msgnode.sessions import Sessions
 

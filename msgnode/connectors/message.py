@@ -17,9 +17,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode import literals
-from msgnode.address import SESSION, Domain, is_multicast
-from msgnode.closing import STOPPING
 from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, authority_of, bearer, headers, parameters, peer_of
 from msgnode.connectors.cork import Cork
@@ -27,11 +24,14 @@ from msgnode.connectors.exchange import Exchange, NotNow, again_in
 from msgnode.connectors.openapi import DOCUMENT
 from msgnode.connectors.paths import NotHere
 from msgnode.connectors.wire import verified_name
-from msgnode.errors import Rejected
 from msgnode.gate import LAPSED
-from msgnode.message import SHORT, Message, decode
 from msgnode.node import Node
-from msgnode.redaction import redacted
+from msgnode.protocol import lossless_json
+from msgnode.protocol.address import SESSION, Domain, is_multicast
+from msgnode.protocol.close_codes import STOPPING
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import SHORT, Message, decode
+from msgnode.protocol.token_redaction import redacted
 from msgnode.session import Session
 from msgnode.waiting import REQUESTS
 
@@ -264,4 +264,4 @@ def _with_sender(message: Message, from_: str) -> Message:
         fields = msgspec.json.decode(message.data, type=dict[str, Raw])
         return decode(msgspec.json.encode({**fields, "from": from_}))
     except msgspec.DecodeError:  # half a character, which msgspec does not take
-        return decode(literals.dumps({**literals.loads(message.data), "from": from_}))
+        return decode(lossless_json.dumps({**lossless_json.loads(message.data), "from": from_}))

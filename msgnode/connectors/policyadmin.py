@@ -16,10 +16,10 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admintoken import EVERY, AdminTokens
 from msgnode.connectors.answers import answer_error, answer_json
-from msgnode.errors import Rejected
-from msgnode.peer import peer_name
 from msgnode.policies import Refused
 from msgnode.policydesk import PolicyDesk
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.peer_address import peer_name
 
 log = Logger()
 

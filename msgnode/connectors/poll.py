@@ -13,8 +13,6 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.address import SESSION
-from msgnode.closing import STOPPING, TAKEN
 from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.cork import Cork
@@ -22,8 +20,10 @@ from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.posting import OPENS, Posting, Step, Wrong, checked
 from msgnode.connectors.wire import verified_name
 from msgnode.gate import LAPSED
-from msgnode.message import Message
 from msgnode.node import Node
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.close_codes import STOPPING, TAKEN
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 log = Logger()

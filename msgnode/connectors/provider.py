@@ -21,7 +21,7 @@ from twisted.web.http_headers import Headers
 from msgnode.config import IdentityProvider
 from msgnode.connectors.jws import read_keys
 from msgnode.connectors.rest import Answer, Rest
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 from msgnode.structures.single_flight import Shared
 from msgnode.trust import is_safe_url

@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 
 from msgnode.backendoptions import QoSOptions
 from msgnode.connectors.rest import Answer, Rest
-from msgnode.errors import NotOffered, Rejected
-from msgnode.message import Message
+from msgnode.protocol.errors import NotOffered, Rejected
+from msgnode.protocol.message import Message
 from msgnode.session import Session
 
 NAME = "QoS broker"

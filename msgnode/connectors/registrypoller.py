@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.connectors.rest import Rest
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

@@ -26,7 +26,7 @@ from msgnode.breaker import Breaker
 from msgnode.connectors.body import Body, Sent
 from msgnode.connectors.dial import Dial, Plain, agent_for
 from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from zope.interface import implementer
 
-from msgnode.closing import Closing
 from msgnode.connectors import engineio
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
@@ -17,6 +16,7 @@ from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketpolls import Events
 from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
+from msgnode.protocol.close_codes import Closing
 
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed

@@ -15,13 +15,13 @@ from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from msgnode.closing import Closing
 from msgnode.connectors.backlog import Backlog, Reading
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.wire import Unheard, take_turns, verified_name
-from msgnode.message import compose
 from msgnode.node import Node
-from msgnode.peer import peer_name
+from msgnode.protocol.close_codes import Closing
+from msgnode.protocol.message import compose
+from msgnode.protocol.peer_address import peer_name
 from msgnode.session import Session
 from msgnode.structures.time_slices import MESSAGES
 

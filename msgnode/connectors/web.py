@@ -20,13 +20,13 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from msgnode.arrivals import Arrivals
-from msgnode.closing import FULL
 from msgnode.config import Config
 from msgnode.connectors.asked import headers
 from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.connectors.wire import Unheard, take_turns
 from msgnode.partials import FREE, Partials
-from msgnode.peer import peer_name
+from msgnode.protocol.close_codes import FULL
+from msgnode.protocol.peer_address import peer_name
 
 LONGEST_LENGTH = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body

@@ -17,11 +17,11 @@ from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from msgnode.closing import Closing
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
 from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
+from msgnode.protocol.close_codes import Closing
 from msgnode.session import Session
 
 SUBPROTOCOL = "msgnode"

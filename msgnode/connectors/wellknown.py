@@ -14,7 +14,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.config import Config
 from msgnode.connectors.answers import answer_error
-from msgnode.peer import peer_name
+from msgnode.protocol.peer_address import peer_name
 from msgnode.stubs import Stubs
 
 WHERE = ".well-known/protocolstub"

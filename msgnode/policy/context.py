@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.message import Message
 from msgnode.policy import urls
 from msgnode.policy.attributes import HEADER, Attribute
+from msgnode.protocol.message import Message
 
 CLAIMED, VERIFIED = "claimed", "verified"
 

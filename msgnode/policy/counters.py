@@ -8,9 +8,9 @@ What is counted includes the message that is decided on.
 from collections import OrderedDict
 from collections.abc import Callable
 
-from msgnode.address import LONGEST
 from msgnode.policy.attributes import WINDOWS
 from msgnode.policy.context import Context
+from msgnode.protocol.address import LONGEST
 
 MOST_SENDERS = 10_000
 MOST_COUNTERS = 100  # of one sender, who may think of any number of types

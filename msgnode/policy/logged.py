@@ -7,10 +7,10 @@ from copy import copy
 from datetime import datetime
 from typing import Any
 
-from msgnode.address import LONGEST
-from msgnode.message import Message
 from msgnode.policy.attributes import CLOCK, HEADER, ID, LINK, SIZE, Attribute
 from msgnode.policy.context import Context
+from msgnode.protocol.address import LONGEST
+from msgnode.protocol.message import Message
 
 LOGGED = HEADER | ID | SIZE | CLOCK | LINK
 _IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that a line has

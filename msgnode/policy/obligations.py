@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode import literals
-from msgnode.errors import Malformed
-from msgnode.message import Message
 from msgnode.policy.attributes import Attribute, step_down
+from msgnode.protocol import lossless_json
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import Message
 
 
 class Obligation(Struct, frozen=True):
@@ -145,14 +145,14 @@ def edited(obligations: Iterable[Obligation], message: Message) -> bytes | None:
         return None
     whole["body"] = body
     try:
-        return literals.dumps(whole)
+        return lossless_json.dumps(whole)
     except RecursionError:
         raise Malformed("nested too deeply", message.id, message.from_) from None
 
 
 def _loads(message: Message) -> dict[str, Any]:
     try:
-        whole = literals.loads(message.data)
+        whole = lossless_json.loads(message.data)
     except (ValueError, RecursionError):
         raise Malformed("'body' holds what cannot be read", message.id, message.from_) from None
     return whole  # type: ignore[no-any-return]

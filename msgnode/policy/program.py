@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from msgnode.errors import Malformed
 from msgnode.policy.algorithms import Outcome, first_applicable
 from msgnode.policy.attributes import HEADER
 from msgnode.policy.compiler import MOST_UNFILED, UNFILED, Compiler
@@ -23,6 +22,7 @@ from msgnode.policy.obligations import Obligation
 from msgnode.policy.pieces import Piece, Pieces
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.redirects import circle
+from msgnode.protocol.errors import Malformed
 
 PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"
 

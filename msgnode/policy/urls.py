@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TypeVar
 
-from msgnode.address import LONGEST
+from msgnode.protocol.address import LONGEST
 
 Made = TypeVar("Made")
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgnode.literals import Literal
 from msgnode.policy.attributes import DIRECTIONS, WEEKDAYS, Attribute
 from msgnode.policy.problems import Wrong, near, shown
 from msgnode.policy.urls import ABOUT
+from msgnode.protocol.lossless_json import Literal
 
 _INSTEAD = {"route": "in"}  # asked for each address in `to` already
 DEEPEST = 8  # lists in lists that still have a text

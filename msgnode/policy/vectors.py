@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from msgnode.errors import Malformed
-from msgnode.message import decode
 from msgnode.policy.attributes import DIRECTIONS, OWNERS, SHOWN, STATES
 from msgnode.policy.context import CLAIMED, VERIFIED, Context, Identity
 from msgnode.policy.problems import Wrong, near, shown
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import decode
 
 if TYPE_CHECKING:
     from msgnode.policy.program import Decision

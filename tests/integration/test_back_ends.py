@@ -221,7 +221,7 @@ from twisted.internet.task import react
 from twisted.logger import globalLogPublisher
 from msgnode.backendoptions import BackEnd
 from msgnode.connectors.rest import Rest
-from msgnode.errors import Rejected
+from msgnode.protocol.errors import Rejected
 
 said = []
 globalLogPublisher.addObserver(lambda event: said.append(event["log_level"].name))

@@ -64,7 +64,7 @@ class TestColumns:
         """
         What is published to is what the node takes for it.
         """
-        from msgnode import address
+        from msgnode.protocol import address
 
         tried = [CHAT, BOB, f"{BOB}/children/x", f"{BOB}/changesx", f"{BOB}/status", f"{BOB}/registration"]
         rows = spark.createDataFrame([(a,) for a in tried], "to string")

@@ -61,9 +61,9 @@ async def decide(job: dict[str, Any]) -> dict[str, Any]:
     """
     Microseconds of one decision, the median, with a fresh message and all attributes it asks for.
     """
-    from msgnode.message import decode
     from msgnode.policy.context import Context
     from msgnode.policy.program import read
+    from msgnode.protocol.message import decode
 
     program = read(corpus(job["policies"], body=True).encode())
     took = []

@@ -17,9 +17,9 @@ import re
 import msgspec
 from msgspec import Raw
 
-from msgnode.address import SESSION, split_token
-from msgnode.errors import Malformed
-from msgnode.message import NO_TOKEN, Message, decode
+from msgnode.protocol.address import SESSION, split_token
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import NO_TOKEN, Message, decode
 
 UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a string
 SPELT_LINE = b"\\u005"  # what an underscore begins with where it is an escape

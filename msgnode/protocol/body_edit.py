@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from msgnode import literals
-from msgnode.message import Message, decode
+from msgnode.protocol import lossless_json
+from msgnode.protocol.message import Message, decode
 
 AUTH = {True: b'"auth":true', False: b'"auth":false'}
 
@@ -49,7 +49,7 @@ def _with_auth(body: bytes, permitted: bool) -> bytes:
         fields["auth"] = permitted
         return msgspec.json.encode(fields)
     except msgspec.DecodeError:  # half a character, which msgspec does not take
-        return literals.dumps({**literals.loads(body), "auth": permitted})
+        return lossless_json.dumps({**lossless_json.loads(body), "auth": permitted})
 
 
 def _replace(message: Message, body: bytes) -> None:
@@ -69,4 +69,4 @@ def _replace(message: Message, body: bytes) -> None:
         fields["body"] = Raw(body)
         message.data = msgspec.json.encode(fields)
     except msgspec.DecodeError:
-        message.data = literals.dumps({**literals.loads(data), "body": literals.loads(body)})
+        message.data = lossless_json.dumps({**lossless_json.loads(data), "body": lossless_json.loads(body)})

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from msgnode import literals
-from msgnode.address import LONGEST, SESSION
-from msgnode.complaints import explained
-from msgnode.errors import Malformed
+from msgnode.protocol import lossless_json
+from msgnode.protocol.address import LONGEST, SESSION
+from msgnode.protocol.decode_errors import explained
+from msgnode.protocol.errors import Malformed
 
 NO_BODY = Raw()
 SHORT = 64 * 1024  # bytes that cost little, whatever they hold
@@ -180,7 +180,7 @@ class Message(Struct, gc=False):
         With signs for the halves, which then take their places again.
         """
         if SIGN in self.data or b"\\" in _encode(address):  # they could not be told from others
-            return literals.dumps({**literals.loads(self.data), "to": address})
+            return lossless_json.dumps({**lossless_json.loads(self.data), "to": address})
         fields = msgspec.json.decode(_whole(self.data), type=dict[str, Raw])
         halves = iter(_HALF.findall(self.data))
         return re.sub(re.escape(SIGN), lambda sign: next(halves), _encode({**fields, "to": address}))
@@ -200,7 +200,7 @@ class Message(Struct, gc=False):
             fields = msgspec.json.decode(self.data, type=dict[str, Raw])
             data = _encode({**fields, "to": place})
         except msgspec.DecodeError:  # half a character, which msgspec does not take
-            data = literals.dumps({**literals.loads(self.data), "to": place})
+            data = lossless_json.dumps({**lossless_json.loads(self.data), "to": place})
         before, _, after = data.partition(b'"%s"' % place.encode())
         for address in addresses:
             yield Message(
@@ -281,7 +281,7 @@ def _loads(data: bytes, rough: bool = False) -> Any:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
         whole = _whole(data)
-        return json.loads(whole, parse_int=literals.rough) if rough else msgspec.json.decode(whole)
+        return json.loads(whole, parse_int=lossless_json.rough) if rough else msgspec.json.decode(whole)
 
 
 def compose(
@@ -354,7 +354,7 @@ def recall(data: bytes) -> Message:
     with suppress(Malformed):
         return decode(data)
     try:
-        fields = literals.loads(data)
+        fields = lossless_json.loads(data)
     except (ValueError, RecursionError):
         raise Malformed("not JSON") from None
     if not isinstance(fields, dict):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from msgnode.errors import Malformed
+from msgnode.protocol.errors import Malformed
 
 _EXPECTED = {
     "id": "an integer or a string",

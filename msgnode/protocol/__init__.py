@@ -1,0 +1,3 @@
+"""
+What is on the wire: addresses, messages, errors, close codes.
+"""
