@@ -14,7 +14,7 @@ from secrets import token_urlsafe
 from twisted.application.service import Service
 from twisted.logger import Logger
 
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 
 log = Logger()
 

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.bindingkinds import ALLOCATED
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys, key_size
 from msgnode.pool import Pool

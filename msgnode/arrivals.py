@@ -10,7 +10,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host, peer_name
 
 # Sockets beyond the limit that are still answered.

@@ -18,8 +18,8 @@ from twisted.internet.endpoints import UNIXServerEndpoint
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.backendoptions import Registry
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
+from msgnode.config.sections import Registry
 from msgnode.connectors.domainregistry import DomainRegistry
 from msgnode.connectors.farewell import Farewell
 from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.budget import KEYED, Budget, binding_size
-from msgnode.config import Limits
+from msgnode.config.schema import Limits
 from msgnode.holding import Holding
 from msgnode.keeping import Keeping
 from msgnode.ownership import AddressOwnership

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_host
 from msgnode.rates import Bucket, Buckets

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_urlsafe
 
-from msgnode.config import IDP, ConfigError
+from msgnode.config.schema import IDP, ConfigError
 from msgnode.proof import Proof
 
 PREFIX = "mnd_"

@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.decisions import Decisions, Line
 from msgnode.fulfilment import Fulfilment
 from msgnode.ownership import AddressOwnership

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import Limits
+from msgnode.config.schema import Limits
 from msgnode.counts import Counts
 from msgnode.holding import Holding, Work
 from msgnode.ledger import Ledger

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import IdentityOptions
+from msgnode.config.schema import IdentityOptions
 from msgnode.holding import Holding
 from msgnode.identity import Identities
 from msgnode.proof import Claim, Proof, Validator

@@ -13,7 +13,7 @@ from msgspec import structs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import IdentityOptions
+from msgnode.config.schema import IdentityOptions
 from msgnode.keeping import Keeping
 from msgnode.proof import Proof
 from msgnode.protocol.address import SESSION

@@ -18,7 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 from msgnode.hourly import HourlyFiles, Unwritten
 from msgnode.watermark import Watermark
 

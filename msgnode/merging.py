@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from msgnode.bindingkinds import LEARNT
 from msgnode.budget import Budget, binding_size
-from msgnode.config import Limits
+from msgnode.config.schema import Limits
 from msgnode.holding import Holding
 from msgnode.keeping import Keeping
 from msgnode.keys import Keys, key_size

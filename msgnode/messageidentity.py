@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import IdentityOptions
+from msgnode.config.schema import IdentityOptions
 from msgnode.devices import PREFIX
 from msgnode.policy.attributes import STATES
 from msgnode.proof import Claim, Validator

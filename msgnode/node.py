@@ -22,7 +22,7 @@ from msgnode.binding import Binder, Requests
 from msgnode.budget import Budget
 from msgnode.componentresponder import ComponentResponder
 from msgnode.components import BackEnd, Components
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
 from msgnode.fanout import Fanout

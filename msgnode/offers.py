@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from msgnode.config import Config, IdentityProvider
+from msgnode.config.schema import Config, IdentityProvider
 from msgnode.connectors.dial import Dial
 from msgnode.connectors.idm import Identity
 from msgnode.connectors.qos import NAME as QOS_BROKER

@@ -10,8 +10,8 @@ from typing import Any
 from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
-from msgnode.config import Config
-from msgnode.configfile import load
+from msgnode.config.loader import load
+from msgnode.config.schema import Config
 from msgnode.whole import or_stop
 
 

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from twisted.logger import Logger
 
 from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES
-from msgnode.config import SessionTimes
+from msgnode.config.schema import SessionTimes
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Claimed, Rejected
 from msgnode.routes import RoutingTable

@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.budget import Budget
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
 from msgnode.protocol.peer_address import peer_host
 

@@ -18,7 +18,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import ConfigError, PolicyOptions
+from msgnode.config.schema import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
 
 if TYPE_CHECKING:

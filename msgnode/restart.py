@@ -5,7 +5,7 @@ The first thing a node does, and the last: what there was before is there again,
 from twisted.application.service import Service
 from twisted.logger import Logger
 
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 from msgnode.node import Node
 from msgnode.restore import doubt, restore
 from msgnode.segment import Damaged

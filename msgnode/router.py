@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.budget import Budget, binding_size
 from msgnode.components import Components
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.counts import Counts
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.forwarding import Forwards

@@ -7,7 +7,7 @@ Never from what a message claims; that is in the message, and policies see it th
 from collections.abc import Callable
 from datetime import datetime
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy.context import Context, Identity

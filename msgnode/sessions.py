@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from msgnode.arrivals import Arrivals
 from msgnode.budget import Budget, text_size
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.counts import Counts
 from msgnode.keeping import Keeping
 from msgnode.ledger import Ledger

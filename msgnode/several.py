@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import Limits
+from msgnode.config.schema import Limits
 from msgnode.counts import Counts
 from msgnode.fanout import KEPT, Fanout
 from msgnode.protocol.address import Domain

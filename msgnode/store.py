@@ -20,7 +20,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
 from msgnode.session import Session
 from msgnode.statefile import NAME, Change, Loaded, connect, is_full, load, lock, write

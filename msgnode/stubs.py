@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 
 OURS = ("default.ps.js", "default.mjs", "default.d.mts")
 CATALOGUE = "activate.js"

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.bindingkinds import ALLOCATED, SUBSCRIBED
-from msgnode.config import Limits
+from msgnode.config.schema import Limits
 from msgnode.keys import key_size
 from msgnode.points import SUBSCRIBE, Policy
 from msgnode.protocol.address import Domain

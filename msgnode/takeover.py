@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from msgnode.config import SessionTimes
+from msgnode.config.schema import SessionTimes
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import split_token
 from msgnode.protocol.close_codes import TAKEN, Closing

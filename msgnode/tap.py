@@ -16,7 +16,8 @@ from twisted.web.resource import IResource
 
 from msgnode.admintoken import AdminTokens
 from msgnode.backends import attach
-from msgnode.config import Config
+from msgnode.config.reload import Reloading, Renewable
+from msgnode.config.schema import Config
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
 from msgnode.connectors.hosts import admin_hosts
@@ -39,7 +40,6 @@ from msgnode.options import Options
 from msgnode.policies import Policies
 from msgnode.policydesk import PolicyDesk
 from msgnode.policywiring import decision_logs, policies_of
-from msgnode.reloading import Reloading, Renewable
 from msgnode.restart import Restart
 from msgnode.sessions import Journal
 from msgnode.spool import Spool

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.config import StorageOptions
+from msgnode.config.schema import StorageOptions
 from msgnode.counts import Counts
 from msgnode.linelog import CUT, MOST_HELD, LineLog, cut, cut_id
 from msgnode.protocol.message import Message

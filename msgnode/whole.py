@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import Config, ConfigError
+from msgnode.config.schema import Config, ConfigError
 
 log = Logger()
 

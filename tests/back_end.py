@@ -12,7 +12,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from msgnode.backendoptions import BackEnd
+from msgnode.config.sections import BackEnd
 from msgnode.connectors.rest import Rest
 from tests.network import Link, Wire
 

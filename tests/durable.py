@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from msgnode.configfile import check
+from msgnode.config.loader import check
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.restore import doubt, restore

@@ -12,8 +12,8 @@ from unittest import TestCase
 
 from twisted.internet.task import Clock
 
-from msgnode.config import Config
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import Config
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.session import Connection, Session

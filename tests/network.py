@@ -17,7 +17,7 @@ from twisted.test.iosim import FakeTransport, IOPump
 from zope.interface import implementer
 
 from msgnode.admintoken import AdminTokens
-from msgnode.config import Listen
+from msgnode.config.schema import Listen
 from msgnode.connectors.health import Lag
 from msgnode.connectors.tls import over_tls
 from msgnode.connectors.websocket import WebSocketConnection

@@ -11,7 +11,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.arrivals import Arrivals
-from msgnode.configfile import check
+from msgnode.config.loader import check
 from tests.fakes import MemoryNode
 from tests.http_client import HTTPClient
 from tests.network import Network

@@ -8,8 +8,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import Config, ConfigError, Listen
-from msgnode.configfile import check, load
+from msgnode.config.loader import check, load
+from msgnode.config.schema import Config, ConfigError, Listen
 from tests.fakes import directory
 
 

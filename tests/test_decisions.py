@@ -10,8 +10,8 @@ from twisted.internet.defer import maybeDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
-from msgnode.config import ConfigError
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import ConfigError
 from msgnode.options import Options
 from msgnode.policywiring import decision_logs
 from tests.fakes import MemoryNode, directory

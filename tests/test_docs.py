@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.config import Config, ConfigError, Listen, PoolAddresses
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.outbox import STEPS
 from msgnode.traffic import Line

@@ -12,8 +12,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Site
 
-from msgnode.config import ConfigError, IdentityProvider
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import ConfigError, IdentityProvider
 from msgnode.connectors import opaque
 from msgnode.connectors.introspection import DAY, basic
 from msgnode.connectors.opaque import ENDLESS, NO_GOOD, Remembered

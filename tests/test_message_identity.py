@@ -9,8 +9,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import ConfigError
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import ConfigError
 from msgnode.devices import line, make_token
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.message import Message, compose

@@ -9,7 +9,7 @@ from twisted.internet.address import IPv4Address
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.budget import Budget
-from msgnode.configfile import check
+from msgnode.config.loader import check
 from msgnode.partials import AT_ONCE, FREE, Partials
 from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
 from tests.fakes import Turns

@@ -12,7 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 from msgnode.policies import Policies, Refused
 from msgnode.policydesk import PolicyDesk
 from msgnode.policyloading import GENTLE, gently

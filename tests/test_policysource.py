@@ -20,7 +20,7 @@ from twisted.web.client import ResponseNeverReceived
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from msgnode.config import PolicyOptions
+from msgnode.config.schema import PolicyOptions
 from msgnode.connectors.policysource import RepositorySource
 from msgnode.policies import Policies
 from msgnode.policysource import SourceFailed

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.addressrange import MOST, expand
+from msgnode.config.address_range import MOST, expand
 from msgnode.pool import Pool
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES

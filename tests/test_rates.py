@@ -8,8 +8,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import Config
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
 from msgnode.rates import Rates
 from tests.fakes import MemoryNode

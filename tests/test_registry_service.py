@@ -17,8 +17,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends import LONGEST_PATH, Embedded, Place
 from msgnode.cli.main import main
-from msgnode.config import ConfigError
-from msgnode.configfile import check, load
+from msgnode.config.loader import check, load
+from msgnode.config.schema import ConfigError
 from msgnode.connectors.rest import Answer
 from msgnode.devregistry.database import connect, move_log
 from msgnode.devregistry.domain import MOST_URL, Domain

@@ -12,10 +12,10 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import Config, ConfigError
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.reload import Reloading, adopt
+from msgnode.config.schema import Config, ConfigError
 from msgnode.options import Options
-from msgnode.reloading import Reloading, adopt
 from msgnode.whole import Whole
 from tests.fakes import directory
 from tests.http_client import HTTPClient

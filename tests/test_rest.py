@@ -16,9 +16,9 @@ from twisted.logger import globalLogPublisher
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backendoptions import BackEnd
 from msgnode.breaker import Breaker
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
+from msgnode.config.sections import BackEnd
 from msgnode.connectors.rest import Rest
 from msgnode.protocol.errors import Rejected
 from tests.authority import DAY, Authority

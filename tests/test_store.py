@@ -19,7 +19,7 @@ from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import statefile
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 from msgnode.keeping import Nothing
 from msgnode.proof import Proof
 from msgnode.protocol.errors import Rejected

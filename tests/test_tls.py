@@ -19,7 +19,7 @@ from twisted.logger import capturedLogs
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import ConfigError, Listen
+from msgnode.config.schema import ConfigError, Listen
 from msgnode.connectors.listener import Listener
 from msgnode.connectors.tls import TLSFactory, as_table, over_tls
 from msgnode.connectors.wire import READ, name_of

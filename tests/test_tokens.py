@@ -14,7 +14,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.configfile import check
+from msgnode.config.loader import check
 from msgnode.connectors.jws import LONGEST
 from msgnode.connectors.provider import AGAIN, UNKNOWN
 from msgnode.proof import Claim

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
-from msgnode.config import ConfigError, StorageOptions
+from msgnode.config.schema import ConfigError, StorageOptions
 from msgnode.linelog import HOUR
 from msgnode.traffic import TrafficLog
 from msgnode.watermark import Watermark

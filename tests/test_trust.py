@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
-from msgnode.config import ConfigError
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import ConfigError
 from msgnode.devices import Devices, line, make_token
 from tests.fakes import directory
 from tests.openid import provider

@@ -6,7 +6,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.connectors.paths import NotHere
 from msgnode.connectors.web import BoundedSite
 from tests.http_client import HTTPClient

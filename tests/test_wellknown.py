@@ -10,8 +10,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config import ConfigError
-from msgnode.configfile import check
+from msgnode.config.loader import check
+from msgnode.config.schema import ConfigError
 from msgnode.stubs import Stubs
 from tests.http_client import HTTPClient, Response
 from tests.network import Network

@@ -8,8 +8,8 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.web.server import Site
 
-from msgnode.backendoptions import QoSOptions
-from msgnode.config import Config, IdentityProvider
+from msgnode.config.schema import Config, IdentityProvider
+from msgnode.config.sections import QoSOptions
 from msgnode.connectors.qos import QoSBroker
 from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens

@@ -23,8 +23,8 @@ from msgnode.cli.policy import policy
 from msgnode.cli.registry import find, register
 from msgnode.cli.state import state
 from msgnode.cli.usage import Verbs
-from msgnode.config import Config, ConfigError
-from msgnode.configfile import load
+from msgnode.config.loader import load
+from msgnode.config.schema import Config, ConfigError
 from msgnode.devices import Devices, line, make_token
 from msgnode.policy.files import gather
 from msgnode.policy.problems import PolicyRefused

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import click
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.segment import examine, mark_incomplete, repair
 from msgnode.statefile import NAME, examine_database, lock, salvage
 

@@ -27,8 +27,8 @@ from twisted.web.client import URI, Agent, HTTPConnectionPool
 from twisted.web.iweb import IAgent, IAgentEndpointFactory, IPolicyForHTTPS
 from zope.interface import implementer
 
-from msgnode.backendoptions import BackEnd
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
+from msgnode.config.sections import BackEnd
 
 IDLE = 8.0  # seconds an idle connection is kept; balancers commonly cut it after 10
 

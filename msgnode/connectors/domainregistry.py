@@ -14,8 +14,8 @@ from twisted.python.failure import Failure
 
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
-from msgnode.backendoptions import Registry
 from msgnode.bindingkinds import LEARNT, OWNED
+from msgnode.config.sections import Registry
 from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message

@@ -15,7 +15,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.connectors.answers import answer_error
 from msgnode.protocol.errors import Rejected
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
 
-from msgnode.config import IdentityOptions, IdentityProvider
+from msgnode.config.schema import IdentityOptions, IdentityProvider
 from msgnode.connectors.jws import refuse
 from msgnode.connectors.tokens import Tokens
 from msgnode.devices import PREFIX

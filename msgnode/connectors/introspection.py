@@ -14,7 +14,7 @@ from urllib.parse import quote
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.config import ConfigError, IntrospectionOptions
+from msgnode.config.schema import ConfigError, IntrospectionOptions
 from msgnode.connectors.jws import prove
 from msgnode.connectors.provider import Provider
 from msgnode.connectors.rest import Answer

@@ -20,7 +20,7 @@ from joserfc import jws, jwt
 from joserfc.errors import ExpiredTokenError, JoseError, SecurityWarning
 from joserfc.jwk import JWKRegistry, Key
 
-from msgnode.config import IdentityProvider
+from msgnode.config.schema import IdentityProvider
 from msgnode.proof import Claim, Proof
 from msgnode.protocol.errors import Rejected
 

@@ -11,7 +11,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
-from msgnode.config import ConfigError, Listen
+from msgnode.config.schema import ConfigError, Listen
 from msgnode.connectors.tls import as_table, over_tls
 from msgnode.connectors.wire import keep_alive
 

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
 
-from msgnode.config import PolicyOptions
+from msgnode.config.schema import PolicyOptions
 from msgnode.connectors.outcomes import in_words, outcome_of
 from msgnode.policysource import Documents, SourceFailed
 

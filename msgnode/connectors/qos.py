@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 
-from msgnode.backendoptions import QoSOptions
+from msgnode.config.sections import QoSOptions
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message

@@ -21,8 +21,8 @@ from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 
-from msgnode.backendoptions import BackEnd
 from msgnode.breaker import Breaker
+from msgnode.config.sections import BackEnd
 from msgnode.connectors.body import Body, Sent
 from msgnode.connectors.dial import Dial, Plain, agent_for
 from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of

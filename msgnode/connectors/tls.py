@@ -26,7 +26,7 @@ from twisted.internet.ssl import (
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
-from msgnode.config import ConfigError, Listen
+from msgnode.config.schema import ConfigError, Listen
 
 _WORD = re.compile(r"((?:[^:\\]|\\.)+)")  # of an endpoint string, where a backslash quotes
 _ESCAPED = re.compile(r"\\(.)")

@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.config import IDP, ConfigError, IdentityOptions, IdentityProvider
+from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityProvider
 from msgnode.connectors.introspection import Introspection, secret_of
 from msgnode.connectors.jws import LONGEST, Unreadable, Unsigned, check, read, refuse
 from msgnode.connectors.opaque import Opaque

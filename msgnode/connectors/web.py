@@ -20,7 +20,7 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from msgnode.arrivals import Arrivals
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.connectors.asked import headers
 from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.connectors.wire import Unheard, take_turns

@@ -12,7 +12,7 @@ from hashlib import sha256
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.config import Config
+from msgnode.config.schema import Config
 from msgnode.connectors.answers import answer_error
 from msgnode.protocol.peer_address import peer_name
 from msgnode.stubs import Stubs

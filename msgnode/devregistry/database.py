@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from msgnode.config import ConfigError
+from msgnode.config.schema import ConfigError
 from msgnode.statefile import is_full
 
 log = Logger()

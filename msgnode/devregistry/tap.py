@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
-from msgnode.config import ConfigError, Listen
+from msgnode.config.schema import ConfigError, Listen
 from msgnode.connectors.hosts import Hosts
 from msgnode.connectors.listener import with_backlog
 from msgnode.connectors.tls import options_for

@@ -219,7 +219,7 @@ import json
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 from twisted.logger import globalLogPublisher
-from msgnode.backendoptions import BackEnd
+from msgnode.config.sections import BackEnd
 from msgnode.connectors.rest import Rest
 from msgnode.protocol.errors import Rejected
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from msgnode.config import (
+from msgnode.config.schema import (
     Config,
     ConfigError,
     IdentityProvider,
@@ -21,7 +21,7 @@ from msgnode.config import (
     Listen,
     PoolAddresses,
 )
-from msgnode.contradictions import contradictions
+from msgnode.config.validation import contradictions
 
 
 def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> Config:

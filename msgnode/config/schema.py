@@ -9,9 +9,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from msgnode.addressrange import expand
-from msgnode.backendoptions import BackEnd, GlobalRegistry, QoSOptions, Registry
-from msgnode.section import Bytes, Count, OrOff, Positive, Seconds, Section
+from msgnode.config.address_range import expand
+from msgnode.config.sections import (
+    BackEnd,
+    Bytes,
+    Count,
+    GlobalRegistry,
+    OrOff,
+    Positive,
+    QoSOptions,
+    Registry,
+    Seconds,
+    Section,
+)
 
 Kind = Literal["web", "line", "admin"]
 Sync = Literal["normal", "full"]

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from twisted.application.service import Service
 from twisted.logger import Logger
 
-from msgnode.config import Config, ConfigError
-from msgnode.section import Section
+from msgnode.config.schema import Config, ConfigError
+from msgnode.config.sections import Section
 
 log = Logger()
 
