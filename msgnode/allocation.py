@@ -13,16 +13,16 @@ from uuid import uuid4
 from twisted.internet.defer import Deferred
 
 from msgnode.binding import Binder, Making, Requests, flat
-from msgnode.bindingkinds import ALLOCATED
 from msgnode.config.schema import Config
-from msgnode.keeping import Keeping
-from msgnode.keys import Keys, key_size
 from msgnode.pool import Pool
 from msgnode.protocol.address import LONGEST, Domain, is_scheme
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
-from msgnode.session import Session
+from msgnode.sessions.allocation_keys import Keys, key_size
+from msgnode.sessions.bindings import ALLOCATED
+from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
 _BESIDE = ("/subscription", "/changes", "/children/")  # what a reporter binds beside its object

@@ -15,7 +15,7 @@ from msgspec import Raw
 from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 KEY = "assertedIdentity"
 _PLAIN, _ESCAPE = KEY.encode(), b"\\u00"  # a key may be spelt in escapes, too

@@ -31,7 +31,7 @@ from msgnode.devregistry.service import Registries, Rules
 from msgnode.node import Node
 from msgnode.protocol.message import Message
 from msgnode.protocol.peer_address import peer_host
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 log = Logger()
 

@@ -17,17 +17,17 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from msgnode.bindingkinds import SUBSCRIBED
 from msgnode.budget import KEYED, Budget, binding_size
 from msgnode.config.schema import Limits
-from msgnode.holding import Holding
-from msgnode.keeping import Keeping
 from msgnode.ownership import AddressOwnership
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
-from msgnode.session import Session
+from msgnode.sessions.bindings import SUBSCRIBED
+from msgnode.sessions.input_order import Holding
+from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()

@@ -17,7 +17,7 @@ from msgnode.protocol.peer_address import peer_host
 from msgnode.rates import Bucket, Buckets
 
 if TYPE_CHECKING:
-    from msgnode.session import Session
+    from msgnode.sessions.session import Session
 
 # Bytes of memory beside those of the names: objects, and entries in tables.
 SESSION, BINDING, KEY, KEYED, REGISTERED = 2048, 256, 512, 256, 512

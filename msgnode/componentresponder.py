@@ -8,7 +8,7 @@ from msgnode.components import Components
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Blocked, NotOffered
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 
 class ComponentResponder:

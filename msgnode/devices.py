@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from msgnode.config.schema import IDP, ConfigError
-from msgnode.proof import Proof
+from msgnode.sessions.principal import Proof
 
 PREFIX = "mnd_"
 

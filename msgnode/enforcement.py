@@ -27,13 +27,13 @@ from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy.context import Context
 from msgnode.policy.counters import Counters
 from msgnode.policy.program import Decision, Program
-from msgnode.proof import Proof
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import mark
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.protocol.message import Message, decode
 from msgnode.senders import Senders
-from msgnode.session import Connection, Session
+from msgnode.sessions.principal import Proof
+from msgnode.sessions.session import Connection, Session
 from msgnode.trial import Trial
 from msgnode.verdicts import LONGEST_REMEMBERED, Live, Verdict
 

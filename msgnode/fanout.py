@@ -18,13 +18,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Limits
-from msgnode.counts import Counts
-from msgnode.holding import Holding, Work
-from msgnode.ledger import Ledger
 from msgnode.protocol.message import Message
-from msgnode.session import Connection, Session
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.input_order import Holding, Work
+from msgnode.sessions.journal import Ledger
+from msgnode.sessions.queue import OVERHEAD, Payload
+from msgnode.sessions.session import Connection, Session
 from msgnode.structures.time_slices import Slices
-from msgnode.waiting import OVERHEAD, Payload
 
 log = Logger()
 

@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from msgnode.protocol.message import Message, recall
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 ALLOWED_FOR = 60.0  # seconds from the delivery
 MOST = 10_000  # deliveries that are remembered, in all

@@ -15,12 +15,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.holding import Holding
 from msgnode.identity import Identities
-from msgnode.proof import Claim, Proof, Validator
 from msgnode.protocol.close_codes import TAKEN, TOKEN_LATER, Closing
 from msgnode.protocol.errors import Rejected
-from msgnode.session import Connection, Session
+from msgnode.sessions.input_order import Holding
+from msgnode.sessions.principal import Claim, Proof, Validator
+from msgnode.sessions.session import Connection, Session
 from msgnode.structures.log_limits import Failures, Strangers
 
 log = Logger()

@@ -14,7 +14,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.agreement import Wish, agree, must_wait, wish_of
 from msgnode.budget import Budget
 from msgnode.gate import Gate
 from msgnode.merging import Merging
@@ -36,8 +35,9 @@ from msgnode.protocol.close_codes import (
 from msgnode.protocol.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.protocol.message import Message, compose
 from msgnode.protocol.token_redaction import without_secrets
-from msgnode.session import Connection, Session
-from msgnode.sessions import Sessions
+from msgnode.sessions.resume import Wish, agree, must_wait, wish_of
+from msgnode.sessions.session import Connection, Session
+from msgnode.sessions.session_table import Sessions
 from msgnode.takeover import Takeover
 
 # What the log and the metrics call a refusal.

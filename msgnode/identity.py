@@ -14,12 +14,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.keeping import Keeping
-from msgnode.proof import Proof
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import TAKEN, Closing
 from msgnode.protocol.message import compose
-from msgnode.session import Session
+from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.principal import Proof
+from msgnode.sessions.session import Session
 
 log = Logger()
 

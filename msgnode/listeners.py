@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from msgnode.session import Session
+    from msgnode.sessions.session import Session
 
 BLOCK = 512  # strings that lie together: to add or to take out one moves no more than twice as many
 

@@ -20,9 +20,9 @@ from twisted.python.failure import Failure
 from msgnode.config.schema import IdentityOptions
 from msgnode.devices import PREFIX
 from msgnode.policy.attributes import STATES
-from msgnode.proof import Claim, Validator
 from msgnode.protocol.errors import Malformed, Rejected
 from msgnode.protocol.message import Message, part
+from msgnode.sessions.principal import Claim, Validator
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

@@ -23,22 +23,17 @@ from msgnode.budget import Budget
 from msgnode.componentresponder import ComponentResponder
 from msgnode.components import BackEnd, Components
 from msgnode.config.schema import Config
-from msgnode.counts import Counts, RegistryCounts
 from msgnode.enforcement import Enforcement
 from msgnode.fanout import Fanout
 from msgnode.forwarding import Forwards
 from msgnode.gate import Gate
 from msgnode.handshake import Handshake
-from msgnode.holding import Holding
 from msgnode.identity import Identities
-from msgnode.keeping import Keeping, Nothing
 from msgnode.merging import Merging
 from msgnode.messageidentity import MessageIdentity
 from msgnode.ownership import AddressOwnership
-from msgnode.paper import Air, Paper
 from msgnode.partials import Partials
 from msgnode.points import IN, SUBSCRIBE
-from msgnode.proof import Validator
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
@@ -47,8 +42,12 @@ from msgnode.reception import Reception
 from msgnode.registered import Registered
 from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
-from msgnode.session import Connection, Session
-from msgnode.sessions import Journal, Sessions
+from msgnode.sessions.counters import Counts, RegistryCounts
+from msgnode.sessions.input_order import Holding
+from msgnode.sessions.persistence import Air, Keeping, Nothing, Paper
+from msgnode.sessions.principal import Validator
+from msgnode.sessions.session import Connection, Session
+from msgnode.sessions.session_table import Journal, Sessions
 from msgnode.spoolshare import Shares
 from msgnode.structures.time_slices import Slices
 from msgnode.subscription import Subscription

@@ -14,14 +14,14 @@ from weakref import WeakSet
 
 from twisted.logger import Logger
 
-from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES
 from msgnode.config.schema import SessionTimes
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Claimed, Rejected
 from msgnode.routes import RoutingTable
+from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES
 
 if TYPE_CHECKING:
-    from msgnode.session import Session
+    from msgnode.sessions.session import Session
 
 log = Logger()
 

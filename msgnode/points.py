@@ -15,7 +15,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 CONNECT, IN, SUBSCRIBE, OUT = "connect", "in", "subscribe", "out"
 POINTS = (CONNECT, IN, SUBSCRIBE, OUT)

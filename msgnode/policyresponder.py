@@ -15,7 +15,7 @@ from msgnode.policydesk import PolicyDesk
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Blocked, Rejected
 from msgnode.protocol.message import Message
-from msgnode.session import Connection, Session
+from msgnode.sessions.session import Connection, Session
 
 
 class PolicyResponder:

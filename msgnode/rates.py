@@ -13,7 +13,7 @@ from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
 
 if TYPE_CHECKING:
-    from msgnode.session import Connection, Session
+    from msgnode.sessions.session import Connection, Session
 
 LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
 

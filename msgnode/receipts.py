@@ -16,7 +16,7 @@ from msgnode.protocol.address import SESSION, is_multicast
 from msgnode.protocol.errors import NoRoute
 from msgnode.protocol.message import Message, compose, recall
 from msgnode.routes import RoutingTable
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 log = Logger()
 

@@ -15,10 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.counts import Counts
 from msgnode.handshake import Handshake
-from msgnode.holding import Holding
-from msgnode.outbox import Outbox
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.protocol.message import NO_TOKEN, Message, compose, decode
@@ -33,8 +30,11 @@ from msgnode.protocol.token_redaction import (
 )
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.router import Reply
-from msgnode.session import Connection, Session
-from msgnode.sessions import Journal
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.input_order import Holding
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.session import Connection, Session
+from msgnode.sessions.session_table import Journal
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

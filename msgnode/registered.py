@@ -5,8 +5,8 @@ What each session has registered at the domain registry, so that its end can be 
 from collections.abc import Callable, Iterator
 
 from msgnode.budget import REGISTERED, Account, Budget, text_size
-from msgnode.keeping import Keeping
-from msgnode.session import Session
+from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
 

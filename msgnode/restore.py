@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from msgnode.keys import Keys
 from msgnode.node import Node
-from msgnode.outbox import Outbox
-from msgnode.proof import read_proof
-from msgnode.session import Session
+from msgnode.sessions.allocation_keys import Keys
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.principal import read_proof
+from msgnode.sessions.queue import Kept
+from msgnode.sessions.session import Session
 from msgnode.spool import Spool
-from msgnode.waiting import Kept
 
 
 class Owed(Protocol):

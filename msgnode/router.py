@@ -14,14 +14,11 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.budget import Budget, binding_size
 from msgnode.components import Components
 from msgnode.config.schema import Config
-from msgnode.counts import Counts
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.forwarding import Forwards
-from msgnode.keeping import Keeping
 from msgnode.ownership import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.protocol.address import LONGEST, Domain
@@ -29,8 +26,11 @@ from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejec
 from msgnode.protocol.message import Message
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import RoutingTable
-from msgnode.session import Session
-from msgnode.sessions import Journal
+from msgnode.sessions.bindings import LEARNT, OWNED
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.session import Session
+from msgnode.sessions.session_table import Journal
 from msgnode.several import Several
 from msgnode.watermark import Watermark
 

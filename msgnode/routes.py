@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
-from msgnode.bindingkinds import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.budget import binding_size
-from msgnode.keeping import Keeping
-from msgnode.keys import Keys
 from msgnode.listeners import Listeners, Ordered, Owners
 from msgnode.protocol.address import LONGEST
+from msgnode.sessions.allocation_keys import Keys
+from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
+from msgnode.sessions.persistence import Keeping
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 if TYPE_CHECKING:
-    from msgnode.session import Session
+    from msgnode.sessions.session import Session
 
 log = Logger()
 

@@ -11,9 +11,9 @@ from msgnode.config.schema import Config
 from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy.context import Context, Identity
-from msgnode.proof import Proof
 from msgnode.protocol.message import Message
-from msgnode.session import Connection, Session
+from msgnode.sessions.principal import Proof
+from msgnode.sessions.session import Connection, Session
 
 
 class Senders:

@@ -13,9 +13,9 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.counts import Counts
-from msgnode.ledger import Ledger
-from msgnode.session import Connection, Session
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.journal import Ledger
+from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from msgnode.highwater import HighWater
 from msgnode.segment import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
+from msgnode.sessions.queue import FOREVER, Kept
 from msgnode.spoolrecords import (
     ACCEPTED,
     ACKNOWLEDGED,
@@ -31,7 +32,6 @@ from msgnode.spoolrecords import (
     STATE,
     Recovered,
 )
-from msgnode.waiting import FOREVER, Kept
 
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
 MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing

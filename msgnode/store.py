@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 from msgnode.statefile import NAME, Change, Loaded, connect, is_full, load, lock, write
 
 log = Logger()

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from msgnode.binding import Binder, Making, Requests, flat
-from msgnode.bindingkinds import ALLOCATED, SUBSCRIBED
 from msgnode.config.schema import Limits
-from msgnode.keys import key_size
 from msgnode.points import SUBSCRIBE, Policy
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
-from msgnode.session import Session
+from msgnode.sessions.allocation_keys import key_size
+from msgnode.sessions.bindings import ALLOCATED, SUBSCRIBED
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
 _LISTS = ("resources", "subscribe", "unsubscribe")

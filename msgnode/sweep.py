@@ -15,7 +15,7 @@ from twisted.internet.task import Cooperator, LoopingCall, SchedulerStopped
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.sessions import Sessions
+from msgnode.sessions.session_table import Sessions
 from msgnode.spool import SEGMENT, Spool, segment_of
 
 log = Logger()

@@ -19,7 +19,7 @@ from msgnode.protocol.close_codes import TAKEN, Closing
 from msgnode.protocol.errors import NoSession
 from msgnode.protocol.token_redaction import may_hold_token
 from msgnode.routes import RoutingTable
-from msgnode.session import Connection, Session
+from msgnode.sessions.session import Connection, Session
 
 
 class Takeover:

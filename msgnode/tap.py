@@ -41,7 +41,7 @@ from msgnode.policies import Policies
 from msgnode.policydesk import PolicyDesk
 from msgnode.policywiring import decision_logs, policies_of
 from msgnode.restart import Restart
-from msgnode.sessions import Journal
+from msgnode.sessions.session_table import Journal
 from msgnode.spool import Spool
 from msgnode.store import LEAST_NOTED, MOST_NOTED, Store
 from msgnode.stubs import Stubs

@@ -7,8 +7,8 @@ asks and asks, and reads no answer, is not read from until it reads: nothing is
 lost, and its order is kept.
 """
 
-from msgnode.counts import Counts
-from msgnode.session import Connection
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.session import Connection
 
 MOST_UNREAD = 64 * 1024  # bytes of answers behind what the transport of a client does not take
 

@@ -12,7 +12,7 @@ from msgnode.config.loader import check
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.restore import doubt, restore
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 from msgnode.spool import Spool, write_all
 from msgnode.store import Store
 from tests.fakes import Client, MemoryJournal, Turns

@@ -16,7 +16,7 @@ from msgnode.config.loader import check
 from msgnode.config.schema import Config
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
-from msgnode.session import Connection, Session
+from msgnode.sessions.session import Connection, Session
 from tests.openid import NOW
 
 

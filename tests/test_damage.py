@@ -35,7 +35,7 @@ class DamageCase(SynchronousTestCase):
         self.addCleanup(globalLogPublisher.removeObserver, self._heard)
 
     def _heard(self, event: dict[str, Any]) -> None:
-        if event["log_namespace"] == "msgnode.session":
+        if event["log_namespace"] == "msgnode.sessions.session":
             self.said.append(event["why"])
 
     def cut(self) -> None:

@@ -13,7 +13,7 @@ from twisted.web.test.requesthelper import DummyRequest
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.health import Lag, Metrics
-from msgnode.outbox import STEPS
+from msgnode.sessions.outbox import STEPS
 from msgnode.traffic import Line
 from tests.examples import TOP, Bound, Play, blocks, requests, sections
 from tests.fakes import MemoryNode
@@ -264,8 +264,8 @@ def test_close_codes():
     """
     docs/protocol.md lists every closing of the node's own, with its reason.
     """
-    from msgnode import session
     from msgnode.connectors.websocket import UNSUPPORTED
+    from msgnode.sessions import session
 
     closings = [value for value in vars(session).values() if isinstance(value, session.Closing)]
     text = (TOP / "docs/protocol.md").read_text("utf-8")

@@ -11,8 +11,8 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.gate import PATIENCE
-from msgnode.holding import MOST_KEPT
 from msgnode.policy.program import read
+from msgnode.sessions.input_order import MOST_KEPT
 from tests.fakes import Client, MemoryNode, directory
 from tests.openid import OTHER_RSA, provider
 from tests.world import World

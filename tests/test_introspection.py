@@ -21,9 +21,9 @@ from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.gate import PATIENCE
 from msgnode.offers import tokens_of
-from msgnode.proof import Claim, Proof
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.principal import Claim, Proof
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode, directory
 from tests.openid import NOW, OpenID, provider

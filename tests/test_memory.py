@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import shortage
-from msgnode.bindingkinds import SUBSCRIBED
+from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.shortage import MOST_SHED_FROM_MEMORY
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory

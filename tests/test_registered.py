@@ -6,8 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.proof import Proof
 from msgnode.protocol.message import compose
+from msgnode.sessions.principal import Proof
 from tests.durable import DurableNode
 from tests.fakes import MemoryNode, directory
 from tests.registry import REGISTRY, RegistryNode

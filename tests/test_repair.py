@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import highwater, spool
-from msgnode.bindingkinds import ALLOCATED
 from msgnode.cli.main import main
 from msgnode.segment import Damaged, examine, recover, repair, segments
+from msgnode.sessions.bindings import ALLOCATED
 from msgnode.statefile import NAME
 from msgnode.sweep import Sweep
 from tests.durable import Counting, DurableNode, Refusing

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.router import Reply
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 from tests.fakes import MemoryNode
 
 RUNTIME = "runtime://example.org/a"

@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bindingkinds import ALLOCATED, OWNED
+from msgnode.sessions.bindings import ALLOCATED, OWNED
 from tests.durable import SM, Counting, DurableNode, Refusing
 from tests.fakes import Client, MemoryNode, directory
 from tests.network import Network

@@ -4,10 +4,10 @@ Who hears an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bindingkinds import ALLOCATED, LEARNT, SUBSCRIBED
 from msgnode.protocol.address import LONGEST
 from msgnode.routes import DEEPEST
-from msgnode.session import Session
+from msgnode.sessions.bindings import ALLOCATED, LEARNT, SUBSCRIBED
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 from tests.fakes import MemoryNode, peak, turn
 

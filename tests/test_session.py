@@ -5,7 +5,7 @@ Sessions: connections come and go beneath them, and they end.
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.close_codes import NO_OPEN
-from msgnode.session import hashed
+from msgnode.sessions.session import hashed
 from tests.fakes import MemoryNode
 
 RUNTIME = "runtime://example.org/1"

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bindingkinds import SUBSCRIBED
+from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.shortage import MOST_SHED
 from msgnode.spoolshare import MOST_IDLE, RECORD, Shares
 from tests.durable import Counting, DurableNode

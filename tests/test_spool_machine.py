@@ -16,9 +16,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import highwater
 from msgnode.segment import examine, segments
+from msgnode.sessions.queue import Kept
 from msgnode.spool import Spool, segment_of, write_all
 from msgnode.spoolrecords import Recovered
-from msgnode.waiting import Kept
 
 FOREVER = float("inf")
 SEGMENT = 300  # bytes; a few batches

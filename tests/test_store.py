@@ -20,9 +20,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import statefile
 from msgnode.config.schema import ConfigError
-from msgnode.keeping import Nothing
-from msgnode.proof import Proof
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.persistence import Nothing
+from msgnode.sessions.principal import Proof
 from msgnode.statefile import NAME, STEPS
 from msgnode.store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
 from tests.fakes import MemoryNode, directory
@@ -34,7 +34,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from twisted.internet.task import Clock
-from msgnode.proof import Proof
+from msgnode.sessions.principal import Proof
 from msgnode.store import Store
 
 clock = Clock()

@@ -17,8 +17,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.connectors.jws import LONGEST
 from msgnode.connectors.provider import AGAIN, UNKNOWN
-from msgnode.proof import Claim
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.principal import Claim
 from tests.openid import NOW, OTHER_RSA, RSA, OpenID, okp, provider, unsigned
 from tests.world import World
 

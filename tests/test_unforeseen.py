@@ -18,9 +18,9 @@ from msgnode.connectors.rest import Answer
 from msgnode.connectors.tokens import Tokens
 from msgnode.policies import Policies
 from msgnode.policysource import Documents
-from msgnode.proof import Claim, Proof
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import FAILED, Rejected
+from msgnode.sessions.principal import Claim, Proof
 from tests.back_end import Broken, Unforeseen
 from tests.fakes import MemoryNode
 from tests.openid import provider

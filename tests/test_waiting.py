@@ -6,7 +6,7 @@ from itertools import count
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.waiting import FOREVER, Kept, Waiting, patience
+from msgnode.sessions.queue import FOREVER, Kept, Waiting, patience
 
 _keys = count(1)
 

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from msgnode.counts import Counts
+from msgnode.sessions.counters import Counts
 
 log = Logger()
 

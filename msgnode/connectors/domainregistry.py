@@ -14,13 +14,13 @@ from twisted.python.failure import Failure
 
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
-from msgnode.bindingkinds import LEARNT, OWNED
 from msgnode.config.sections import Registry
 from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
 from msgnode.registration import Call
-from msgnode.session import Session
+from msgnode.sessions.bindings import LEARNT, OWNED
+from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

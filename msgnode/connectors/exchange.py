@@ -16,7 +16,7 @@ from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, TooFast
 from msgnode.protocol.message import Message, decode
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 log = Logger()
 

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from msgnode.protocol.errors import Rejected
 from msgnode.registered import Registered
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import Failures
 from msgnode.structures.time_slices import ADDRESSES, Slices
 

@@ -19,7 +19,7 @@ from msgnode.connectors.globalrecord import WrongRecord, check_record, check_tim
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

@@ -14,10 +14,10 @@ from msgnode.config.schema import IdentityOptions, IdentityProvider
 from msgnode.connectors.jws import refuse
 from msgnode.connectors.tokens import Tokens
 from msgnode.devices import PREFIX
-from msgnode.proof import Claim
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.principal import Claim
+from msgnode.sessions.session import Session
 
 LOGINS = ("getLoginEndpoint", "getAccessTokenAuthorisationEndpoint")
 _ASKED = ("code_challenge", "redirect_uri", "state", "nonce", "login_hint", "prompt")

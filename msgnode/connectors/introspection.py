@@ -18,8 +18,8 @@ from msgnode.config.schema import ConfigError, IntrospectionOptions
 from msgnode.connectors.jws import prove
 from msgnode.connectors.provider import Provider
 from msgnode.connectors.rest import Answer
-from msgnode.proof import Claim
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.principal import Claim
 from msgnode.structures.log_limits import Failures
 
 log = Logger()

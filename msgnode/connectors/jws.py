@@ -21,8 +21,8 @@ from joserfc.errors import ExpiredTokenError, JoseError, SecurityWarning
 from joserfc.jwk import JWKRegistry, Key
 
 from msgnode.config.schema import IdentityProvider
-from msgnode.proof import Claim, Proof
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.principal import Claim, Proof
 
 LONGEST = 16 * 1024  # characters of a token
 MOST_KEYS = 100  # of one provider

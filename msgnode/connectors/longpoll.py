@@ -18,10 +18,10 @@ from twisted.web.server import Request
 from msgnode.connectors.answers import write_all
 from msgnode.connectors.cork import Cork
 from msgnode.gate import LAPSED
-from msgnode.outbox import Outbox
 from msgnode.protocol.close_codes import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
-from msgnode.session import Session
-from msgnode.sessions import Sessions
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.session import Session
+from msgnode.sessions.session_table import Sessions
 
 LINGER = 60.0  # seconds without a GET until the client counts as away
 MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session

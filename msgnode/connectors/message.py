@@ -32,8 +32,8 @@ from msgnode.protocol.close_codes import STOPPING
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import SHORT, Message, decode
 from msgnode.protocol.token_redaction import redacted
-from msgnode.session import Session
-from msgnode.waiting import REQUESTS
+from msgnode.sessions.queue import REQUESTS
+from msgnode.sessions.session import Session
 
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a request waits; less than common proxies allow
 ANSWERED = REQUESTS | {"delete"}

@@ -19,8 +19,8 @@ from twisted.python.failure import Failure
 
 from msgnode.connectors.introspection import SILENT, Introspection
 from msgnode.connectors.jws import refuse
-from msgnode.proof import Claim
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.principal import Claim
 from msgnode.structures.log_limits import Failures
 from msgnode.structures.single_flight import Shared
 

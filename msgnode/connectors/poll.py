@@ -24,7 +24,7 @@ from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import STOPPING, TAKEN
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 log = Logger()
 

@@ -18,7 +18,7 @@ from msgnode.config.sections import QoSOptions
 from msgnode.connectors.rest import Answer, Rest
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 NAME = "QoS broker"
 MOST_CLIENTS = 100  # of one session, remembered

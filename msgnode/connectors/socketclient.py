@@ -17,15 +17,15 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.agreement import agree
 from msgnode.connectors import engineio
 from msgnode.connectors.cork import Cork
 from msgnode.connectors.socketacks import Acks
 from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
 from msgnode.node import Node
-from msgnode.outbox import Outbox
 from msgnode.protocol.close_codes import FULL, NO_OPEN, SLOW, Closing
-from msgnode.session import Session
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.resume import agree
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES, SIZE
 
 log = Logger()

@@ -22,7 +22,7 @@ from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.message import compose
 from msgnode.protocol.peer_address import peer_name
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES
 
 VALIDATOR = "mn:/validator"

@@ -24,8 +24,8 @@ from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import Connect, Provider
 from msgnode.connectors.rest import Rest
 from msgnode.devices import PREFIX, Devices
-from msgnode.proof import Claim, Proof
 from msgnode.protocol.errors import NotOffered, Rejected
+from msgnode.sessions.principal import Claim, Proof
 
 log = Logger()
 

@@ -22,7 +22,7 @@ from msgnode.connectors.lane import LaneFactory, LaneProtocol
 from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
-from msgnode.session import Session
+from msgnode.sessions.session import Session
 
 SUBPROTOCOL = "msgnode"
 UNSUPPORTED = Closing(1003, "text only")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from msgnode.counts import RegistryCounts
+from msgnode.sessions.counters import RegistryCounts
 
 TABLES = """
 BEGIN;

@@ -54,7 +54,7 @@ def _fill(state: Path, sessions: int, bindings: int) -> None:
     """
     from twisted.internet.task import Clock
 
-    from msgnode.session import Session
+    from msgnode.sessions.session import Session
     from msgnode.store import Store
 
     clock = Clock()

@@ -18,19 +18,18 @@ from twisted.logger import Logger
 from msgnode.arrivals import Arrivals
 from msgnode.budget import Budget, text_size
 from msgnode.config.schema import Config
-from msgnode.counts import Counts
-from msgnode.keeping import Keeping
-from msgnode.ledger import Ledger
-from msgnode.outbox import Outbox
-from msgnode.paper import Paper
 from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
-from msgnode.session import Connection, Session, hashed
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.journal import Ledger
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.persistence import Keeping, Paper
+from msgnode.sessions.queue import Waiting
+from msgnode.sessions.session import Connection, Session, hashed
 from msgnode.shortage import Shortage
 from msgnode.spoolshare import NOBODY, Share, Shares
 from msgnode.unread import Unread
-from msgnode.waiting import Waiting
 from msgnode.watermark import Watermark
 
 log = Logger()

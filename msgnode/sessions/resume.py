@@ -6,9 +6,9 @@ docs/protocol.md, "Acknowledged resume".
 
 from typing import Any
 
-from msgnode.outbox import Outbox
 from msgnode.protocol.message import Message
-from msgnode.session import Session
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.session import Session
 
 Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import compose
-from msgnode.waiting import FOREVER, OVERHEAD, Kept
+from msgnode.sessions.queue import FOREVER, OVERHEAD, Kept
 
 if TYPE_CHECKING:
-    from msgnode.session import Session
+    from msgnode.sessions.session import Session
 
 ACK_AFTER = 64  # messages; fewer are acknowledged by the ledger's clock
 

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from msgnode.partials import Partials
 from msgnode.protocol.close_codes import FULL, Closing
-from msgnode.session import Connection, Session
+from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 

@@ -16,17 +16,17 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from msgnode.budget import Account
-from msgnode.counts import Counts
-from msgnode.keys import Keys
-from msgnode.ledger import Ledger
-from msgnode.outbox import Outbox
-from msgnode.proof import Proof
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, recall
+from msgnode.sessions.allocation_keys import Keys
+from msgnode.sessions.counters import Counts
+from msgnode.sessions.journal import Ledger
+from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.principal import Proof
+from msgnode.sessions.queue import FOREVER, Kept, Waiting, patience
 from msgnode.spoolshare import Share
-from msgnode.waiting import FOREVER, Kept, Waiting, patience
 
 log = Logger()
 
