@@ -19,11 +19,11 @@ from twisted.logger import Logger
 
 from msgnode.budget import KEYED, Budget, binding_size
 from msgnode.config.schema import Limits
-from msgnode.ownership import AddressOwnership
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
+from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.input_order import Holding
 from msgnode.sessions.persistence import Keeping

@@ -15,9 +15,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from msgnode.budget import Budget
-from msgnode.gate import Gate
 from msgnode.merging import Merging
-from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, Policy
 from msgnode.protocol.address import SESSION, Domain, split_token
 from msgnode.protocol.close_codes import (
@@ -35,10 +33,12 @@ from msgnode.protocol.close_codes import (
 from msgnode.protocol.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.protocol.message import Message, compose
 from msgnode.protocol.token_redaction import without_secrets
+from msgnode.sessions.access.address_ownership import AddressOwnership
+from msgnode.sessions.access.authentication import Gate
+from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.resume import Wish, agree, must_wait, wish_of
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
-from msgnode.takeover import Takeover
 
 # What the log and the metrics call a refusal.
 _REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401, RATE.code: 429}

@@ -17,7 +17,6 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.allocation import Allocation
 from msgnode.arrivals import Arrivals
-from msgnode.asserted import vouched
 from msgnode.binding import Binder, Requests
 from msgnode.budget import Budget
 from msgnode.componentresponder import ComponentResponder
@@ -26,12 +25,8 @@ from msgnode.config.schema import Config
 from msgnode.enforcement import Enforcement
 from msgnode.fanout import Fanout
 from msgnode.forwarding import Forwards
-from msgnode.gate import Gate
 from msgnode.handshake import Handshake
-from msgnode.identity import Identities
 from msgnode.merging import Merging
-from msgnode.messageidentity import MessageIdentity
-from msgnode.ownership import AddressOwnership
 from msgnode.partials import Partials
 from msgnode.points import IN, SUBSCRIBE
 from msgnode.protocol.address import Domain
@@ -42,6 +37,12 @@ from msgnode.reception import Reception
 from msgnode.registered import Registered
 from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
+from msgnode.sessions.access.address_ownership import AddressOwnership
+from msgnode.sessions.access.asserted_identity import vouched
+from msgnode.sessions.access.authentication import Gate
+from msgnode.sessions.access.identity_expiry import Identities
+from msgnode.sessions.access.message_tokens import MessageIdentity
+from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.counters import Counts, RegistryCounts
 from msgnode.sessions.input_order import Holding
 from msgnode.sessions.persistence import Air, Keeping, Nothing, Paper
@@ -51,7 +52,6 @@ from msgnode.sessions.session_table import Journal, Sessions
 from msgnode.spoolshare import Shares
 from msgnode.structures.time_slices import Slices
 from msgnode.subscription import Subscription
-from msgnode.takeover import Takeover
 from msgnode.watermark import Watermark
 
 

@@ -19,13 +19,13 @@ from msgnode.components import Components
 from msgnode.config.schema import Config
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.forwarding import Forwards
-from msgnode.ownership import AddressOwnership
 from msgnode.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.receipts import Receipts, wants_answer
 from msgnode.routes import RoutingTable
+from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import LEARNT, OWNED
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.persistence import Keeping

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from msgnode.config.schema import Config
-from msgnode.ownership import AddressOwnership
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy.context import Context, Identity
 from msgnode.protocol.message import Message
+from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.principal import Proof
 from msgnode.sessions.session import Connection, Session
 

@@ -11,9 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
-from msgnode.devices import line, make_token
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.message import Message, compose
+from msgnode.sessions.access.device_tokens import line, make_token
 from tests.fakes import Client, MemoryNode, directory, peak
 from tests.http_client import HTTPClient
 from tests.network import Network

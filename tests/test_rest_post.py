@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.openapi import DOCUMENT
-from msgnode.devices import line, make_token
+from msgnode.sessions.access.device_tokens import line, make_token
 from tests.durable import DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient, Response

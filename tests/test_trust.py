@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.cli.main import main
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
-from msgnode.devices import Devices, line, make_token
+from msgnode.sessions.access.device_tokens import Devices, line, make_token
 from tests.fakes import directory
 from tests.openid import provider
 

@@ -15,10 +15,10 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
-from msgnode.devices import parse
 from msgnode.devregistry.database import connect
 from msgnode.policyloading import load
 from msgnode.policyversions import Versions
+from msgnode.sessions.access.device_tokens import parse
 from tests.durable import DurableNode
 from tests.examples import TOP
 from tests.fakes import Client, directory

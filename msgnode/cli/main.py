@@ -25,10 +25,10 @@ from msgnode.cli.state import state
 from msgnode.cli.usage import Verbs
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
-from msgnode.devices import Devices, line, make_token
 from msgnode.policy.files import gather
 from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
+from msgnode.sessions.access.device_tokens import Devices, line, make_token
 
 _SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 

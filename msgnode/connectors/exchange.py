@@ -11,11 +11,11 @@ from twisted.python.failure import Failure
 from twisted.web.server import Request
 
 from msgnode.connectors.answers import answer_error
-from msgnode.gate import Verdict
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, TooFast
 from msgnode.protocol.message import Message, decode
+from msgnode.sessions.access.authentication import Verdict
 from msgnode.sessions.session import Session
 
 log = Logger()

@@ -13,9 +13,9 @@ from twisted.internet.defer import Deferred
 from msgnode.config.schema import IdentityOptions, IdentityProvider
 from msgnode.connectors.jws import refuse
 from msgnode.connectors.tokens import Tokens
-from msgnode.devices import PREFIX
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
+from msgnode.sessions.access.device_tokens import PREFIX
 from msgnode.sessions.principal import Claim
 from msgnode.sessions.session import Session
 

@@ -17,8 +17,8 @@ from twisted.web.server import Request
 
 from msgnode.connectors.answers import write_all
 from msgnode.connectors.cork import Cork
-from msgnode.gate import LAPSED
 from msgnode.protocol.close_codes import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
+from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions

@@ -24,7 +24,6 @@ from msgnode.connectors.exchange import Exchange, NotNow, again_in
 from msgnode.connectors.openapi import DOCUMENT
 from msgnode.connectors.paths import NotHere
 from msgnode.connectors.wire import verified_name
-from msgnode.gate import LAPSED
 from msgnode.node import Node
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import SESSION, Domain, is_multicast
@@ -32,6 +31,7 @@ from msgnode.protocol.close_codes import STOPPING
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import SHORT, Message, decode
 from msgnode.protocol.token_redaction import redacted
+from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.queue import REQUESTS
 from msgnode.sessions.session import Session
 

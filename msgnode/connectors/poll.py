@@ -19,11 +19,11 @@ from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.posting import OPENS, Posting, Step, Wrong, checked
 from msgnode.connectors.wire import verified_name
-from msgnode.gate import LAPSED
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import STOPPING, TAKEN
 from msgnode.protocol.message import Message
+from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.session import Session
 
 log = Logger()

@@ -23,8 +23,8 @@ from msgnode.connectors.jws import LONGEST, Unreadable, Unsigned, check, read, r
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import Connect, Provider
 from msgnode.connectors.rest import Rest
-from msgnode.devices import PREFIX, Devices
 from msgnode.protocol.errors import NotOffered, Rejected
+from msgnode.sessions.access.device_tokens import PREFIX, Devices
 from msgnode.sessions.principal import Claim, Proof
 
 log = Logger()

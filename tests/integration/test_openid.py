@@ -15,7 +15,7 @@ from unittest import TestCase
 
 from oidc_provider_mock import User, run_server_in_thread
 
-from msgnode.devices import line, make_token
+from msgnode.sessions.access.device_tokens import line, make_token
 from tests.examples import blocks
 from tests.integration.logins import CHALLENGE, log_in, open_with
 from tests.integration.process import Lines, NodeProcess

@@ -15,9 +15,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.identity import Identities
 from msgnode.protocol.close_codes import TAKEN, TOKEN_LATER, Closing
 from msgnode.protocol.errors import Rejected
+from msgnode.sessions.access.identity_expiry import Identities
 from msgnode.sessions.input_order import Holding
 from msgnode.sessions.principal import Claim, Proof, Validator
 from msgnode.sessions.session import Connection, Session

@@ -18,10 +18,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.devices import PREFIX
 from msgnode.policy.attributes import STATES
 from msgnode.protocol.errors import Malformed, Rejected
 from msgnode.protocol.message import Message, part
+from msgnode.sessions.access.device_tokens import PREFIX
 from msgnode.sessions.principal import Claim, Validator
 from msgnode.structures.log_limits import Failures
 

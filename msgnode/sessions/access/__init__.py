@@ -1,0 +1,3 @@
+"""
+Who may have a session, an address, or a name: tokens, identities, takeover.
+"""
