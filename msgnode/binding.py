@@ -17,7 +17,6 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from msgnode.budget import KEYED, Budget, binding_size
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Rejected
@@ -26,6 +25,7 @@ from msgnode.routes import RoutingTable
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.input_order import Holding
+from msgnode.sessions.limits.memory_budget import KEYED, Budget, binding_size
 from msgnode.sessions.persistence import Keeping
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES, Slices

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.partials import Partials
+from msgnode.sessions.limits.partial_input import Partials
 
 MOST_DELAYED = 1000  # messages, in the whole node
 LONGEST_WAIT = 60.0  # seconds that the first in line may have to wait

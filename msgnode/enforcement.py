@@ -21,7 +21,6 @@ from twisted.logger import Logger
 from msgnode.config.schema import Config
 from msgnode.decisions import Decisions, Line
 from msgnode.fulfilment import Fulfilment
-from msgnode.partials import Partials
 from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy.context import Context
 from msgnode.policy.counters import Counters
@@ -32,6 +31,7 @@ from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.protocol.message import Message, decode
 from msgnode.senders import Senders
 from msgnode.sessions.access.address_ownership import AddressOwnership
+from msgnode.sessions.limits.partial_input import Partials
 from msgnode.sessions.principal import Proof
 from msgnode.sessions.session import Connection, Session
 from msgnode.trial import Trial

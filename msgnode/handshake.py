@@ -14,7 +14,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.budget import Budget
 from msgnode.merging import Merging
 from msgnode.points import CONNECT, Policy
 from msgnode.protocol.address import SESSION, Domain, split_token
@@ -36,6 +35,7 @@ from msgnode.protocol.token_redaction import without_secrets
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.access.authentication import Gate
 from msgnode.sessions.access.takeover import Takeover
+from msgnode.sessions.limits.memory_budget import Budget
 from msgnode.sessions.resume import Wish, agree, must_wait, wish_of
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions

@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError
 from msgnode.hourly import HourlyFiles, Unwritten
-from msgnode.watermark import Watermark
+from msgnode.sessions.limits.disk_watermark import Watermark
 
 EVERY = 0.5  # seconds between two writes
 HOUR = 3_600_000_000_000  # nanoseconds

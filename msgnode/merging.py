@@ -11,13 +11,13 @@ from functools import partial
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from msgnode.budget import Budget, binding_size
 from msgnode.config.schema import Limits
 from msgnode.registered import Registered
 from msgnode.routes import RoutingTable
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.bindings import LEARNT
 from msgnode.sessions.input_order import Holding
+from msgnode.sessions.limits.memory_budget import Budget, binding_size
 from msgnode.sessions.persistence import Keeping
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions

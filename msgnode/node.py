@@ -16,9 +16,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.allocation import Allocation
-from msgnode.arrivals import Arrivals
 from msgnode.binding import Binder, Requests
-from msgnode.budget import Budget
 from msgnode.componentresponder import ComponentResponder
 from msgnode.components import BackEnd, Components
 from msgnode.config.schema import Config
@@ -27,12 +25,10 @@ from msgnode.fanout import Fanout
 from msgnode.forwarding import Forwards
 from msgnode.handshake import Handshake
 from msgnode.merging import Merging
-from msgnode.partials import Partials
 from msgnode.points import IN, SUBSCRIBE
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
-from msgnode.rates import Inflation, Rates
 from msgnode.reception import Reception
 from msgnode.registered import Registered
 from msgnode.router import Responder, Router
@@ -45,14 +41,18 @@ from msgnode.sessions.access.message_tokens import MessageIdentity
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.counters import Counts, RegistryCounts
 from msgnode.sessions.input_order import Holding
+from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.limits.disk_watermark import Watermark
+from msgnode.sessions.limits.memory_budget import Budget
+from msgnode.sessions.limits.partial_input import Partials
+from msgnode.sessions.limits.rate_limits import Inflation, Rates
+from msgnode.sessions.limits.spool_share import Shares
 from msgnode.sessions.persistence import Air, Keeping, Nothing, Paper
 from msgnode.sessions.principal import Validator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Journal, Sessions
-from msgnode.spoolshare import Shares
 from msgnode.structures.time_slices import Slices
 from msgnode.subscription import Subscription
-from msgnode.watermark import Watermark
 
 
 class Offer(Responder, Protocol):

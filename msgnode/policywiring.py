@@ -19,7 +19,7 @@ from msgnode.policydesk import PolicyDesk
 from msgnode.policyresponder import PolicyResponder
 from msgnode.policysource import FileSource, Source
 from msgnode.protocol.address import Domain
-from msgnode.watermark import Watching, Watermark
+from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 
 
 def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> Policies:

@@ -4,7 +4,7 @@ What each session has registered at the domain registry, so that its end can be 
 
 from collections.abc import Callable, Iterator
 
-from msgnode.budget import REGISTERED, Account, Budget, text_size
+from msgnode.sessions.limits.memory_budget import REGISTERED, Account, Budget, text_size
 from msgnode.sessions.persistence import Keeping
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.budget import Budget, binding_size
 from msgnode.components import Components
 from msgnode.config.schema import Config
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
@@ -28,11 +27,12 @@ from msgnode.routes import RoutingTable
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import LEARNT, OWNED
 from msgnode.sessions.counters import Counts
+from msgnode.sessions.limits.disk_watermark import Watermark
+from msgnode.sessions.limits.memory_budget import Budget, binding_size
 from msgnode.sessions.persistence import Keeping
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Journal
 from msgnode.several import Several
-from msgnode.watermark import Watermark
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")

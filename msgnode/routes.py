@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
-from msgnode.budget import binding_size
 from msgnode.listeners import Listeners, Ordered, Owners
 from msgnode.protocol.address import LONGEST
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
+from msgnode.sessions.limits.memory_budget import binding_size
 from msgnode.sessions.persistence import Keeping
 from msgnode.structures.time_slices import ADDRESSES, Slices
 

@@ -41,13 +41,13 @@ from msgnode.policies import Policies
 from msgnode.policydesk import PolicyDesk
 from msgnode.policywiring import decision_logs, policies_of
 from msgnode.restart import Restart
+from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 from msgnode.sessions.session_table import Journal
 from msgnode.spool import Spool
 from msgnode.store import LEAST_NOTED, MOST_NOTED, Store
 from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
-from msgnode.watermark import Watching, Watermark
 from msgnode.welcome import VARIABLE, Welcome
 from msgnode.whole import Whole, or_stop
 

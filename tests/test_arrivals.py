@@ -10,8 +10,8 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.arrivals import Arrivals
 from msgnode.config.loader import check
+from msgnode.sessions.limits.connection_limits import Arrivals
 from tests.fakes import MemoryNode
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -45,7 +45,11 @@ class NameTests(SynchronousTestCase):
         self.observer = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
 
     def logged(self) -> list[str]:
-        return [formatEvent(event) for event in self.observer if event["log_namespace"] == "msgnode.arrivals"]
+        return [
+            formatEvent(event)
+            for event in self.observer
+            if event["log_namespace"] == "msgnode.sessions.limits.connection_limits"
+        ]
 
     def test_untrusted(self) -> None:
         """

@@ -7,8 +7,8 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.budget import BINDING, KEY, KEYED, REGISTERED, SESSION
 from msgnode.protocol.close_codes import FULL
+from msgnode.sessions.limits.memory_budget import BINDING, KEY, KEYED, REGISTERED, SESSION
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
 from tests.test_gate import ANN, GateCase

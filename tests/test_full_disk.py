@@ -9,10 +9,11 @@ from typing import Any
 from twisted.internet.task import Cooperator
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import shortage, spool
+from msgnode import spool
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.protocol.close_codes import FULL
 from msgnode.segment import segments
+from msgnode.sessions.limits import overload
 from msgnode.sweep import Sweep
 from tests.durable import Counting, DurableNode, Refusing, Wire
 from tests.fakes import directory
@@ -251,7 +252,7 @@ class LeavingTests(DiskCase):
         self.node.clock.advance(1)
 
         turns = [after - before for before, after in pairwise(sent)]
-        self.assertLess(max(turns), shortage.MOST_WOKEN + 300)
+        self.assertLess(max(turns), overload.MOST_WOKEN + 300)
         for client in clients:
             client.arrive()
             self.assertEqual(list(range(95)), [message["id"] for message in client.got])

@@ -7,9 +7,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import shortage
 from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.shortage import MOST_SHED_FROM_MEMORY
+from msgnode.sessions.limits import overload
+from msgnode.sessions.limits.overload import MOST_SHED_FROM_MEMORY
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
 
@@ -144,7 +144,7 @@ class WithDiskTests(MemoryCase):
         """
         Where very much is to stay on disk only, that takes several turns, and nothing is given up meanwhile.
         """
-        self.patch(shortage, "MOST_PAGED", 10)
+        self.patch(overload, "MOST_PAGED", 10)
         ledger, names = self.node.sessions.ledger, [f"{BIG}/{number}" for number in range(20)]
         self.away(*names)
         ledger.most = 800_000

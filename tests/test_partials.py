@@ -8,10 +8,10 @@ from typing import Any
 from twisted.internet.address import IPv4Address
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.budget import Budget
 from msgnode.config.loader import check
-from msgnode.partials import AT_ONCE, FREE, Partials
 from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
+from msgnode.sessions.limits.memory_budget import Budget
+from msgnode.sessions.limits.partial_input import AT_ONCE, FREE, Partials
 from tests.fakes import Turns
 from tests.http_client import HTTPClient
 from tests.network import Network

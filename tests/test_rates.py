@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
-from msgnode.rates import Rates
+from msgnode.sessions.limits.rate_limits import Rates
 from tests.fakes import MemoryNode
 
 A, B = "192.0.2.1:1", "192.0.2.2:1"

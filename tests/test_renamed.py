@@ -7,9 +7,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.budget import SESSION
 from msgnode.protocol.errors import Blocked
 from msgnode.protocol.message import Message
+from msgnode.sessions.limits.memory_budget import SESSION
 from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import SM, Counting, DurableNode, Refusing
 from tests.fakes import Client, MemoryNode, directory, turn

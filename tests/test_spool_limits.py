@@ -7,8 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.shortage import MOST_SHED
-from msgnode.spoolshare import MOST_IDLE, RECORD, Shares
+from msgnode.sessions.limits.overload import MOST_SHED
+from msgnode.sessions.limits.spool_share import MOST_IDLE, RECORD, Shares
 from tests.durable import Counting, DurableNode
 from tests.fakes import directory
 from tests.test_reloading import logged

@@ -8,10 +8,10 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.binding import POLICIES
-from msgnode.budget import KEYED, binding_size
 from msgnode.protocol.errors import Blocked
 from msgnode.sessions.allocation_keys import key_size
 from msgnode.sessions.bindings import ALLOCATED
+from msgnode.sessions.limits.memory_budget import KEYED, binding_size
 from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory, peak, turn

@@ -12,8 +12,8 @@ from twisted.logger import LogLevel, globalLogPublisher
 
 from msgnode.config.schema import ConfigError, StorageOptions
 from msgnode.linelog import HOUR
+from msgnode.sessions.limits.disk_watermark import Watermark
 from msgnode.traffic import TrafficLog
-from msgnode.watermark import Watermark
 from tests.test_traffic import MORNING, NAME, TrafficTests
 
 HOLE = 2**30  # bytes that the file begins with, so that no other file of this process meets its limit

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.watermark import EVERY, Watching, Watermark
+from msgnode.sessions.limits.disk_watermark import EVERY, Watching, Watermark
 from tests.durable import SM, Counting, DurableNode
 from tests.fakes import directory
 from tests.test_reloading import logged

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
 
-from msgnode.arrivals import Arrivals
+from msgnode.sessions.limits.connection_limits import Arrivals
 
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 

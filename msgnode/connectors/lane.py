@@ -27,8 +27,8 @@ from twisted.python.failure import Failure
 from msgnode.connectors.backlog import Backlog, Reading
 from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.faults import PeerLog, fault_of
-from msgnode.partials import Partials
 from msgnode.protocol.close_codes import Closing
+from msgnode.sessions.limits.partial_input import Partials
 from msgnode.structures.time_slices import MESSAGES, Slices
 
 OPEN = WebSocketServerProtocol.STATE_OPEN

@@ -19,14 +19,14 @@ from twisted.web.http import HTTPChannel
 from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
-from msgnode.arrivals import Arrivals
 from msgnode.config.schema import Config
 from msgnode.connectors.asked import headers
 from msgnode.connectors.hosts import Hosts, Misdirected
 from msgnode.connectors.wire import Unheard, take_turns
-from msgnode.partials import FREE, Partials
 from msgnode.protocol.close_codes import FULL
 from msgnode.protocol.peer_address import peer_name
+from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.limits.partial_input import FREE, Partials
 
 LONGEST_LENGTH = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body

@@ -8,7 +8,7 @@ which allocates and frees for ever keeps no more than it holds.
 
 from collections.abc import Iterable
 
-from msgnode.budget import KEY, KEYED, Account, text_size
+from msgnode.sessions.limits.memory_budget import KEY, KEYED, Account, text_size
 
 
 class Keys:

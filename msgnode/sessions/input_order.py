@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.partials import Partials
 from msgnode.protocol.close_codes import FULL, Closing
+from msgnode.sessions.limits.partial_input import Partials
 from msgnode.sessions.session import Connection, Session
 
 log = Logger()

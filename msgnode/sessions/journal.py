@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 from twisted.internet.interfaces import IReactorTime
 
+from msgnode.sessions.limits.spool_share import RECORD
 from msgnode.sessions.outbox import ACK_AFTER, Outbox
 from msgnode.sessions.persistence import Paper
 from msgnode.sessions.queue import FOREVER, OVERHEAD, Kept, Payload
-from msgnode.spoolshare import RECORD
 
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
 MOST_AFTER = 10_000  # calls that wait for a disk that takes nothing

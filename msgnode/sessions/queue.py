@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from msgnode.spoolshare import Share
+from msgnode.sessions.limits.spool_share import Share
 
 REQUESTS = frozenset({"create", "read", "subscribe", "unsubscribe", "execute"})
 REQUEST_WAITS = 15.0  # seconds; the shortest time-out of a runtime's bus

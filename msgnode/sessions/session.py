@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from msgnode.budget import Account
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.errors import Malformed
@@ -23,10 +22,11 @@ from msgnode.protocol.message import Message, recall
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.journal import Ledger
+from msgnode.sessions.limits.memory_budget import Account
+from msgnode.sessions.limits.spool_share import Share
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.principal import Proof
 from msgnode.sessions.queue import FOREVER, Kept, Waiting, patience
-from msgnode.spoolshare import Share
 
 log = Logger()
 

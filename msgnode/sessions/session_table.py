@@ -15,22 +15,22 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.arrivals import Arrivals
-from msgnode.budget import Budget, text_size
 from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.protocol.message import Message
 from msgnode.routes import RoutingTable
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.journal import Ledger
+from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.limits.disk_watermark import Watermark
+from msgnode.sessions.limits.memory_budget import Budget, text_size
+from msgnode.sessions.limits.overload import Shortage
+from msgnode.sessions.limits.spool_share import NOBODY, Share, Shares
+from msgnode.sessions.limits.unread_answers import Unread
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.persistence import Keeping, Paper
 from msgnode.sessions.queue import Waiting
 from msgnode.sessions.session import Connection, Session, hashed
-from msgnode.shortage import Shortage
-from msgnode.spoolshare import NOBODY, Share, Shares
-from msgnode.unread import Unread
-from msgnode.watermark import Watermark
 
 log = Logger()
 

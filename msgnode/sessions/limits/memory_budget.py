@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgnode.config.schema import Config
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_host
-from msgnode.rates import Bucket, Buckets
+from msgnode.sessions.limits.rate_limits import Bucket, Buckets
 
 if TYPE_CHECKING:
     from msgnode.sessions.session import Session

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.budget import Budget
 from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
 from msgnode.protocol.peer_address import peer_host
+from msgnode.sessions.limits.memory_budget import Budget
 
 log = Logger()
 

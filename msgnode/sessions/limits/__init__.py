@@ -1,0 +1,3 @@
+"""
+What clients may cost: connections, rates, memory, disk.
+"""
