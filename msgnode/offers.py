@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from msgnode.config.schema import Config, IdentityProvider
-from msgnode.connectors.dial import Dial
 from msgnode.connectors.idm import Identity
 from msgnode.connectors.qos import NAME as QOS_BROKER
 from msgnode.connectors.qos import QoSBroker
 from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.node import Node
+from msgnode.transport.endpoints import Dial
 
 
 def tokens_of(

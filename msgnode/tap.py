@@ -18,10 +18,7 @@ from msgnode.admintoken import AdminTokens
 from msgnode.backends import attach
 from msgnode.config.reload import Reloading, Renewable
 from msgnode.config.schema import Config
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
-from msgnode.connectors.hosts import admin_hosts
-from msgnode.connectors.listener import Listener
 from msgnode.connectors.message import Document, Messages
 from msgnode.connectors.paths import Upgrade, tree
 from msgnode.connectors.policyadmin import PolicyAdmin
@@ -48,6 +45,9 @@ from msgnode.store import LEAST_NOTED, MOST_NOTED, Store
 from msgnode.stubs import Stubs
 from msgnode.sweep import Sweep
 from msgnode.traffic import NoLog, TrafficLog
+from msgnode.transport.allowed_hosts import admin_hosts
+from msgnode.transport.cork import Cork
+from msgnode.transport.listener import Listener
 from msgnode.welcome import VARIABLE, Welcome
 from msgnode.whole import Whole, or_stop
 

@@ -13,8 +13,8 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
+from msgnode.transport.cork import Cork
 
 MASK = b"\x11\xa2\x33\xc4"
 REQUEST = (

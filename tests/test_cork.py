@@ -12,7 +12,7 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.cork import CHUNK, Cork, Outlet
+from msgnode.transport.cork import CHUNK, Cork, Outlet
 from tests.lane_wire import Socket, tcp_server, unix_server
 
 

@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineConnection, LineFactory
 from msgnode.protocol.message import compose
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.queue import OVERHEAD
+from msgnode.transport.cork import Cork
 from tests.durable import Counting, DurableNode
 from tests.fakes import MemoryNode, directory
 from tests.lane_wire import Socket, tcp_server

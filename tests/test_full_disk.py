@@ -10,11 +10,11 @@ from twisted.internet.task import Cooperator
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import spool
-from msgnode.connectors.cork import Cork, Outlet
 from msgnode.protocol.close_codes import FULL
 from msgnode.segment import segments
 from msgnode.sessions.limits import overload
 from msgnode.sweep import Sweep
+from msgnode.transport.cork import Cork, Outlet
 from tests.durable import Counting, DurableNode, Refusing, Wire
 from tests.fakes import directory
 from tests.http_client import HTTPClient

@@ -8,13 +8,13 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.tcp import LineFactory
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.input_order import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
 from msgnode.structures.time_slices import ADDRESSES
+from msgnode.transport.cork import Cork
 from tests.durable import SM
 from tests.fakes import Client, MemoryNode
 from tests.http_client import HTTPClient

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.address import UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.hosts import Hosts
+from msgnode.transport.allowed_hosts import Hosts
 from tests.http_client import HTTPClient
 from tests.network import Network
 

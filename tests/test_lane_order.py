@@ -2,8 +2,8 @@
 Nothing overtakes, nothing is lost, nothing leaves too late: closing, pings, faults, sending.
 """
 
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import text_frame
+from msgnode.transport.cork import Cork
 from tests.lane_pair import Comparing, Side, close, frame, ping, pong
 
 

@@ -20,9 +20,9 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError, Listen
-from msgnode.connectors.listener import Listener
-from msgnode.connectors.tls import TLSFactory, as_table, over_tls
-from msgnode.connectors.wire import READ, name_of
+from msgnode.transport.listener import Listener
+from msgnode.transport.sockets import READ, name_of
+from msgnode.transport.tls import TLSFactory, as_table, over_tls
 from tests.authority import Authority
 from tests.fakes import directory
 from tests.http_client import HTTPClient

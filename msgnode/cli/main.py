@@ -96,8 +96,8 @@ def _without_secrets(config: Config) -> Any:
 
 
 def _check_endpoints(config: Config, where: str) -> None:
-    from msgnode.connectors.dial import Trust
-    from msgnode.connectors.tls import as_table, options_for
+    from msgnode.transport.endpoints import Trust
+    from msgnode.transport.tls import as_table, options_for
 
     for listener in map(as_table, config.listeners()):
         try:
@@ -141,8 +141,8 @@ def _check_back_ends(config: Config, where: str) -> None:
     """
     Can the files be read that they need?  Nobody is called.
     """
-    from msgnode.connectors.dial import Trust
     from msgnode.connectors.introspection import secret_of
+    from msgnode.transport.endpoints import Trust
 
     try:
         Devices(config.identity.devices).read()

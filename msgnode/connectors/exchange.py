@@ -10,13 +10,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import Request
 
-from msgnode.connectors.answers import answer_error
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, TooFast
 from msgnode.protocol.message import Message, decode
 from msgnode.sessions.access.authentication import Verdict
 from msgnode.sessions.session import Session
+from msgnode.transport.http_answers import answer_error
 
 log = Logger()
 

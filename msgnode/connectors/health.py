@@ -19,8 +19,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from msgnode import __version__
-from msgnode.connectors.answers import answer_json
 from msgnode.node import Node
+from msgnode.transport.http_answers import answer_json
 
 LAG_EVERY = 0.5  # seconds
 CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when nobody uses them

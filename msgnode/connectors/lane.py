@@ -24,12 +24,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
-from msgnode.connectors.backlog import Backlog, Reading
-from msgnode.connectors.cork import Cork, Outlet
 from msgnode.connectors.faults import PeerLog, fault_of
 from msgnode.protocol.close_codes import Closing
 from msgnode.sessions.limits.partial_input import Partials
 from msgnode.structures.time_slices import MESSAGES, Slices
+from msgnode.transport.cork import Cork, Outlet
+from msgnode.transport.read_backlog import Backlog, Reading
 
 OPEN = WebSocketServerProtocol.STATE_OPEN
 CLOSING, CLOSED = WebSocketServerProtocol.STATE_CLOSING, WebSocketServerProtocol.STATE_CLOSED

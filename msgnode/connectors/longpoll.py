@@ -15,13 +15,13 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
-from msgnode.connectors.answers import write_all
-from msgnode.connectors.cork import Cork
 from msgnode.protocol.close_codes import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
+from msgnode.transport.cork import Cork
+from msgnode.transport.http_answers import write_all
 
 LINGER = 60.0  # seconds without a GET until the client counts as away
 MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session

@@ -17,13 +17,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, authority_of, bearer, headers, parameters, peer_of
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.exchange import Exchange, NotNow, again_in
 from msgnode.connectors.openapi import DOCUMENT
 from msgnode.connectors.paths import NotHere
-from msgnode.connectors.wire import verified_name
 from msgnode.node import Node
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import SESSION, Domain, is_multicast
@@ -34,6 +31,9 @@ from msgnode.protocol.token_redaction import redacted
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.queue import REQUESTS
 from msgnode.sessions.session import Session
+from msgnode.transport.cork import Cork
+from msgnode.transport.http_answers import answer_error, answer_json
+from msgnode.transport.sockets import verified_name
 
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a request waits; less than common proxies allow
 ANSWERED = REQUESTS | {"delete"}

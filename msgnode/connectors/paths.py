@@ -10,8 +10,8 @@ from twisted.protocols.policies import ProtocolWrapper
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
 
-from msgnode.connectors.answers import answer_error
 from msgnode.connectors.web import DeadlineChannel
+from msgnode.transport.http_answers import answer_error
 
 PAGE = b"""<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -13,18 +13,18 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.connectors.answers import answer_error, answer_json
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import PollConnection
 from msgnode.connectors.posting import OPENS, Posting, Step, Wrong, checked
-from msgnode.connectors.wire import verified_name
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import STOPPING, TAKEN
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.session import Session
+from msgnode.transport.cork import Cork
+from msgnode.transport.http_answers import answer_error, answer_json
+from msgnode.transport.sockets import verified_name
 
 log = Logger()
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from twisted.web.http import datetimeToString
 
-from msgnode.connectors.cork import CHUNK, Cork, Outlet
 from msgnode.connectors.engineio import Garbled
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketio import HTML, TEXT, take
 from msgnode.connectors.socketlane import SocketFactory, Unfit
+from msgnode.transport.cork import CHUNK, Cork, Outlet
 
 GET, POST = b"GET /socket.io/?", b"POST /socket.io/?"
 END = b"\r\n\r\n"

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Raw
 from twisted.internet.defer import Deferred
 
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.longpoll import ENDED, SUPERSEDED_RETRY, TAKEN_OVER, PollConnection
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, decode
 from msgnode.structures.time_slices import MESSAGES, SIZE
+from msgnode.transport.cork import Cork
 
 OPENS = ("open", "re-open")
 DISK_RETRY = 2  # seconds

@@ -24,10 +24,10 @@ from twisted.web.iweb import IAgent
 from msgnode.breaker import Breaker
 from msgnode.config.sections import BackEnd
 from msgnode.connectors.body import Body, Sent
-from msgnode.connectors.dial import Dial, Plain, agent_for
 from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
+from msgnode.transport.endpoints import Dial, Plain, agent_for
 
 log = Logger()
 

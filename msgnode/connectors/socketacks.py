@@ -11,7 +11,7 @@ from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from msgnode.connectors.cork import Cork
+from msgnode.transport.cork import Cork
 
 LOOK_AGAIN = 0.5  # seconds until a disk that took nothing is looked at again
 MOST_OWED = 1000

@@ -18,7 +18,6 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.connectors import engineio
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.socketacks import Acks
 from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
 from msgnode.node import Node
@@ -27,6 +26,7 @@ from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.resume import agree
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES, SIZE
+from msgnode.transport.cork import Cork
 
 log = Logger()
 

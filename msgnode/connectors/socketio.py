@@ -12,13 +12,13 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.connectors import engineio
-from msgnode.connectors.answers import answer_error, write_all
 from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.paths import Upgrade
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketlane import SocketFactory, Unfit, version_in
-from msgnode.connectors.wire import verified_name
 from msgnode.protocol.close_codes import STOPPING
+from msgnode.transport.http_answers import answer_error, write_all
+from msgnode.transport.sockets import verified_name
 
 TEXT, HTML = b"text/plain; charset=UTF-8", b"text/html"
 

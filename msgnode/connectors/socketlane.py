@@ -10,13 +10,13 @@ from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTim
 from zope.interface import implementer
 
 from msgnode.connectors import engineio
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketpolls import Events
-from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
+from msgnode.transport.cork import Cork
+from msgnode.transport.sockets import bearer, verified_name
 
 CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
 FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed

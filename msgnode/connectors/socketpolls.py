@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Protocol
 
 from msgnode.connectors import engineio
-from msgnode.connectors.cork import Cork
 from msgnode.sessions.journal import Ledger
 from msgnode.sessions.outbox import Outbox
+from msgnode.transport.cork import Cork
 
 MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
 PACKET = 64  # bytes of memory for a packet beside its own

@@ -15,15 +15,15 @@ from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from msgnode.connectors.backlog import Backlog, Reading
-from msgnode.connectors.cork import Cork, Outlet
-from msgnode.connectors.wire import Unheard, take_turns, verified_name
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.message import compose
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES
+from msgnode.transport.cork import Cork, Outlet
+from msgnode.transport.read_backlog import Backlog, Reading
+from msgnode.transport.sockets import Unheard, take_turns, verified_name
 
 VALIDATOR = "mn:/validator"
 LAST_WORD = 5  # seconds for a client to read why it is closed

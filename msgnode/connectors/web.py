@@ -21,12 +21,12 @@ from twisted.web.server import Request, Site
 
 from msgnode.config.schema import Config
 from msgnode.connectors.asked import headers
-from msgnode.connectors.hosts import Hosts, Misdirected
-from msgnode.connectors.wire import Unheard, take_turns
 from msgnode.protocol.close_codes import FULL
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.limits.connection_limits import Arrivals
 from msgnode.sessions.limits.partial_input import FREE, Partials
+from msgnode.transport.allowed_hosts import Hosts, Misdirected
+from msgnode.transport.sockets import Unheard, take_turns
 
 LONGEST_LENGTH = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body

@@ -17,12 +17,12 @@ from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from msgnode.connectors.cork import Cork
 from msgnode.connectors.lane import LaneFactory, LaneProtocol
-from msgnode.connectors.wire import bearer, verified_name
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.sessions.session import Session
+from msgnode.transport.cork import Cork
+from msgnode.transport.sockets import bearer, verified_name
 
 SUBPROTOCOL = "msgnode"
 UNSUPPORTED = Closing(1003, "text only")

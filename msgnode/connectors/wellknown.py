@@ -13,9 +13,9 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.config.schema import Config
-from msgnode.connectors.answers import answer_error
 from msgnode.protocol.peer_address import peer_name
 from msgnode.stubs import Stubs
+from msgnode.transport.http_answers import answer_error
 
 WHERE = ".well-known/protocolstub"
 TYPES = {

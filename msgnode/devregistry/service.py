@@ -16,7 +16,6 @@ from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from msgnode.connectors.hosts import Hosts
 from msgnode.devregistry.balancer import Certified
 from msgnode.devregistry.database import Tidy, connect
 from msgnode.devregistry.domain import Domain
@@ -26,6 +25,7 @@ from msgnode.devregistry.quota import Limits, Quota
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.web import RegistryResource, RegistrySite
 from msgnode.sessions.counters import RegistryCounts
+from msgnode.transport.allowed_hosts import Hosts
 
 log = Logger()
 

@@ -22,11 +22,11 @@ from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
 from msgnode.config.schema import ConfigError, Listen
-from msgnode.connectors.hosts import Hosts
-from msgnode.connectors.listener import with_backlog
-from msgnode.connectors.tls import options_for
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.service import Registries, Rules
+from msgnode.transport.allowed_hosts import Hosts
+from msgnode.transport.listener import with_backlog
+from msgnode.transport.tls import options_for
 
 log = Logger()
 

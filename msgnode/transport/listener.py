@@ -12,8 +12,8 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from msgnode.config.schema import ConfigError, Listen
-from msgnode.connectors.tls import as_table, over_tls
-from msgnode.connectors.wire import keep_alive
+from msgnode.transport.sockets import keep_alive
+from msgnode.transport.tls import as_table, over_tls
 
 log = Logger()
 

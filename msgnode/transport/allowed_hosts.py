@@ -16,8 +16,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from msgnode.config.schema import Config
-from msgnode.connectors.answers import answer_error
 from msgnode.protocol.errors import Rejected
+from msgnode.transport.http_answers import answer_error
 
 LOCALHOST = "localhost"
 

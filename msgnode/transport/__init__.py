@@ -1,0 +1,3 @@
+"""
+Bytes in and out: endpoints, TLS, listening ports, and one write for each read.
+"""
