@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.linelog import MOST_HELD, LineLog, cut, cut_id
+from msgnode.storage.json_lines import MOST_HELD, LineLog, cut, cut_id
 
 VERSION = 1
 MOST_RECENT = 100  # of what was refused, for whoever asks

@@ -8,9 +8,9 @@ from twisted.logger import Logger
 from msgnode.config.schema import ConfigError
 from msgnode.node import Node
 from msgnode.restore import doubt, restore
-from msgnode.segment import Damaged
-from msgnode.spool import Spool
-from msgnode.store import Store
+from msgnode.storage.session_store import Store
+from msgnode.storage.spool import Spool
+from msgnode.storage.spool_recovery import Damaged
 
 log = Logger()
 

@@ -18,7 +18,7 @@ from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.queue import Kept
 from msgnode.sessions.session import Session
-from msgnode.spool import Spool
+from msgnode.storage.spool import Spool
 
 
 class Owed(Protocol):

@@ -40,11 +40,11 @@ from msgnode.policywiring import decision_logs, policies_of
 from msgnode.restart import Restart
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 from msgnode.sessions.session_table import Journal
-from msgnode.spool import Spool
-from msgnode.store import LEAST_NOTED, MOST_NOTED, Store
+from msgnode.storage.session_store import LEAST_NOTED, MOST_NOTED, Store
+from msgnode.storage.spool import Spool
+from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.traffic_log import NoLog, TrafficLog
 from msgnode.stubs import Stubs
-from msgnode.sweep import Sweep
-from msgnode.traffic import NoLog, TrafficLog
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener

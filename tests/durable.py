@@ -13,8 +13,8 @@ from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
 from msgnode.restore import doubt, restore
 from msgnode.sessions.session import Session
-from msgnode.spool import Spool, write_all
-from msgnode.store import Store
+from msgnode.storage.session_store import Store
+from msgnode.storage.spool import Spool, write_all
 from tests.fakes import Client, MemoryJournal, Turns
 
 SM = "domain://msg-node.example.org/sm"

@@ -9,9 +9,9 @@ from typing import Any
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.segment import number_of, segments
-from msgnode.spool import segment_of
-from msgnode.sweep import Sweep
+from msgnode.storage.spool import segment_of
+from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_recovery import number_of, segments
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient

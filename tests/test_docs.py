@@ -14,7 +14,7 @@ from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.sessions.outbox import STEPS
-from msgnode.traffic import Line
+from msgnode.storage.traffic_log import Line
 from tests.examples import TOP, Bound, Play, blocks, requests, sections
 from tests.fakes import MemoryNode
 from tests.http_client import HTTPClient

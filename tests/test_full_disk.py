@@ -9,11 +9,11 @@ from typing import Any
 from twisted.internet.task import Cooperator
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import spool
 from msgnode.protocol.close_codes import FULL
-from msgnode.segment import segments
 from msgnode.sessions.limits import overload
-from msgnode.sweep import Sweep
+from msgnode.storage import spool
+from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_recovery import segments
 from msgnode.transport.cork import Cork, Outlet
 from tests.durable import Counting, DurableNode, Refusing, Wire
 from tests.fakes import directory

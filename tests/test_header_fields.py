@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.traffic import TrafficLog
+from msgnode.storage.traffic_log import TrafficLog
 from tests.fakes import Client, MemoryNode, directory
 from tests.policies_made import rule, use
 from tests.registry import GLOBAL, REGISTRY, RegistryNode

@@ -10,7 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.statefile import NAME, OWNED_SINCE, STEPS, salvage
+from msgnode.storage.database import NAME, OWNED_SINCE, STEPS, salvage
 from msgnode.structures.time_slices import ADDRESSES
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory

@@ -11,7 +11,6 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from msgnode import traffic
 from msgnode.cli.main import main
 from msgnode.policy.algorithms import ALGORITHMS
 from msgnode.policy.attributes import TABLE
@@ -25,6 +24,7 @@ from msgnode.policy.operators import OPERATORS
 from msgnode.policy.program import Program
 from msgnode.policy.replay import judge
 from msgnode.policy.vectors import fails
+from msgnode.storage import traffic_log
 from tests.examples import TOP, blocks
 from tests.policy_case import message, only, program
 
@@ -345,7 +345,7 @@ def test_as_much_as_logged():
     """
     A list as long as the log has them may have been longer.
     """
-    assert traffic.MOST_RESOURCES == MOST_RESOURCES
+    assert traffic_log.MOST_RESOURCES == MOST_RESOURCES
 
 
 def test_judge_nothing():

@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import msgnode
 from msgnode.protocol.errors import Rejected
 from msgnode.receipts import OVERFLOW, REASONS
-from msgnode.traffic import TrafficLog
+from msgnode.storage.traffic_log import TrafficLog
 from tests.fakes import Client, MemoryNode, directory
 from tests.policies_made import rule, use
 from tests.test_docs import rows

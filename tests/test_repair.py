@@ -12,12 +12,12 @@ from typing import Any
 from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import highwater, spool
 from msgnode.cli.main import main
-from msgnode.segment import Damaged, examine, recover, repair, segments
 from msgnode.sessions.bindings import ALLOCATED
-from msgnode.statefile import NAME
-from msgnode.sweep import Sweep
+from msgnode.storage import spool, spool_end
+from msgnode.storage.database import NAME
+from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_recovery import Damaged, examine, recover, repair, segments
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient
@@ -403,7 +403,7 @@ class AfterwardsTests(RepairCase):
         Where nothing says how long the files were, as in version 0.1.0, what is there counts.
         """
         (self.spool / "incomplete").unlink()
-        (self.spool / highwater.NAME).unlink()
+        (self.spool / spool_end.NAME).unlink()
 
         self.assertIn("is missing", examine(self.spool)[0])
 

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from msgnode import spool
-from msgnode.sweep import Sweep
+from msgnode.storage import spool
+from msgnode.storage.spool_compaction import Sweep
 from tests.durable import SM, Counting, DurableNode, Refusing
 
 TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual

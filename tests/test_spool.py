@@ -13,10 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import highwater
-from msgnode.segment import BATCH, INCOMPLETE, Damaged, examine, number_of, recover, repair, segments
-from msgnode.spool import MOST_HELD_BACK, Spool
-from msgnode.spoolrecords import Recovered
+from msgnode.storage import spool_end
+from msgnode.storage.spool import MOST_HELD_BACK, Spool
+from msgnode.storage.spool_records import Recovered
+from msgnode.storage.spool_recovery import (
+    BATCH,
+    INCOMPLETE,
+    Damaged,
+    examine,
+    number_of,
+    recover,
+    repair,
+    segments,
+)
 from tests.fakes import directory
 
 FOREVER = float("inf")
@@ -385,7 +394,7 @@ class DamageTests(SpoolCase):
         Cut at any byte, where nothing says how long it was, the last file gives every batch that is whole.
         """
         ends = []
-        (self.directory / highwater.NAME).unlink()
+        (self.directory / spool_end.NAME).unlink()
         for end in range(len(self.whole) + 1):
             self.path.write_bytes(self.whole[:end])
             found = recover(self.directory)
@@ -422,7 +431,7 @@ class DamageTests(SpoolCase):
         """
         A last batch that is all there and not as it was written is damage, also where there is no mark.
         """
-        (self.directory / highwater.NAME).unlink()
+        (self.directory / spool_end.NAME).unlink()
         for junk in (bytes(50), b"\x03\0\0\0abcdxyz"):
             self.path.write_bytes(self.whole + junk)
 
@@ -432,7 +441,7 @@ class DamageTests(SpoolCase):
         """
         A mark that is damaged itself proves nothing.
         """
-        mark = self.directory / highwater.NAME
+        mark = self.directory / spool_end.NAME
         mark.write_bytes(mark.read_bytes()[:-1] + b"?")
 
         self.assertEqual(3, len(recover(self.directory)[7].kept))
@@ -443,7 +452,7 @@ class DamageTests(SpoolCase):
         """
         spool = Spool(self.directory)
         spool.open()
-        mark = self.directory / highwater.NAME
+        mark = self.directory / spool_end.NAME
         write = os.pwrite
 
         def refuse(*args: object) -> int:
@@ -457,7 +466,7 @@ class DamageTests(SpoolCase):
         spool.close()
 
         last = segments(self.directory)[-1]
-        self.assertEqual((number_of(last), last.stat().st_size), highwater.read(self.directory))
+        self.assertEqual((number_of(last), last.stat().st_size), spool_end.read(self.directory))
 
     def test_any_byte_found_out(self) -> None:
         """
@@ -474,7 +483,7 @@ class DamageTests(SpoolCase):
         """
         Without the mark it is found out, or costs what comes from there on; never a wrong message.
         """
-        (self.directory / highwater.NAME).unlink()
+        (self.directory / spool_end.NAME).unlink()
         right = [b"message %d" % key for key in (1, 2, 3)]
         for at in range(len(self.whole)):
             wrong = bytearray(self.whole)
@@ -632,7 +641,7 @@ class ModelTests(SynchronousTestCase):
         (path,) = segments(where)
         end = int(path.stat().st_size * cut)
         os.truncate(path, end)
-        (where / highwater.NAME).unlink()
+        (where / spool_end.NAME).unlink()
 
         found = recover(where)
 

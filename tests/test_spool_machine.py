@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import highwater
-from msgnode.segment import examine, segments
 from msgnode.sessions.queue import Kept
-from msgnode.spool import Spool, segment_of, write_all
-from msgnode.spoolrecords import Recovered
+from msgnode.storage import spool_end
+from msgnode.storage.spool import Spool, segment_of, write_all
+from msgnode.storage.spool_records import Recovered
+from msgnode.storage.spool_recovery import examine, segments
 
 FOREVER = float("inf")
 SEGMENT = 300  # bytes; a few batches
@@ -188,7 +188,7 @@ class Both:
         end = self.floor + round((self.last.stat().st_size - self.floor) * cut)
         os.truncate(self.last, end)
         if cut < 1:
-            (self.directory / highwater.NAME).unlink(missing_ok=True)
+            (self.directory / spool_end.NAME).unlink(missing_ok=True)
         before = [model for size, model in self.after if size <= end]
         self.model = before[-1] if before else self.after[0][1]
         self.test.assertEqual([], examine(self.directory))

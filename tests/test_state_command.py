@@ -18,9 +18,9 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
-from msgnode.spool import Spool
-from msgnode.statefile import NAME, STEPS
-from msgnode.store import Store
+from msgnode.storage.database import NAME, STEPS
+from msgnode.storage.session_store import Store
+from msgnode.storage.spool import Spool
 from tests.fakes import directory
 
 SESSIONS = 2000

@@ -18,13 +18,13 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import statefile
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.persistence import Nothing
 from msgnode.sessions.principal import Proof
-from msgnode.statefile import NAME, STEPS
-from msgnode.store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
+from msgnode.storage import database
+from msgnode.storage.database import NAME, STEPS
+from msgnode.storage.session_store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
 from tests.fakes import MemoryNode, directory
 
 HERE = Path(__file__).parent.parent
@@ -35,7 +35,7 @@ import sys
 from pathlib import Path
 from twisted.internet.task import Clock
 from msgnode.sessions.principal import Proof
-from msgnode.store import Store
+from msgnode.storage.session_store import Store
 
 clock = Clock()
 kept = Store(Path(sys.argv[1]), clock)
@@ -278,7 +278,7 @@ class KeepingTests(StoreTests):
             self.store.bound(2, f"comm://example.org/{number}", 1)
             self.commit()
 
-        self.assertLessEqual(log.stat().st_size, statefile.MOST_LOG)
+        self.assertLessEqual(log.stat().st_size, database.MOST_LOG)
 
     def test_text(self) -> None:
         """
@@ -723,7 +723,7 @@ class FileTests(StoreTests):
         """
         newer = "ALTER TABLE binding ADD COLUMN note TEXT NOT NULL DEFAULT ''; CREATE TABLE more (a) STRICT"
         newer = newer.replace("(a)", "(a INTEGER)")
-        self.patch(statefile, "STEPS", (*STEPS, newer))
+        self.patch(database, "STEPS", (*STEPS, newer))
 
         _, found = self.start()
 
@@ -737,9 +737,9 @@ class FileTests(StoreTests):
         """
         A step that fails midway leaves the older file untouched, for the older node.
         """
-        self.patch(statefile, "STEPS", (*STEPS, "CREATE TABLE more (a INTEGER); CREATE TABLE session (b)"))
+        self.patch(database, "STEPS", (*STEPS, "CREATE TABLE more (a INTEGER); CREATE TABLE session (b)"))
         self.refused()
-        self.patch(statefile, "STEPS", STEPS)
+        self.patch(database, "STEPS", STEPS)
 
         _, found = self.start()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode import spool
-from msgnode.segment import segments
-from msgnode.sweep import Sweep
+from msgnode.storage import spool
+from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_recovery import segments
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 

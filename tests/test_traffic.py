@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.message import Message
-from msgnode.traffic import NoLog, TrafficLog
+from msgnode.storage.traffic_log import NoLog, TrafficLog
 from tests.fakes import Client, MemoryNode, directory
 
 MORNING = 1_767_258_000_000_000_000  # 2026-01-01T09:00:00Z

@@ -11,9 +11,9 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import LogLevel, globalLogPublisher
 
 from msgnode.config.schema import ConfigError, StorageOptions
-from msgnode.linelog import HOUR
 from msgnode.sessions.limits.disk_watermark import Watermark
-from msgnode.traffic import TrafficLog
+from msgnode.storage.json_lines import HOUR
+from msgnode.storage.traffic_log import TrafficLog
 from tests.test_traffic import MORNING, NAME, TrafficTests
 
 HOLE = 2**30  # bytes that the file begins with, so that no other file of this process meets its limit
@@ -183,7 +183,9 @@ class FullTests(TrafficTests):
 
     def told(self) -> list[Any]:
         return [
-            event["log_level"] for event in self.events if event.get("log_namespace") == "msgnode.traffic"
+            event["log_level"]
+            for event in self.events
+            if event.get("log_namespace") == "msgnode.storage.traffic_log"
         ]
 
     def test_full(self) -> None:

@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 
 from msgnode.config.schema import Config
-from msgnode.segment import examine, mark_incomplete, repair
-from msgnode.statefile import NAME, examine_database, lock, salvage
+from msgnode.storage.database import NAME, examine_database, lock, salvage
+from msgnode.storage.spool_recovery import examine, mark_incomplete, repair
 
 
 @click.group()

@@ -19,7 +19,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from msgnode.config.schema import ConfigError
-from msgnode.statefile import is_full
+from msgnode.storage.database import is_full
 
 log = Logger()
 

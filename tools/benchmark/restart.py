@@ -55,7 +55,7 @@ def _fill(state: Path, sessions: int, bindings: int) -> None:
     from twisted.internet.task import Clock
 
     from msgnode.sessions.session import Session
-    from msgnode.store import Store
+    from msgnode.storage.session_store import Store
 
     clock = Clock()
     store = Store(state, clock)

@@ -14,10 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from msgnode.highwater import HighWater
-from msgnode.segment import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
 from msgnode.sessions.queue import FOREVER, Kept
-from msgnode.spoolrecords import (
+from msgnode.storage.spool_end import HighWater
+from msgnode.storage.spool_records import (
     ACCEPTED,
     ACKNOWLEDGED,
     AFTER,
@@ -32,6 +31,7 @@ from msgnode.spoolrecords import (
     STATE,
     Recovered,
 )
+from msgnode.storage.spool_recovery import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
 
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
 MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing

@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
-from msgnode.statefile import NAME, Change, Loaded, connect, is_full, load, lock, write
+from msgnode.storage.database import NAME, Change, Loaded, connect, is_full, load, lock, write
 
 log = Logger()
 

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.sessions.session_table import Sessions
-from msgnode.spool import SEGMENT, Spool, segment_of
+from msgnode.storage.spool import SEGMENT, Spool, segment_of
 
 log = Logger()
 

@@ -23,8 +23,8 @@ from zlib import crc32
 
 from twisted.logger import Logger
 
-from msgnode import highwater
-from msgnode.spoolrecords import History, Recovered, Replay
+from msgnode.storage import spool_end
+from msgnode.storage.spool_records import History, Recovered, Replay
 
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 
@@ -96,7 +96,7 @@ class Reading:
         self.paths = segments(directory)
         self._directory = directory
         self._repaired = (directory / INCOMPLETE).exists()
-        self._mark = None if self._repaired else highwater.read(directory)
+        self._mark = None if self._repaired else spool_end.read(directory)
         self._history = History()
         self._ends: dict[int, int] = {}
         self._unmarked = 0  # length of the last file, whose end is damaged, where the mark says nothing of it

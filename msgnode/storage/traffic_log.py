@@ -16,10 +16,10 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.config.schema import StorageOptions
-from msgnode.linelog import CUT, MOST_HELD, LineLog, cut, cut_id
 from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.session import Connection, Session
+from msgnode.storage.json_lines import CUT, MOST_HELD, LineLog, cut, cut_id
 
 VERSION = 1
 MOST_RESOURCES = 1000  # addresses in one line

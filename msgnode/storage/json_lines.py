@@ -19,8 +19,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError
-from msgnode.hourly import HourlyFiles, Unwritten
 from msgnode.sessions.limits.disk_watermark import Watermark
+from msgnode.storage.hourly_files import HourlyFiles, Unwritten
 
 EVERY = 0.5  # seconds between two writes
 HOUR = 3_600_000_000_000  # nanoseconds

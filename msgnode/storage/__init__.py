@@ -1,0 +1,3 @@
+"""
+Everything on disk: the spool, the session database, the logs of JSON lines.
+"""
