@@ -22,8 +22,8 @@ from msgnode.config.schema import Config
 from msgnode.decisions import Decisions, Line
 from msgnode.fulfilment import Fulfilment
 from msgnode.points import CONNECT, IN, OUT
-from msgnode.policy.context import Context
-from msgnode.policy.counters import Counters
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.rates import Counters
 from msgnode.policy.program import Decision, Program
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import mark

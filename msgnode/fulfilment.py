@@ -14,9 +14,18 @@ from twisted.logger import Logger
 
 from msgnode.delays import Delays
 from msgnode.points import IN
-from msgnode.policy.context import Context
-from msgnode.policy.limits import RateLimits, key_of
-from msgnode.policy.obligations import Advice, Log, Notify, Obligation, RateLimit, Redirect, edited, too_large
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.obligations import (
+    Advice,
+    Log,
+    Notify,
+    Obligation,
+    RateLimit,
+    Redirect,
+    edited,
+    too_large,
+)
+from msgnode.policy.decision.rates import RateLimits, key_of
 from msgnode.protocol.body_edit import put_data
 from msgnode.protocol.errors import Blocked
 from msgnode.sessions.limits.partial_input import Partials

@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
-from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.program import Program
 from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed

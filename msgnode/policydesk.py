@@ -15,9 +15,9 @@ from msgnode.decisions import as_dict
 from msgnode.enforcement import Enforcement
 from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
-from msgnode.policy.attributes import OWNERS
-from msgnode.policy.context import Identity
-from msgnode.policy.problems import Wrong
+from msgnode.policy.decision.attributes import OWNERS
+from msgnode.policy.decision.context import Identity
+from msgnode.policy.decision.problems import Wrong
 from msgnode.policy.program import Program
 from msgnode.policy.vectors import shown_identity
 from msgnode.policyloading import Content, Files, value_of, written

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgnode.config.schema import Config
 from msgnode.points import CONNECT, OUT, SUBSCRIBE
-from msgnode.policy.context import Context, Identity
+from msgnode.policy.decision.context import Context, Identity
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.principal import Proof

@@ -5,7 +5,7 @@ Policies on trial: they decide beside those that are live, and nothing comes of 
 from collections import deque
 from typing import Any
 
-from msgnode.policy.context import Context
+from msgnode.policy.decision.context import Context
 from msgnode.policy.program import Program
 
 MOST_EXAMPLES = 20

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from msgnode.policy.context import Context
+from msgnode.policy.decision.context import Context
 from msgnode.policy.program import Program
 from msgnode.protocol.message import Message, decode
 

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 
-from msgnode.policy.values import number_of, text_of
+from msgnode.policy.decision.values import number_of, text_of
 from msgnode.protocol.lossless_json import Literal, dumps, loads
 
 

@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from msgnode.cli.main import main
-from msgnode.policy.algorithms import ALGORITHMS
-from msgnode.policy.attributes import TABLE
-from msgnode.policy.context import Context
+from msgnode.policy.decision.algorithms import ALGORITHMS
+from msgnode.policy.decision.attributes import TABLE
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.operators import OPERATORS
+from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.duties import KINDS
 from msgnode.policy.files import VECTORS
 from msgnode.policy.layout import lay_out
-from msgnode.policy.limits import RateLimits
 from msgnode.policy.logged import MOST_RESOURCES
-from msgnode.policy.operators import OPERATORS
 from msgnode.policy.program import Program
 from msgnode.policy.replay import judge
 from msgnode.policy.vectors import fails

@@ -9,11 +9,10 @@ import json
 import pytest
 from twisted.internet.task import Clock
 
-from msgnode.policy.context import Context
-from msgnode.policy.counters import Counters
-from msgnode.policy.limits import RateLimits
-from msgnode.policy.obligations import Advice, Log, Notify, edited, too_large
-from msgnode.policy.redirects import follow
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.obligations import Advice, Log, Notify, edited, too_large
+from msgnode.policy.decision.rates import Counters, RateLimits
+from msgnode.policy.decision.redirects import follow
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, decode
 from tests.policy_case import message, only, policy, policy_set, program, rule

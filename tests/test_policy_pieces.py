@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.program import Program
 from tests.policy_case import context, policy, policy_set, rule
 

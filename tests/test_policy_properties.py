@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from msgnode.policy.algorithms import ALGORITHMS
-from msgnode.policy.attributes import TABLE
-from msgnode.policy.context import Context
+from msgnode.policy.decision.algorithms import ALGORITHMS
+from msgnode.policy.decision.attributes import TABLE
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.operators import OPERATORS
+from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.layout import lay_out
-from msgnode.policy.operators import OPERATORS
-from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
 from msgnode.policy.replay import UNDECIDABLE, judge
 from msgnode.protocol.message import decode

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from msgnode.policy.problems import PolicyRefused
+from msgnode.policy.decision.problems import PolicyRefused
 from tests.policy_case import GROUPS, HERE, context, document, program
 
 ROWS = json.loads((HERE / "policy/semantics.json").read_text("utf-8"))

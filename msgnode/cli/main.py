@@ -25,8 +25,8 @@ from msgnode.cli.state import state
 from msgnode.cli.usage import Verbs
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
+from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.files import gather
-from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
 from msgnode.sessions.access.device_tokens import Devices, line, make_token
 

@@ -12,13 +12,13 @@ import click
 from msgnode.cli.policycheck import check
 from msgnode.cli.policyreading import as_json_option, policy_file, read_policy, readable, refuse, stop
 from msgnode.cli.policyreplay import replay
-from msgnode.policy.attributes import DIRECTIONS
-from msgnode.policy.context import CLAIMED, VERIFIED
+from msgnode.policy.decision.attributes import DIRECTIONS
+from msgnode.policy.decision.context import CLAIMED, VERIFIED
+from msgnode.policy.decision.problems import PolicyRefused, Wrong
 from msgnode.policy.document import Document
 from msgnode.policy.files import VECTORS
 from msgnode.policy.layout import lay_out
 from msgnode.policy.polithink import convert
-from msgnode.policy.problems import PolicyRefused, Wrong
 from msgnode.policy.program import Program
 from msgnode.policy.vectors import context
 

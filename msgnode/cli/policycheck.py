@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from msgnode.cli.policyreading import PATH, as_json_option, plain, readable, stop
+from msgnode.policy.decision.problems import PolicyRefused, Wrong
 from msgnode.policy.document import Document
 from msgnode.policy.files import gather, policy_of, vectors_of
-from msgnode.policy.problems import PolicyRefused, Wrong
 from msgnode.policy.program import Program
 from msgnode.policy.vectors import fails
 

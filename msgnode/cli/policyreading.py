@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import click
 
+from msgnode.policy.decision.problems import PolicyRefused, Problem
 from msgnode.policy.files import gather
-from msgnode.policy.problems import PolicyRefused, Problem
 from msgnode.policy.program import Program
 
 PATH = click.Path(path_type=Path)

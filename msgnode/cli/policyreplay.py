@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from msgnode.cli.policyreading import PATH, as_json_option, policy_file, read_policy, readable
-from msgnode.policy.limits import RateLimits
+from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.logged import moment_of
 from msgnode.policy.replay import judge
 from msgnode.policy.report import Report

@@ -17,9 +17,9 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from msgnode.mining.files import Unreadable
 from msgnode.mining.question import Question, adding
-from msgnode.policy.algorithms import PERMIT
+from msgnode.policy.decision.algorithms import PERMIT
+from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.files import gather
-from msgnode.policy.problems import PolicyRefused
 from msgnode.policy.program import Program
 from msgnode.policy.replay import UNDECIDABLE, judge
 

@@ -1,6 +1,3 @@
 """
-The policy: a message in, a decision out, and nothing of the network.
-
-program.py is what others call; document.py reads JSON into nodes.py, conditions.py
-and operators.py; context.py and attributes.py are what is known of a message.
+Access policies, by the parts that XACML names: decision, language, replay, enforcement, administration.
 """

@@ -5,14 +5,14 @@ From the JSON of a document to the nodes that decide.
 from typing import Any
 
 from msgnode.policy import duties
-from msgnode.policy.algorithms import ALGORITHMS, ALIASES, DENY, PERMIT
-from msgnode.policy.conditions import ALWAYS, Condition
+from msgnode.policy.decision.algorithms import ALGORITHMS, ALIASES, DENY, PERMIT
+from msgnode.policy.decision.conditions import ALWAYS, Condition
+from msgnode.policy.decision.obligations import Obligation
+from msgnode.policy.decision.operators import Groups
+from msgnode.policy.decision.problems import Place, Wrong, near, shown
+from msgnode.policy.decision.tree import Node
 from msgnode.policy.document import OURS, POLICY, RULE, SET, Document
-from msgnode.policy.nodes import Node
-from msgnode.policy.obligations import Obligation
-from msgnode.policy.operators import Groups
 from msgnode.policy.pieces import Notes, Pieces, content_of
-from msgnode.policy.problems import Place, Wrong, near, shown
 from msgnode.policy.reading import Reader
 
 _OPTIONAL = ("version", "update", "obligations", "priority", *OURS)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgnode.policy import vectors
-from msgnode.policy.context import Context
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.problems import Place, PolicyRefused, Problem, Wrong, near, pointer, shown
 from msgnode.policy.positions import first_repeated, lines_and_columns
-from msgnode.policy.problems import Place, PolicyRefused, Problem, Wrong, near, pointer, shown
 
 DOCUMENT = ("name", "version", "description", "groups", "policySets", "tests")
 SET = (

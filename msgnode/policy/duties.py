@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from msgnode.policy import attributes
-from msgnode.policy.attributes import Attribute
-from msgnode.policy.conditions import Condition
-from msgnode.policy.obligations import (
+from msgnode.policy.decision import attributes
+from msgnode.policy.decision.attributes import Attribute
+from msgnode.policy.decision.conditions import Condition
+from msgnode.policy.decision.obligations import (
     Advice,
     ConditionOfEntries,
     Log,
@@ -22,7 +22,7 @@ from msgnode.policy.obligations import (
     RemoveField,
     SetField,
 )
-from msgnode.policy.problems import Place, Wrong, near, shown
+from msgnode.policy.decision.problems import Place, Wrong, near, shown
 from msgnode.policy.reading import Reader
 
 

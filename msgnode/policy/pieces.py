@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.nodes import Node
-from msgnode.policy.operators import Groups
-from msgnode.policy.problems import Place
+from msgnode.policy.decision.operators import Groups
+from msgnode.policy.decision.problems import Place
+from msgnode.policy.decision.tree import Node
 
 
 class Notes:

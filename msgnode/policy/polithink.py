@@ -7,9 +7,9 @@ What cannot mean the same here is refused with its place; nothing is guessed.
 import json
 from typing import Any
 
-from msgnode.policy.attributes import WEEKDAYS
+from msgnode.policy.decision.attributes import WEEKDAYS
+from msgnode.policy.decision.problems import Place, PolicyRefused, near, shown
 from msgnode.policy.document import Document
-from msgnode.policy.problems import Place, PolicyRefused, near, shown
 
 _ATTRIBUTES = {
     "source": "srcUsername",

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from msgnode.policy.problems import Place
+from msgnode.policy.decision.problems import Place
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from msgnode.policy.algorithms import Outcome, first_applicable
-from msgnode.policy.attributes import HEADER
 from msgnode.policy.compiler import MOST_UNFILED, UNFILED, Compiler
-from msgnode.policy.context import Context
+from msgnode.policy.decision.algorithms import Outcome, first_applicable
+from msgnode.policy.decision.attributes import HEADER
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.explanation import Explanation, explain
+from msgnode.policy.decision.obligations import Obligation
+from msgnode.policy.decision.problems import PolicyRefused
+from msgnode.policy.decision.redirects import circle
+from msgnode.policy.decision.tree import Below, decide
 from msgnode.policy.document import Document, all_groups
-from msgnode.policy.explanation import Explanation, explain
-from msgnode.policy.nodes import Below, decide
-from msgnode.policy.obligations import Obligation
 from msgnode.policy.pieces import Piece, Pieces
-from msgnode.policy.problems import PolicyRefused
-from msgnode.policy.redirects import circle
 from msgnode.protocol.errors import Malformed
 
 PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"

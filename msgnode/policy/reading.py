@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from msgnode.policy import attributes, operators
-from msgnode.policy.attributes import Attribute
-from msgnode.policy.conditions import ALWAYS, Any_, Condition, Not, One, both
-from msgnode.policy.operators import OPERATORS, Groups
+from msgnode.policy.decision import attributes, operators
+from msgnode.policy.decision.attributes import Attribute
+from msgnode.policy.decision.conditions import ALWAYS, Any_, Condition, Not, One, both
+from msgnode.policy.decision.operators import OPERATORS, Groups
+from msgnode.policy.decision.problems import Place, Wrong, near, shown
 from msgnode.policy.pieces import Notes
-from msgnode.policy.problems import Place, Wrong, near, shown
 
 DEEPEST = 100  # steps from the top of the document
 WORDS = ("not", "allOf", "anyOf")

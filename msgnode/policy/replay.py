@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.algorithms import DENY, PERMIT, Outcome
-from msgnode.policy.conditions import One, holds
-from msgnode.policy.limits import RateLimits
+from msgnode.policy.decision.algorithms import DENY, PERMIT, Outcome
+from msgnode.policy.decision.conditions import One, holds
+from msgnode.policy.decision.obligations import RateLimit, too_large
+from msgnode.policy.decision.rates import RateLimits
+from msgnode.policy.decision.redirects import follow
+from msgnode.policy.decision.tree import Below, Node
 from msgnode.policy.logged import Line, NotLogged, places
-from msgnode.policy.nodes import Below, Node
-from msgnode.policy.obligations import RateLimit, too_large
 from msgnode.policy.program import NOT_APPLICABLE, Program
-from msgnode.policy.redirects import follow
 
 UNDECIDABLE = "undecidable"
 

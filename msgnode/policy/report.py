@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from msgnode.policy.algorithms import PERMIT
+from msgnode.policy.decision.algorithms import PERMIT
 from msgnode.policy.replay import Verdict
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from msgnode.policy.attributes import DIRECTIONS, OWNERS, SHOWN, STATES
-from msgnode.policy.context import CLAIMED, VERIFIED, Context, Identity
-from msgnode.policy.problems import Wrong, near, shown
+from msgnode.policy.decision.attributes import DIRECTIONS, OWNERS, SHOWN, STATES
+from msgnode.policy.decision.context import CLAIMED, VERIFIED, Context, Identity
+from msgnode.policy.decision.problems import Wrong, near, shown
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
 

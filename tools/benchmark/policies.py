@@ -61,7 +61,7 @@ async def decide(job: dict[str, Any]) -> dict[str, Any]:
     """
     Microseconds of one decision, the median, with a fresh message and all attributes it asks for.
     """
-    from msgnode.policy.context import Context
+    from msgnode.policy.decision.context import Context
     from msgnode.policy.program import read
     from msgnode.protocol.message import decode
 

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.policy.attributes import STATES
+from msgnode.policy.decision.attributes import STATES
 from msgnode.protocol.errors import Malformed, Rejected
 from msgnode.protocol.message import Message, part
 from msgnode.sessions.access.device_tokens import PREFIX

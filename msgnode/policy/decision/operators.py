@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.attributes import ALIASES, TABLE, WEEKDAYS, Attribute
-from msgnode.policy.problems import Wrong, near, shown
-from msgnode.policy.urls import split
-from msgnode.policy.values import glob, number_of, scalars, text_of, under_of, written
+from msgnode.policy.decision.addresses import split
+from msgnode.policy.decision.attributes import ALIASES, TABLE, WEEKDAYS, Attribute
+from msgnode.policy.decision.problems import Wrong, near, shown
+from msgnode.policy.decision.values import glob, number_of, scalars, text_of, under_of, written
 
 Check = Callable[[Any], bool]
 Groups = Mapping[str, frozenset[str]]

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from msgnode.policy import urls
-from msgnode.policy.algorithms import PERMIT
-from msgnode.policy.conditions import Condition, Needs, One, holds
-from msgnode.policy.context import Context
-from msgnode.policy.nodes import Below, Node
-from msgnode.policy.obligations import Obligation, Redirect
+from msgnode.policy.decision import addresses
+from msgnode.policy.decision.algorithms import PERMIT
+from msgnode.policy.decision.conditions import Condition, Needs, One, holds
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.obligations import Obligation, Redirect
+from msgnode.policy.decision.tree import Below, Node
 
 if TYPE_CHECKING:
     from msgnode.policy.program import Decision
 
 # What an address says of itself.
 _OF_ADDRESS: dict[str, Callable[[str], str]] = {
-    "msgTo": urls.folded,
-    "dstSPDomain": lambda to: urls.split(to)[1],
-    "dstDomain": lambda to: urls.domain(urls.split(to)[1]),
-    "dstScheme": lambda to: urls.split(to)[0],
+    "msgTo": addresses.folded,
+    "dstSPDomain": lambda to: addresses.split(to)[1],
+    "dstDomain": lambda to: addresses.domain(addresses.split(to)[1]),
+    "dstScheme": lambda to: addresses.split(to)[0],
 }
 
 

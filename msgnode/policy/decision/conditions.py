@@ -8,10 +8,10 @@ for it to be true, which the index asks; and how to explain itself.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgnode.policy import operators
-from msgnode.policy.attributes import Attribute
-from msgnode.policy.context import Context
-from msgnode.policy.operators import MOST_KEYS
+from msgnode.policy.decision import operators
+from msgnode.policy.decision.attributes import Attribute
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.operators import MOST_KEYS
 
 # For each attribute, the only texts with which a condition can be true.
 Needs = Mapping[str, frozenset[str]]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from msgnode.policy import urls
-from msgnode.policy.problems import Wrong, near
+from msgnode.policy.decision import addresses
+from msgnode.policy.decision.problems import Wrong, near
 
 if TYPE_CHECKING:
-    from msgnode.policy.context import Context
+    from msgnode.policy.decision.context import Context
 
 # What an attribute comes from.  The header's are known for all messages with
 # the same from, to and type; all others may change from message to message.
@@ -56,12 +56,12 @@ class Attribute(Struct, frozen=True, gc=False):
         if self.kind in ("name", "names", "weekday"):
             return text.casefold()
         if self.kind == "address":
-            return urls.folded(text)
+            return addresses.folded(text)
         return text
 
 
 def _msg_types(context: "Context") -> frozenset[str]:
-    return urls.message_types(context.message.from_, context.to)
+    return addresses.message_types(context.message.from_, context.to)
 
 
 def _auth(context: "Context") -> Any:
@@ -79,8 +79,10 @@ def _shown(context: "Context", place: int) -> Any:
 TABLE: dict[str, Attribute] = {
     attribute.name: attribute
     for attribute in (
-        Attribute("msgFrom", "address", HEADER, lambda c: urls.folded(c.message.from_), "`from`"),
-        Attribute("msgTo", "address", HEADER, lambda c: urls.folded(c.to), "`to`; one recipient of several"),
+        Attribute("msgFrom", "address", HEADER, lambda c: addresses.folded(c.message.from_), "`from`"),
+        Attribute(
+            "msgTo", "address", HEADER, lambda c: addresses.folded(c.to), "`to`; one recipient of several"
+        ),
         Attribute("msgId", "any", ID, lambda c: c.message.id, "`id`"),
         Attribute("actionType", "name", HEADER, lambda c: c.message.type.casefold(), "`type`"),
         Attribute(

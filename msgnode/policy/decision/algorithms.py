@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from msgnode.policy.context import Context
-from msgnode.policy.obligations import Obligation
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.obligations import Obligation
 
 if TYPE_CHECKING:
-    from msgnode.policy.nodes import Node
+    from msgnode.policy.decision.tree import Node
 
 PERMIT, DENY = "permit", "deny"
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgnode.policy.attributes import DIRECTIONS, WEEKDAYS, Attribute
-from msgnode.policy.problems import Wrong, near, shown
-from msgnode.policy.urls import ABOUT
+from msgnode.policy.decision.addresses import ABOUT
+from msgnode.policy.decision.attributes import DIRECTIONS, WEEKDAYS, Attribute
+from msgnode.policy.decision.problems import Wrong, near, shown
 from msgnode.protocol.lossless_json import Literal
 
 _INSTEAD = {"route": "in"}  # asked for each address in `to` already

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from msgnode.policy.algorithms import Outcome, first_applicable
-from msgnode.policy.context import Context
-from msgnode.policy.nodes import Below, Node
-from msgnode.policy.problems import Place, pointer
+from msgnode.policy.decision.algorithms import Outcome, first_applicable
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.problems import Place, pointer
+from msgnode.policy.decision.tree import Below, Node
 
 if TYPE_CHECKING:
     from msgnode.policy.program import Decision

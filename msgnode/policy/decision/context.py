@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy import urls
-from msgnode.policy.attributes import HEADER, Attribute
+from msgnode.policy.decision import addresses
+from msgnode.policy.decision.attributes import HEADER, Attribute
 from msgnode.protocol.message import Message
 
 CLAIMED, VERIFIED = "claimed", "verified"
@@ -155,18 +155,18 @@ class Context:
 
     @property
     def source(self) -> tuple[str, str]:
-        return urls.split(self.message.from_)
+        return addresses.split(self.message.from_)
 
     @property
     def target(self) -> tuple[str, str]:
-        return urls.split(self.to)
+        return addresses.split(self.to)
 
     @property
     def domains(self) -> tuple[str, str]:
         """
         Where it comes from and goes to: the hosts without `msg-node.`, `registry.` and the like.
         """
-        return urls.domain(self.source[1]), urls.domain(self.target[1])
+        return addresses.domain(self.source[1]), addresses.domain(self.target[1])
 
     @property
     def is_foreign(self) -> bool:

@@ -5,14 +5,14 @@ Sets, policies and rules, ready to decide: a tree of nodes, each with an index o
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from msgnode.policy import attributes
-from msgnode.policy.algorithms import Algorithm, Outcome
-from msgnode.policy.attributes import HEADER, Attribute
-from msgnode.policy.conditions import ALWAYS, Condition, Needs, either
-from msgnode.policy.context import Context
-from msgnode.policy.obligations import Obligation
-from msgnode.policy.problems import Place
-from msgnode.policy.values import text_of
+from msgnode.policy.decision import attributes
+from msgnode.policy.decision.algorithms import Algorithm, Outcome
+from msgnode.policy.decision.attributes import HEADER, Attribute
+from msgnode.policy.decision.conditions import ALWAYS, Condition, Needs, either
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.obligations import Obligation
+from msgnode.policy.decision.problems import Place
+from msgnode.policy.decision.values import text_of
 
 SMALL = 4  # so few are asked one by one sooner than found in an index
 

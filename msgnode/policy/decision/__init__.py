@@ -1,0 +1,3 @@
+"""
+The policy decision point (XACML's PDP): a message in, a decision out.  It knows no node.
+"""

@@ -1,0 +1,186 @@
+"""
+The buckets of `rateLimit`: one for each value of the attributes it counts by, and not too many of them.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from msgnode.policy.decision.attributes import WINDOWS, Attribute
+from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.obligations import Obligation, RateLimit
+from msgnode.policy.decision.values import text_of
+from msgnode.protocol.address import LONGEST
+
+MOST_BUCKETS = 10_000
+
+
+class RateLimits:
+    """
+    Token buckets, filled by the clock; of more than `most` the one used longest ago is forgotten.
+
+    `now` gives seconds.  A reload of the policy keeps the buckets: a limit is
+    known by the rule it stands in.
+    """
+
+    def __init__(self, now: Callable[[], float], most: int = MOST_BUCKETS) -> None:
+        self._now = now
+        self._most = most
+        # What is left, and since when.
+        self._buckets: OrderedDict[tuple[object, ...], tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, limit: RateLimit, context: Context) -> float:
+        """
+        Count one message: 0 if it may pass, else the seconds until the next may.  What may not costs nothing.
+        """
+        return self.take_all((limit,), context)[1]
+
+    def take_all(self, obligations: Iterable[Obligation], context: Context) -> tuple[RateLimit | None, float]:
+        """
+        Count one message with every limit among these, or with none of them.
+
+        Gives the limit that is exceeded and the seconds until it is not; None and 0 if it may pass.
+        One that only logs does not stop the message.
+        """
+        now = self._now()
+        paying, refused, longest = [], None, 0.0
+        for limit in obligations:
+            if limit.__class__ is not RateLimit:
+                continue
+            assert isinstance(limit, RateLimit)
+            key = key_of(limit, context)
+            left = self._left(limit, key, now)
+            if left >= 1:
+                paying.append((key, left - 1))
+                continue
+            wait = (1 - left) * limit.per / limit.rate
+            # What stops a message weighs more than what is only noted.
+            stops, stopped = limit.on_exceed != "log", refused is not None and refused.on_exceed != "log"
+            if (stops, wait) > (stopped, longest):
+                refused, longest = limit, wait
+        if refused is None or refused.on_exceed == "log":
+            for key, left in paying:
+                self._keep(key, left, now)
+        return refused, longest
+
+    def _left(self, limit: RateLimit, key: tuple[object, ...], now: float) -> float:
+        left, then = self._buckets.get(key, (limit.burst, now))
+        return min(limit.burst, left + max(0.0, now - then) * limit.rate / limit.per)
+
+    def _keep(self, key: tuple[object, ...], left: float, now: float) -> None:
+        self._buckets[key] = (left, now)
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+
+
+def key_of(limit: RateLimit, context: Context) -> tuple[object, ...]:
+    """
+    Which bucket of the limit a message is counted in.
+    """
+    return limit.path, *(_short(_counted(attribute, context)) for attribute in limit.key)
+
+
+def _counted(attribute: Attribute, context: Context) -> str | None:
+    """
+    The text to count by: who opens a session has none yet, but an address it comes from.
+    """
+    text = text_of(context.get(attribute))
+    if text is None and attribute.name == "session":
+        return context.message.from_ or context.peer
+    return text
+
+
+def _short(text: str | None) -> str | None:
+    """
+    A text, or what stands for a long one.
+    """
+    return (
+        text
+        if text is None or len(text) <= 200
+        else hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    )
+
+
+MOST_SENDERS = 10_000
+MOST_COUNTERS = 100  # of one sender, who may think of any number of types
+LONGEST_TYPE = 64  # characters; what is longer is counted as a message only
+MOST_WINDOWS = 200_000  # of all senders; each takes some 300 bytes
+
+
+class Counters:
+    """
+    For each sender and counter the present window and the last; between them a sliding one is estimated.
+
+    `now` gives seconds.  Of more than `most` senders, or where they have more than `windows` of
+    them together, the sender that was silent longest is forgotten.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], most: int = MOST_SENDERS, windows: int = MOST_WINDOWS
+    ) -> None:
+        self._now = now
+        self._most = most
+        self._most_windows = windows
+        self.windows = 0  # of all senders
+        self._senders: OrderedDict[str, dict[tuple[str, int], list[float]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._senders)
+
+    def count(self, context: Context) -> None:
+        """
+        A message came; from now on the context can tell its sender's rates.
+        """
+        message, sender = context.message, context.session or context.message.from_[:LONGEST]
+        kind = message.type.casefold()
+        counted = {"messages": 1.0, kind: 1.0}
+        if kind == "create" and context.to.endswith("/address-allocation"):
+            value = context.body.get("value")
+            number = value.get("number") if isinstance(value, dict) else None
+            counted["alloc"] = number if isinstance(number, int) and 0 < number < 1e6 else 1
+        windows = self._senders.setdefault(sender, {})
+        self._senders.move_to_end(sender)
+        if len(self._senders) > self._most:
+            self._forget_one()
+        now, before = self._now(), len(windows)
+        if len(kind) > LONGEST_TYPE or (
+            (kind, 1) not in windows and len(windows) >= MOST_COUNTERS * len(WINDOWS)
+        ):
+            del counted[kind]
+        for counter, amount in counted.items():
+            for seconds in WINDOWS.values():
+                present = self._present(windows, counter, seconds, now)
+                present[1] += amount
+        self.windows += len(windows) - before
+        while self.windows > self._most_windows and len(self._senders) > 1:
+            self._forget_one()
+        context.rates = self._teller(windows)
+
+    def _forget_one(self) -> None:
+        self.windows -= len(self._senders.popitem(last=False)[1])
+
+    def _teller(self, windows: dict[tuple[str, int], list[float]]) -> Callable[[str, int], float]:
+        def tell(counter: str, seconds: int) -> float:
+            now = self._now()
+            begun, present, last = self._present(dict(windows), counter, seconds, now)
+            return present + last * max(0.0, 1 - (now - begun) / seconds)
+
+        return tell
+
+    def _present(
+        self, windows: dict[tuple[str, int], list[float]], counter: str, seconds: int, now: float
+    ) -> list[float]:
+        """
+        When the present window began, what was counted in it, and in the one before.
+        """
+        window = windows.setdefault((counter, seconds), [now, 0.0, 0.0])
+        passed = now - window[0]
+        if passed >= seconds or passed < 0:
+            last = window[1] if seconds <= passed < 2 * seconds else 0.0
+            begun = window[0] + seconds if last else now
+            window[:] = [begun, 0.0, last]
+        return window
