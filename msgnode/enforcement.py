@@ -24,7 +24,7 @@ from msgnode.fulfilment import Fulfilment
 from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.rates import Counters
-from msgnode.policy.program import Decision, Program
+from msgnode.policy.language.program import Decision, Program
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import mark
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 from msgnode.config.schema import ConfigError, PolicyOptions
 from msgnode.enforcement import Enforcement
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.program import Program
+from msgnode.policy.language.program import Program
 from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed
 from msgnode.policyversions import Version, Versions

@@ -18,8 +18,8 @@ from msgnode.policies import Policies, Refused
 from msgnode.policy.decision.attributes import OWNERS
 from msgnode.policy.decision.context import Identity
 from msgnode.policy.decision.problems import Wrong
-from msgnode.policy.program import Program
-from msgnode.policy.vectors import shown_identity
+from msgnode.policy.language.program import Program
+from msgnode.policy.language.test_vectors import shown_identity
 from msgnode.policyloading import Content, Files, value_of, written
 from msgnode.policyversions import Version
 from msgnode.protocol.errors import Malformed

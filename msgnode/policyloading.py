@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from msgnode.policy.program import Program
+from msgnode.policy.language.program import Program
 from msgnode.protocol.errors import Rejected
 
 Files = tuple[tuple[str, str], ...]  # what each is called, and its text

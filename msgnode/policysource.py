@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from msgnode.policy.files import VECTORS
+from msgnode.policy.language.files import VECTORS
 
 Documents = list[tuple[str, bytes]]  # what each is called, and what is in it
 

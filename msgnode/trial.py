@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from msgnode.policy.decision.context import Context
-from msgnode.policy.program import Program
+from msgnode.policy.language.program import Program
 
 MOST_EXAMPLES = 20
 MOST_REMEMBERED = 8192

@@ -3,7 +3,7 @@ Verdicts: what the live policies said, remembered where only a message's header 
 """
 
 from msgnode.decisions import Tally
-from msgnode.policy.program import Decision, Program
+from msgnode.policy.language.program import Decision, Program
 
 PERMIT = "permit"
 MOST_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgnode.policy.decision.context import Context
-from msgnode.policy.program import Program
+from msgnode.policy.language.program import Program
 from msgnode.protocol.message import Message, decode
 
 HERE = Path(__file__).parent

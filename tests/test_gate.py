@@ -10,7 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.policy.program import read
+from msgnode.policy.language.program import read
 from msgnode.sessions.access.authentication import PATIENCE
 from msgnode.sessions.input_order import MOST_KEPT
 from tests.fakes import Client, MemoryNode, directory

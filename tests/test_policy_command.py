@@ -17,13 +17,13 @@ from msgnode.policy.decision.attributes import TABLE
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.operators import OPERATORS
 from msgnode.policy.decision.rates import RateLimits
-from msgnode.policy.duties import KINDS
-from msgnode.policy.files import VECTORS
-from msgnode.policy.layout import lay_out
+from msgnode.policy.language.files import VECTORS
+from msgnode.policy.language.formatter import lay_out
+from msgnode.policy.language.obligation_parser import KINDS
+from msgnode.policy.language.program import Program
+from msgnode.policy.language.test_vectors import fails
 from msgnode.policy.logged import MOST_RESOURCES
-from msgnode.policy.program import Program
 from msgnode.policy.replay import judge
-from msgnode.policy.vectors import fails
 from msgnode.storage import traffic_log
 from tests.examples import TOP, blocks
 from tests.policy_case import message, only, program

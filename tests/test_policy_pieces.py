@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.program import Program
+from msgnode.policy.language.program import Program
 from tests.policy_case import context, policy, policy_set, rule
 
 DENY_CREATE = rule("deny", {"actionType": {"equals": "create"}})

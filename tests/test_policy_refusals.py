@@ -10,7 +10,7 @@ import pstats
 import pytest
 
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.program import Program, read
+from msgnode.policy.language.program import Program, read
 from tests.policy_case import GROUPS, only, policy, policy_set, program, rule
 
 

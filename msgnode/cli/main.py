@@ -26,8 +26,8 @@ from msgnode.cli.usage import Verbs
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.files import gather
-from msgnode.policy.program import Program
+from msgnode.policy.language.files import gather
+from msgnode.policy.language.program import Program
 from msgnode.sessions.access.device_tokens import Devices, line, make_token
 
 _SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")

@@ -15,12 +15,12 @@ from msgnode.cli.policyreplay import replay
 from msgnode.policy.decision.attributes import DIRECTIONS
 from msgnode.policy.decision.context import CLAIMED, VERIFIED
 from msgnode.policy.decision.problems import PolicyRefused, Wrong
-from msgnode.policy.document import Document
-from msgnode.policy.files import VECTORS
-from msgnode.policy.layout import lay_out
-from msgnode.policy.polithink import convert
-from msgnode.policy.program import Program
-from msgnode.policy.vectors import context
+from msgnode.policy.language.document import Document
+from msgnode.policy.language.files import VECTORS
+from msgnode.policy.language.formatter import lay_out
+from msgnode.policy.language.polithink import convert
+from msgnode.policy.language.program import Program
+from msgnode.policy.language.test_vectors import context
 
 
 @click.group()

@@ -10,10 +10,10 @@ import click
 
 from msgnode.cli.policyreading import PATH, as_json_option, plain, readable, stop
 from msgnode.policy.decision.problems import PolicyRefused, Wrong
-from msgnode.policy.document import Document
-from msgnode.policy.files import gather, policy_of, vectors_of
-from msgnode.policy.program import Program
-from msgnode.policy.vectors import fails
+from msgnode.policy.language.document import Document
+from msgnode.policy.language.files import gather, policy_of, vectors_of
+from msgnode.policy.language.program import Program
+from msgnode.policy.language.test_vectors import fails
 
 
 @click.command()

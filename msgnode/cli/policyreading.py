@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import click
 
 from msgnode.policy.decision.problems import PolicyRefused, Problem
-from msgnode.policy.files import gather
-from msgnode.policy.program import Program
+from msgnode.policy.language.files import gather
+from msgnode.policy.language.program import Program
 
 PATH = click.Path(path_type=Path)
 policy_file = click.argument("file", type=PATH)

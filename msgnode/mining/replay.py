@@ -19,8 +19,8 @@ from msgnode.mining.files import Unreadable
 from msgnode.mining.question import Question, adding
 from msgnode.policy.decision.algorithms import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.files import gather
-from msgnode.policy.program import Program
+from msgnode.policy.language.files import gather
+from msgnode.policy.language.program import Program
 from msgnode.policy.replay import UNDECIDABLE, judge
 
 VERDICT = StructType(

@@ -17,8 +17,8 @@ from msgnode.policy.decision.obligations import RateLimit, too_large
 from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.decision.redirects import follow
 from msgnode.policy.decision.tree import Below, Node
+from msgnode.policy.language.program import NOT_APPLICABLE, Program
 from msgnode.policy.logged import Line, NotLogged, places
-from msgnode.policy.program import NOT_APPLICABLE, Program
 
 UNDECIDABLE = "undecidable"
 

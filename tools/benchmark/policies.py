@@ -62,7 +62,7 @@ async def decide(job: dict[str, Any]) -> dict[str, Any]:
     Microseconds of one decision, the median, with a fresh message and all attributes it asks for.
     """
     from msgnode.policy.decision.context import Context
-    from msgnode.policy.program import read
+    from msgnode.policy.language.program import read
     from msgnode.protocol.message import decode
 
     program = read(corpus(job["policies"], body=True).encode())

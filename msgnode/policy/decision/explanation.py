@@ -14,7 +14,7 @@ from msgnode.policy.decision.problems import Place, pointer
 from msgnode.policy.decision.tree import Below, Node
 
 if TYPE_CHECKING:
-    from msgnode.policy.program import Decision
+    from msgnode.policy.language.program import Decision
 
 Explained = dict[str, Any]
 

@@ -19,7 +19,7 @@ from msgnode.policy.decision.obligations import Obligation, Redirect
 from msgnode.policy.decision.tree import Below, Node
 
 if TYPE_CHECKING:
-    from msgnode.policy.program import Decision
+    from msgnode.policy.language.program import Decision
 
 # What an address says of itself.
 _OF_ADDRESS: dict[str, Callable[[str], str]] = {

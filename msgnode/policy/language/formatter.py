@@ -5,7 +5,7 @@ The one way to write a policy document: keys in their order, short things on one
 import json
 from typing import Any
 
-from msgnode.policy.document import DOCUMENT, OURS, POLICY, RULE, SET
+from msgnode.policy.language.document import DOCUMENT, OURS, POLICY, RULE, SET
 
 WIDTH = 100
 _FIRST = (

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from msgnode.policy.compiler import MOST_UNFILED, UNFILED, Compiler
 from msgnode.policy.decision.algorithms import Outcome, first_applicable
 from msgnode.policy.decision.attributes import HEADER
 from msgnode.policy.decision.context import Context
@@ -20,8 +19,9 @@ from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.decision.redirects import circle
 from msgnode.policy.decision.tree import Below, decide
-from msgnode.policy.document import Document, all_groups
-from msgnode.policy.pieces import Piece, Pieces
+from msgnode.policy.language.compile_cache import Piece, Pieces
+from msgnode.policy.language.compiler import MOST_UNFILED, UNFILED, Compiler
+from msgnode.policy.language.document import Document, all_groups
 from msgnode.protocol.errors import Malformed
 
 PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"

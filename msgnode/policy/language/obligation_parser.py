@@ -23,7 +23,7 @@ from msgnode.policy.decision.obligations import (
     SetField,
 )
 from msgnode.policy.decision.problems import Place, Wrong, near, shown
-from msgnode.policy.reading import Reader
+from msgnode.policy.language.condition_parser import Reader
 
 
 def read(name: str, value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:

@@ -16,7 +16,7 @@ from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
 
 if TYPE_CHECKING:
-    from msgnode.policy.program import Decision
+    from msgnode.policy.language.program import Decision
 
 EFFECTS = ("permit", "deny", "notApplicable", "indeterminate")
 KEYS = (

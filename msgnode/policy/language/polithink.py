@@ -9,7 +9,7 @@ from typing import Any
 
 from msgnode.policy.decision.attributes import WEEKDAYS
 from msgnode.policy.decision.problems import Place, PolicyRefused, near, shown
-from msgnode.policy.document import Document
+from msgnode.policy.language.document import Document
 
 _ATTRIBUTES = {
     "source": "srcUsername",

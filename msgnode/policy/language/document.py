@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgnode.policy import vectors
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.problems import Place, PolicyRefused, Problem, Wrong, near, pointer, shown
-from msgnode.policy.positions import first_repeated, lines_and_columns
+from msgnode.policy.language import test_vectors
+from msgnode.policy.language.positions import first_repeated, lines_and_columns
 
 DOCUMENT = ("name", "version", "description", "groups", "policySets", "tests")
 SET = (
@@ -97,7 +97,7 @@ class Document:
         """
         for number, vector in enumerate(self.of_top("tests", [])):
             try:
-                why = vectors.fails(decide, vector)
+                why = test_vectors.fails(decide, vector)
             except Wrong as wrong:
                 self.refuse(("tests", number, *wrong.under), str(wrong))
             else:

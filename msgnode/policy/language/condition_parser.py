@@ -11,7 +11,7 @@ from msgnode.policy.decision.attributes import Attribute
 from msgnode.policy.decision.conditions import ALWAYS, Any_, Condition, Not, One, both
 from msgnode.policy.decision.operators import OPERATORS, Groups
 from msgnode.policy.decision.problems import Place, Wrong, near, shown
-from msgnode.policy.pieces import Notes
+from msgnode.policy.language.compile_cache import Notes
 
 DEEPEST = 100  # steps from the top of the document
 WORDS = ("not", "allOf", "anyOf")

@@ -4,16 +4,16 @@ From the JSON of a document to the nodes that decide.
 
 from typing import Any
 
-from msgnode.policy import duties
 from msgnode.policy.decision.algorithms import ALGORITHMS, ALIASES, DENY, PERMIT
 from msgnode.policy.decision.conditions import ALWAYS, Condition
 from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.operators import Groups
 from msgnode.policy.decision.problems import Place, Wrong, near, shown
 from msgnode.policy.decision.tree import Node
-from msgnode.policy.document import OURS, POLICY, RULE, SET, Document
-from msgnode.policy.pieces import Notes, Pieces, content_of
-from msgnode.policy.reading import Reader
+from msgnode.policy.language import obligation_parser
+from msgnode.policy.language.compile_cache import Notes, Pieces, content_of
+from msgnode.policy.language.condition_parser import Reader
+from msgnode.policy.language.document import OURS, POLICY, RULE, SET, Document
 
 _OPTIONAL = ("version", "update", "obligations", "priority", *OURS)
 MOST_UNFILED = 100  # nodes that the index cannot help with, before it is worth a word
@@ -236,18 +236,18 @@ class Compiler:
         made: list[Obligation] = []
         for name, value in named.items():
             under = (*place, name)
-            if name not in duties.KINDS:
-                text = duties.unknown(name)
+            if name not in obligation_parser.KINDS:
+                text = obligation_parser.unknown(name)
                 if self._strict:
                     self._document.refuse(under, text)
                 else:
                     self.notes.advise(under, f"{text}; nothing is done but to report it")
-            elif effect == DENY and name in duties.ON_PERMIT:
+            elif effect == DENY and name in obligation_parser.ON_PERMIT:
                 self.notes.advise(under, f"'{name}' does nothing for a message that is denied")
             if name == "redirect":
                 self.notes.redirect(path, under)
             try:
-                made += duties.read(name, value, path, self._reader, under)
+                made += obligation_parser.read(name, value, path, self._reader, under)
             except Wrong as why:
                 self._document.refuse((*under, *why.under), str(why))
         self.notes.obliges = self.notes.obliges or bool(made)

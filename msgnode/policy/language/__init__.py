@@ -1,0 +1,3 @@
+"""
+From the JSON of policy documents to a program that decides.
+"""
