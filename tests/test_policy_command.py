@@ -22,8 +22,8 @@ from msgnode.policy.language.formatter import lay_out
 from msgnode.policy.language.obligation_parser import KINDS
 from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import fails
-from msgnode.policy.logged import MOST_RESOURCES
-from msgnode.policy.replay import judge
+from msgnode.policy.replay.log_context import MOST_RESOURCES
+from msgnode.policy.replay.replay import judge
 from msgnode.storage import traffic_log
 from tests.examples import TOP, blocks
 from tests.policy_case import message, only, program

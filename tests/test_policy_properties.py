@@ -19,7 +19,7 @@ from msgnode.policy.decision.operators import OPERATORS
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.formatter import lay_out
 from msgnode.policy.language.program import Program
-from msgnode.policy.replay import UNDECIDABLE, judge
+from msgnode.policy.replay.replay import UNDECIDABLE, judge
 from msgnode.protocol.message import decode
 from tests.policy_case import GROUPS, only, program
 

@@ -13,9 +13,9 @@ import click
 
 from msgnode.cli.policyreading import PATH, as_json_option, policy_file, read_policy, readable
 from msgnode.policy.decision.rates import RateLimits
-from msgnode.policy.logged import moment_of
-from msgnode.policy.replay import judge
-from msgnode.policy.report import Report
+from msgnode.policy.replay.log_context import moment_of
+from msgnode.policy.replay.replay import judge
+from msgnode.policy.replay.report import Report
 
 
 @click.command()

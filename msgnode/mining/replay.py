@@ -21,7 +21,7 @@ from msgnode.policy.decision.algorithms import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather
 from msgnode.policy.language.program import Program
-from msgnode.policy.replay import UNDECIDABLE, judge
+from msgnode.policy.replay.replay import UNDECIDABLE, judge
 
 VERDICT = StructType(
     [

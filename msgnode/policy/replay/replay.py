@@ -18,7 +18,7 @@ from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.decision.redirects import follow
 from msgnode.policy.decision.tree import Below, Node
 from msgnode.policy.language.program import NOT_APPLICABLE, Program
-from msgnode.policy.logged import Line, NotLogged, places
+from msgnode.policy.replay.log_context import Line, NotLogged, places
 
 UNDECIDABLE = "undecidable"
 

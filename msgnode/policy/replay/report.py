@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgnode.policy.decision.algorithms import PERMIT
-from msgnode.policy.replay import Verdict
+from msgnode.policy.replay.replay import Verdict
 
 
 class Report:

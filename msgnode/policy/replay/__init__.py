@@ -1,0 +1,3 @@
+"""
+What a program would have decided about the traffic of the past.
+"""
