@@ -20,12 +20,12 @@ from msgnode.binding import Binder, Requests
 from msgnode.componentresponder import ComponentResponder
 from msgnode.components import BackEnd, Components
 from msgnode.config.schema import Config
-from msgnode.enforcement import Enforcement
 from msgnode.fanout import Fanout
 from msgnode.forwarding import Forwards
 from msgnode.handshake import Handshake
 from msgnode.merging import Merging
-from msgnode.points import IN, SUBSCRIBE
+from msgnode.policy.enforcement.enforcement import Enforcement
+from msgnode.policy.enforcement.points import IN, SUBSCRIBE
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message

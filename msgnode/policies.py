@@ -19,8 +19,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError, PolicyOptions
-from msgnode.enforcement import Enforcement
 from msgnode.policy.decision.problems import PolicyRefused
+from msgnode.policy.enforcement.enforcement import Enforcement
 from msgnode.policy.language.program import Program
 from msgnode.policyloading import Content, Files, gently, load, older, written
 from msgnode.policysource import Documents, FileSource, Source, SourceFailed

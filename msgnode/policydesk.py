@@ -11,13 +11,13 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
-from msgnode.decisions import as_dict
-from msgnode.enforcement import Enforcement
-from msgnode.points import POINTS
 from msgnode.policies import Policies, Refused
 from msgnode.policy.decision.attributes import OWNERS
 from msgnode.policy.decision.context import Identity
 from msgnode.policy.decision.problems import Wrong
+from msgnode.policy.enforcement.decision_log import as_dict
+from msgnode.policy.enforcement.enforcement import Enforcement
+from msgnode.policy.enforcement.points import POINTS
 from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import shown_identity
 from msgnode.policyloading import Content, Files, value_of, written

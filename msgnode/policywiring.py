@@ -12,9 +12,9 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.web.client import Agent
 
 from msgnode.connectors.policysource import RepositorySource
-from msgnode.decisions import DecisionLog
 from msgnode.node import Node
 from msgnode.policies import PUSH, Policies
+from msgnode.policy.enforcement.decision_log import DecisionLog
 from msgnode.policydesk import PolicyDesk
 from msgnode.policyresponder import PolicyResponder
 from msgnode.policysource import FileSource, Source

@@ -18,7 +18,7 @@ from msgnode.components import Components
 from msgnode.config.schema import Config
 from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.forwarding import Forwards
-from msgnode.points import IN, OUT, SUBSCRIBE, Policy
+from msgnode.policy.enforcement.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message

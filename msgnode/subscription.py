@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.binding import Binder, Making, Requests, flat
 from msgnode.config.schema import Limits
-from msgnode.points import SUBSCRIBE, Policy
+from msgnode.policy.enforcement.points import SUBSCRIBE, Policy
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message

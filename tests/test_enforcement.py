@@ -6,10 +6,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from msgnode.policyloading import load
 from msgnode.protocol.message import compose
 from msgnode.sessions.principal import Proof
-from msgnode.verdicts import LONGEST_REMEMBERED, MOST_REMEMBERED
 from tests.fakes import MemoryNode
 from tests.policies_made import document, files, rule, use
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from msgnode.config.schema import Config
-from msgnode.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.policy.decision.context import Context, Identity
+from msgnode.policy.enforcement.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.principal import Proof

@@ -19,23 +19,23 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config
-from msgnode.decisions import Decisions, Line
-from msgnode.fulfilment import Fulfilment
-from msgnode.points import CONNECT, IN, OUT
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.rates import Counters
+from msgnode.policy.enforcement.context_builder import Senders
+from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, Live, Verdict
+from msgnode.policy.enforcement.decision_log import Decisions, Line
+from msgnode.policy.enforcement.dry_run import Trial
+from msgnode.policy.enforcement.obligations import Fulfilment
+from msgnode.policy.enforcement.points import CONNECT, IN, OUT
 from msgnode.policy.language.program import Decision, Program
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import mark
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.protocol.message import Message, decode
-from msgnode.senders import Senders
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.limits.partial_input import Partials
 from msgnode.sessions.principal import Proof
 from msgnode.sessions.session import Connection, Session
-from msgnode.trial import Trial
-from msgnode.verdicts import LONGEST_REMEMBERED, Live, Verdict
 
 log = Logger()
 

@@ -2,7 +2,7 @@
 Verdicts: what the live policies said, remembered where only a message's header counts.
 """
 
-from msgnode.decisions import Tally
+from msgnode.policy.enforcement.decision_log import Tally
 from msgnode.policy.language.program import Decision, Program
 
 PERMIT = "permit"
