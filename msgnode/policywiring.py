@@ -13,11 +13,11 @@ from twisted.web.client import Agent
 
 from msgnode.connectors.policysource import RepositorySource
 from msgnode.node import Node
-from msgnode.policies import PUSH, Policies
+from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.policy_store import PUSH, Policies
+from msgnode.policy.administration.responder import PolicyResponder
+from msgnode.policy.administration.source import FileSource, Source
 from msgnode.policy.enforcement.decision_log import DecisionLog
-from msgnode.policydesk import PolicyDesk
-from msgnode.policyresponder import PolicyResponder
-from msgnode.policysource import FileSource, Source
 from msgnode.protocol.address import Domain
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 

@@ -34,8 +34,8 @@ from msgnode.connectors.wellknown import WHERE, ProtocolStub
 from msgnode.node import Node
 from msgnode.offers import offer_identity, offer_qos, tokens_of
 from msgnode.options import Options
-from msgnode.policies import Policies
-from msgnode.policydesk import PolicyDesk
+from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.policy_store import Policies
 from msgnode.policywiring import decision_logs, policies_of
 from msgnode.restart import Restart
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from msgnode.node import Node
-from msgnode.policyloading import load
+from msgnode.policy.administration.document_edit import load
 
 
 def rule(effect: str, condition: Any = None, id: Any = "r", **obligations: Any) -> dict[str, Any]:

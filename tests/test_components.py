@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.policyloading import load
+from msgnode.policy.administration.document_edit import load
 from tests.durable import DurableNode
 from tests.fakes import Client, MemoryNode, directory
 from tests.network import Network

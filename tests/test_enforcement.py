@@ -6,8 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.policy.administration.document_edit import load
 from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
-from msgnode.policyloading import load
 from msgnode.protocol.message import compose
 from msgnode.sessions.principal import Proof
 from tests.fakes import MemoryNode

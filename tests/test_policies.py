@@ -13,9 +13,9 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError
-from msgnode.policies import Policies, Refused
-from msgnode.policydesk import PolicyDesk
-from msgnode.policyloading import GENTLE, gently
+from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.document_edit import GENTLE, gently
+from msgnode.policy.administration.policy_store import Policies, Refused
 from msgnode.policywiring import policies_of
 from msgnode.protocol.errors import Rejected
 from tests.fakes import MemoryNode, directory

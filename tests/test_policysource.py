@@ -22,8 +22,8 @@ from twisted.web.server import NOT_DONE_YET
 
 from msgnode.config.schema import PolicyOptions
 from msgnode.connectors.policysource import RepositorySource
-from msgnode.policies import Policies
-from msgnode.policysource import SourceFailed
+from msgnode.policy.administration.policy_store import Policies
+from msgnode.policy.administration.source import SourceFailed
 from tests.fakes import MemoryNode
 from tests.policies_made import document, rule
 from tests.test_reloading import logged

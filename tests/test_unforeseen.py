@@ -16,8 +16,8 @@ from msgnode.connectors.provider import AGAIN as KEYS_AGAIN
 from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.rest import Answer
 from msgnode.connectors.tokens import Tokens
-from msgnode.policies import Policies
-from msgnode.policysource import Documents
+from msgnode.policy.administration.policy_store import Policies
+from msgnode.policy.administration.source import Documents
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.sessions.principal import Claim, Proof

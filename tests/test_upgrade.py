@@ -16,8 +16,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
 from msgnode.devregistry.database import connect
-from msgnode.policyloading import load
-from msgnode.policyversions import Versions
+from msgnode.policy.administration.document_edit import load
+from msgnode.policy.administration.versions import Versions
 from msgnode.sessions.access.device_tokens import parse
 from tests.durable import DurableNode
 from tests.examples import TOP

@@ -15,8 +15,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admintoken import EVERY, AdminTokens
-from msgnode.policies import Refused
-from msgnode.policydesk import PolicyDesk
+from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.policy_store import Refused
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error, answer_json

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from msgnode.policies import Policies
+from msgnode.policy.administration.policy_store import Policies
 
 MOST_RULES = 200  # with a label of their own; the others are counted together
 

@@ -20,7 +20,7 @@ from twisted.web.http import PotentialDataLoss
 
 from msgnode.config.schema import PolicyOptions
 from msgnode.connectors.outcomes import in_words, outcome_of
-from msgnode.policysource import Documents, SourceFailed
+from msgnode.policy.administration.source import Documents, SourceFailed
 
 
 class RepositorySource:

@@ -83,7 +83,7 @@ async def lag(job: dict[str, Any]) -> dict[str, Any]:
     """
     Milliseconds an event loop runs late, at the worst, while policies are compiled beside it.
     """
-    from msgnode.policyloading import gently, load
+    from msgnode.policy.administration.document_edit import gently, load
 
     files = (("bench.json", corpus(job["policies"], body=True)),)
     compiling = threading.Thread(target=gently, args=(load, files))

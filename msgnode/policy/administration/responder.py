@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.policydesk import PolicyDesk
+from msgnode.policy.administration.commands import PolicyDesk
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Blocked, Rejected
 from msgnode.protocol.message import Message

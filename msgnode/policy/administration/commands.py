@@ -11,7 +11,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
-from msgnode.policies import Policies, Refused
+from msgnode.policy.administration.document_edit import Content, Files, value_of, written
+from msgnode.policy.administration.policy_store import Policies, Refused
+from msgnode.policy.administration.versions import Version
 from msgnode.policy.decision.attributes import OWNERS
 from msgnode.policy.decision.context import Identity
 from msgnode.policy.decision.problems import Wrong
@@ -20,8 +22,6 @@ from msgnode.policy.enforcement.enforcement import Enforcement
 from msgnode.policy.enforcement.points import POINTS
 from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import shown_identity
-from msgnode.policyloading import Content, Files, value_of, written
-from msgnode.policyversions import Version
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
 

@@ -19,12 +19,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError, PolicyOptions
+from msgnode.policy.administration.document_edit import Content, Files, gently, load, older, written
+from msgnode.policy.administration.source import Documents, FileSource, Source, SourceFailed
+from msgnode.policy.administration.versions import Version, Versions
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.enforcement.enforcement import Enforcement
 from msgnode.policy.language.program import Program
-from msgnode.policyloading import Content, Files, gently, load, older, written
-from msgnode.policysource import Documents, FileSource, Source, SourceFailed
-from msgnode.policyversions import Version, Versions
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 

@@ -1,0 +1,3 @@
+"""
+The policy administration point (XACML's PAP): live versions, edits, commands, sources.
+"""
