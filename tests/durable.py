@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from msgnode.config.loader import check
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, Closing
-from msgnode.restore import doubt, restore
+from msgnode.service.recovery import doubt, restore
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
 from msgnode.storage.spool import Spool, write_all

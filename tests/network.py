@@ -20,8 +20,8 @@ from msgnode.admintoken import AdminTokens
 from msgnode.config.schema import Listen
 from msgnode.connectors.health import Lag
 from msgnode.connectors.websocket import WebSocketConnection
-from msgnode.policywiring import policies_of
-from msgnode.tap import factories
+from msgnode.service.tap import factories
+from msgnode.service.wiring import policies_of
 from msgnode.transport.tls import over_tls
 from tests.certificate import PATH
 from tests.fakes import MemoryNode

@@ -4,13 +4,13 @@ A node in memory with the embedded registries behind it, by HTTP.
 
 from typing import Any
 
-from msgnode.backends import attach_domain, attach_farewell, attach_graph
 from msgnode.connectors.rest import Rest
 from msgnode.devregistry.database import connect
 from msgnode.devregistry.domain import Domain
 from msgnode.devregistry.graph import Graph
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.web import RegistryResource, RegistrySite
+from msgnode.service.wiring import attach_domain, attach_farewell, attach_graph
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode
 

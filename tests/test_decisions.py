@@ -12,8 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.cli.main import main
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
-from msgnode.options import Options
-from msgnode.policywiring import decision_logs
+from msgnode.service.options import Options
+from msgnode.service.wiring import decision_logs
 from tests.fakes import MemoryNode, directory
 from tests.policies_made import document, rule, use
 

@@ -226,7 +226,7 @@ def test_operations_names_every_option():
     """
     docs/operations.md has every option of `twistd msgnode`.
     """
-    from msgnode.options import Options
+    from msgnode.service.options import Options
 
     found = " ".join(row[0] for row in rows("docs/operations.md", "## Options"))
 

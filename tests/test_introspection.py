@@ -19,9 +19,9 @@ from msgnode.connectors.introspection import DAY, basic
 from msgnode.connectors.opaque import ENDLESS, NO_GOOD, Remembered
 from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
-from msgnode.offers import tokens_of
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected
+from msgnode.service.wiring import tokens_of
 from msgnode.sessions.access.authentication import PATIENCE
 from msgnode.sessions.principal import Claim, Proof
 from tests.back_end import Memory

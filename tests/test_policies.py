@@ -16,8 +16,8 @@ from msgnode.config.schema import ConfigError
 from msgnode.policy.administration.commands import PolicyDesk
 from msgnode.policy.administration.document_edit import GENTLE, gently
 from msgnode.policy.administration.policy_store import Policies, Refused
-from msgnode.policywiring import policies_of
 from msgnode.protocol.errors import Rejected
+from msgnode.service.wiring import policies_of
 from tests.fakes import MemoryNode, directory
 from tests.policies_made import document, rule
 from tests.test_reloading import logged

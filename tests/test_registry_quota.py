@@ -8,12 +8,12 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends import payer
 from msgnode.devregistry.database import connect
 from msgnode.devregistry.domain import Domain
 from msgnode.devregistry.graph import Graph
 from msgnode.devregistry.quota import OVERHEAD, Limits, Quota
 from msgnode.devregistry.records import MOST_FOUND, MOST_SWEPT, Records
+from msgnode.service.wiring import payer
 from tests.registry import RegistryNode
 from tests.test_devregistry import BOB, encoded, hyperty
 

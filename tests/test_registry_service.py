@@ -15,7 +15,6 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends import LONGEST_PATH, Embedded, Place
 from msgnode.cli.main import main
 from msgnode.config.loader import check, load
 from msgnode.config.schema import ConfigError
@@ -28,6 +27,7 @@ from msgnode.devregistry.service import Every, Registries, Rules
 from msgnode.devregistry.tap import Options, rules
 from msgnode.devregistry.web import RegistryResource, RegistrySite
 from msgnode.protocol.errors import Rejected
+from msgnode.service.wiring import LONGEST_PATH, Embedded, Place
 from tests.back_end import Memory
 from tests.fakes import MemoryNode, directory
 

@@ -15,8 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.config.reload import Reloading, adopt
 from msgnode.config.schema import Config, ConfigError
-from msgnode.options import Options
-from msgnode.whole import Whole
+from msgnode.service.lifecycle import Whole
+from msgnode.service.options import Options
 from tests.fakes import directory
 from tests.http_client import HTTPClient
 from tests.network import Network

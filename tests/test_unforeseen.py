@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends import attach_domain, attach_farewell, attach_graph
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import AGAIN as KEYS_AGAIN
@@ -20,6 +19,7 @@ from msgnode.policy.administration.policy_store import Policies
 from msgnode.policy.administration.source import Documents
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import FAILED, Rejected
+from msgnode.service.wiring import attach_domain, attach_farewell, attach_graph
 from msgnode.sessions.principal import Claim, Proof
 from tests.back_end import Broken, Unforeseen
 from tests.fakes import MemoryNode

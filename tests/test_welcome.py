@@ -6,7 +6,7 @@ from io import StringIO
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.welcome import Welcome
+from msgnode.service.welcome import Welcome
 
 
 class Place:

@@ -14,7 +14,7 @@ from msgnode.connectors.qos import QoSBroker
 from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.node import Node
-from msgnode.offers import offer_identity
+from msgnode.service.wiring import offer_identity
 from tests.back_end import Memory
 from tests.broker import Broker
 from tests.openid import ISSUER, OpenID

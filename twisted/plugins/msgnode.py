@@ -2,7 +2,7 @@ from twisted.application.service import ServiceMaker
 
 msgnode = ServiceMaker(
     "msgnode",
-    "msgnode.tap",
+    "msgnode.service.tap",
     "A domain messaging node: WebSocket, TCP lines and long-polling, one router.",
     "msgnode",
 )

@@ -5,6 +5,7 @@ An embedded registry is spoken to as any other, by HTTP; it listens on a UNIX
 socket in the state directory.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,26 +13,41 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
+from treq.client import HTTPClient
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.endpoints import UNIXServerEndpoint
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.web.client import Agent
 
-from msgnode.config.schema import ConfigError
+from msgnode.config.schema import Config, ConfigError, IdentityProvider
 from msgnode.config.sections import Registry
 from msgnode.connectors.domainregistry import DomainRegistry
 from msgnode.connectors.farewell import Farewell
 from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
+from msgnode.connectors.idm import Identity
+from msgnode.connectors.policysource import RepositorySource
+from msgnode.connectors.qos import NAME as QOS_BROKER
+from msgnode.connectors.qos import QoSBroker
 from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.rest import Rest
+from msgnode.connectors.tokens import Tokens
 from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits
 from msgnode.devregistry.service import Registries, Rules
 from msgnode.node import Node
+from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.policy_store import PUSH, Policies
+from msgnode.policy.administration.responder import PolicyResponder
+from msgnode.policy.administration.source import FileSource, Source
+from msgnode.policy.enforcement.decision_log import DecisionLog
+from msgnode.protocol.address import Domain
 from msgnode.protocol.message import Message
 from msgnode.protocol.peer_address import peer_host
+from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 from msgnode.sessions.session import Session
+from msgnode.transport.endpoints import Dial
 
 log = Logger()
 
@@ -194,3 +210,100 @@ def attach_graph(node: Node, rest: Rest, run: Callable[..., Deferred[Any]]) -> N
     if node.config.global_registry.url == "embedded":
         graph.payer = partial(payer, node)
     node.components.offer("global registry", graph, (ADDRESS, f"{ADDRESS}/"))
+
+
+def tokens_of(
+    config: Config, reactor: Any, dial: Dial | None = None, wall: Callable[[], float] = time.time
+) -> Tokens:
+    """
+    Who looks at tokens.  `dial` is how its providers are reached, where not by the network.
+    """
+
+    def connect(host: str, options: IdentityProvider) -> Rest:
+        return Rest(
+            host, options, reactor, f"identity provider {options.domain}{_part(host, options)}", dial=dial
+        )
+
+    return Tokens(config.identity, reactor, connect, wall)
+
+
+def _part(host: str, options: IdentityProvider) -> str:
+    """
+    Which part of the provider is at this host, where not all of it is.
+    """
+    if options.issuer.startswith(host):
+        return ""
+    asked = options.introspection
+    only_asked = asked is not None and asked.url.startswith(host) and not options.jwks_uri.startswith(host)
+    return " introspection" if only_asked else " keys"
+
+
+def offer_identity(node: Node, tokens: Tokens) -> None:
+    """
+    Let messages ask too, also where there is nobody to ask; what is not believed any longer ends.
+    """
+    options = node.config.identity
+    tokens.called = partial(list_client, node)
+    tokens.apply()
+    node.offer("identity", Identity(options, node.config.domain, tokens))
+    node.identities.review(node.sessions)
+
+
+def offer_qos(node: Node, reactor: Any, dial: Dial | None = None) -> None:
+    """
+    The QoS broker, where there is one.
+    """
+    options = node.config.qos
+    if options.url:
+        last_hop = options.connectivity
+        connectivity = (
+            Rest(last_hop, options, reactor, "connectivity service", dial=dial) if last_hop else None
+        )
+        broker = Rest(options.url, options, reactor, QOS_BROKER, dial=dial)
+        for client in (broker, connectivity):
+            if client is not None:
+                list_client(node, client)
+        node.offer("QoS broker", QoSBroker(options, node.config.domain, broker, connectivity))
+
+
+def list_client(node: Node, client: Rest) -> None:
+    """
+    Show the client among the back ends, in the place of one of its name.
+    """
+    node.components.call(client)
+
+
+def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> Policies:
+    """
+    The node's policies, from where the configuration says, and their door on the bus.
+    """
+    config, options = node.config, node.config.policy
+    source: Source | None = None
+    if "://" in options.source:
+        agent = Agent(reactor, connectTimeout=options.deadline)
+        source = RepositorySource(options.source, options, HTTPClient(agent), reactor)
+    elif options.source not in ("", PUSH):
+        source = FileSource(options.source, run)
+    state = None if config.state == "none" else Path(config.state)
+    policies = Policies(options, node.enforcement, source, state, reactor, run)
+    responder = PolicyResponder(
+        Domain(config.domain), node.enforcement.senders.manager, PolicyDesk(policies, node.enforcement)
+    )
+    node.components.offer("policies", responder, [responder.address])
+    return policies
+
+
+def decision_logs(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[Service]:
+    """
+    The log of decisions, where there are policies and it is wanted.
+    """
+    config, options = node.config, node.config.policy
+    if not options.source or options.decision_log == "none":
+        return []
+    storage = config.storage
+    decisions = DecisionLog(
+        options.decision_log, config.node, reactor, run, lambda: storage.max_traffic_bytes_per_hour
+    )
+    decisions.watermark = Watermark(Path(options.decision_log), lambda: storage.reserve_bytes, times=2)
+    node.enforcement.decisions.log = decisions
+    return [decisions, Watching([decisions.watermark], reactor)]

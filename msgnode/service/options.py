@@ -12,7 +12,7 @@ from twisted.python.usage import Options as BaseOptions
 from msgnode import __version__
 from msgnode.config.loader import load
 from msgnode.config.schema import Config
-from msgnode.whole import or_stop
+from msgnode.service.lifecycle import or_stop
 
 
 class Options(BaseOptions):

@@ -15,7 +15,6 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import IResource
 
 from msgnode.admintoken import AdminTokens
-from msgnode.backends import attach
 from msgnode.config.reload import Reloading, Renewable
 from msgnode.config.schema import Config
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
@@ -32,12 +31,13 @@ from msgnode.connectors.web import BoundedSite
 from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.connectors.wellknown import WHERE, ProtocolStub
 from msgnode.node import Node
-from msgnode.offers import offer_identity, offer_qos, tokens_of
-from msgnode.options import Options
 from msgnode.policy.administration.commands import PolicyDesk
 from msgnode.policy.administration.policy_store import Policies
-from msgnode.policywiring import decision_logs, policies_of
-from msgnode.restart import Restart
+from msgnode.service.lifecycle import Whole, or_stop
+from msgnode.service.options import Options
+from msgnode.service.recovery import Restart
+from msgnode.service.welcome import VARIABLE, Welcome
+from msgnode.service.wiring import attach, decision_logs, offer_identity, offer_qos, policies_of, tokens_of
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 from msgnode.sessions.session_table import Journal
 from msgnode.storage.session_store import LEAST_NOTED, MOST_NOTED, Store
@@ -48,8 +48,6 @@ from msgnode.stubs import Stubs
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
-from msgnode.welcome import VARIABLE, Welcome
-from msgnode.whole import Whole, or_stop
 
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:

@@ -1,0 +1,3 @@
+"""
+What `twistd msgnode` starts, and in which order.
+"""
