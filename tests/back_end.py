@@ -12,8 +12,8 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
+from msgnode.backends.http_client import Rest
 from msgnode.config.sections import BackEnd
-from msgnode.connectors.rest import Rest
 from tests.network import Link, Wire
 
 

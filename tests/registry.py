@@ -4,7 +4,7 @@ A node in memory with the embedded registries behind it, by HTTP.
 
 from typing import Any
 
-from msgnode.connectors.rest import Rest
+from msgnode.backends.http_client import Rest
 from msgnode.devregistry.database import connect
 from msgnode.devregistry.domain import Domain
 from msgnode.devregistry.graph import Graph

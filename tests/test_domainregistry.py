@@ -13,10 +13,10 @@ from twisted.web.http_headers import Headers
 from twisted.web.test.requesthelper import DummyRequest
 
 from msgnode.announcements import MOST_IN_DOUBT, Announcements
+from msgnode.backends.http_client import Answer, Rest, Unanswered
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.health import Lag, Metrics
 from msgnode.connectors.registrypoller import AT_ONCE, Poller
-from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.devregistry.faults import Fault
 from msgnode.service.wiring import attach_domain, attach_farewell
 from msgnode.structures.time_slices import ADDRESSES

@@ -12,12 +12,12 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Site
 
+from msgnode.backends.http_client import Rest
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError, IdentityProvider
 from msgnode.connectors import opaque
 from msgnode.connectors.introspection import DAY, basic
 from msgnode.connectors.opaque import ENDLESS, NO_GOOD, Remembered
-from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected

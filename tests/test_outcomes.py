@@ -15,9 +15,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web import _newclient, client, http
 from twisted.web.error import SchemeNotSupported
 
-from msgnode.connectors.body import TooLarge
-from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of
-from msgnode.connectors.rest import Rest, Unanswered
+from msgnode.backends.call_outcomes import in_words, is_worth_repeating, outcome_of
+from msgnode.backends.http_body import TooLarge
+from msgnode.backends.http_client import Rest, Unanswered
 from msgnode.structures.log_limits import Failures
 from tests.back_end import Memory
 from tests.test_reloading import logged

@@ -20,8 +20,8 @@ from twisted.web.client import ResponseNeverReceived
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
+from msgnode.backends.policy_repository import RepositorySource
 from msgnode.config.schema import PolicyOptions
-from msgnode.connectors.policysource import RepositorySource
 from msgnode.policy.administration.policy_store import Policies
 from msgnode.policy.administration.source import SourceFailed
 from tests.fakes import MemoryNode

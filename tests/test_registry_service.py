@@ -15,10 +15,10 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.backends.http_client import Answer
 from msgnode.cli.main import main
 from msgnode.config.loader import check, load
 from msgnode.config.schema import ConfigError
-from msgnode.connectors.rest import Answer
 from msgnode.devregistry.database import connect, move_log
 from msgnode.devregistry.domain import MOST_URL, Domain
 from msgnode.devregistry.faults import Fault

@@ -16,10 +16,10 @@ from twisted.logger import globalLogPublisher
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.breaker import Breaker
+from msgnode.backends.circuit_breaker import Breaker
+from msgnode.backends.http_client import Rest
 from msgnode.config.schema import ConfigError
 from msgnode.config.sections import BackEnd
-from msgnode.connectors.rest import Rest
 from msgnode.protocol.errors import Rejected
 from tests.authority import DAY, Authority
 from tests.back_end import Memory, Scripted, http

@@ -9,11 +9,11 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.backends.http_client import Answer
 from msgnode.connectors.farewell import AGAIN
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import AGAIN as KEYS_AGAIN
 from msgnode.connectors.registrypoller import Poller
-from msgnode.connectors.rest import Answer
 from msgnode.connectors.tokens import Tokens
 from msgnode.policy.administration.policy_store import Policies
 from msgnode.policy.administration.source import Documents

@@ -8,10 +8,10 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.web.server import Site
 
+from msgnode.backends.http_client import Rest
+from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, IdentityProvider
 from msgnode.config.sections import QoSOptions
-from msgnode.connectors.qos import QoSBroker
-from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.node import Node
 from msgnode.service.wiring import offer_identity

@@ -14,8 +14,8 @@ from twisted.python.failure import Failure
 
 from msgnode import registration
 from msgnode.announcements import DISCONNECTED, LIVE, Announcements
+from msgnode.backends.http_client import Answer, Rest, Unanswered
 from msgnode.config.sections import Registry
-from msgnode.connectors.rest import Answer, Rest, Unanswered
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
 from msgnode.registration import Call

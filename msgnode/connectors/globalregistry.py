@@ -14,9 +14,9 @@ from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.backends.http_client import Answer, Rest
 from msgnode.config.sections import GlobalRegistry as Options
 from msgnode.connectors.globalrecord import WrongRecord, check_record, check_time, read_record
-from msgnode.connectors.rest import Answer, Rest
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session

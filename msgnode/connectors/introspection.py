@@ -14,10 +14,10 @@ from urllib.parse import quote
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.backends.http_client import Answer
 from msgnode.config.schema import ConfigError, IntrospectionOptions
 from msgnode.connectors.jws import prove
 from msgnode.connectors.provider import Provider
-from msgnode.connectors.rest import Answer
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Claim
 from msgnode.structures.log_limits import Failures

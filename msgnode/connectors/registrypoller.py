@@ -13,7 +13,7 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.connectors.rest import Rest
+from msgnode.backends.http_client import Rest
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 

@@ -17,12 +17,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from msgnode.backends.http_client import Rest
 from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityProvider
 from msgnode.connectors.introspection import Introspection, secret_of
 from msgnode.connectors.jws import LONGEST, Unreadable, Unsigned, check, read, refuse
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import Connect, Provider
-from msgnode.connectors.rest import Rest
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.sessions.access.device_tokens import PREFIX, Devices
 from msgnode.sessions.principal import Claim, Proof

@@ -21,17 +21,17 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.web.client import Agent
 
+from msgnode.backends.http_client import Rest
+from msgnode.backends.policy_repository import RepositorySource
+from msgnode.backends.qos_broker import NAME as QOS_BROKER
+from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, ConfigError, IdentityProvider
 from msgnode.config.sections import Registry
 from msgnode.connectors.domainregistry import DomainRegistry
 from msgnode.connectors.farewell import Farewell
 from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
 from msgnode.connectors.idm import Identity
-from msgnode.connectors.policysource import RepositorySource
-from msgnode.connectors.qos import NAME as QOS_BROKER
-from msgnode.connectors.qos import QoSBroker
 from msgnode.connectors.registrypoller import Poller
-from msgnode.connectors.rest import Rest
 from msgnode.connectors.tokens import Tokens
 from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits

@@ -220,7 +220,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 from twisted.logger import globalLogPublisher
 from msgnode.config.sections import BackEnd
-from msgnode.connectors.rest import Rest
+from msgnode.backends.http_client import Rest
 from msgnode.protocol.errors import Rejected
 
 said = []

@@ -18,8 +18,8 @@ from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http import PotentialDataLoss
 
+from msgnode.backends.call_outcomes import in_words, outcome_of
 from msgnode.config.schema import PolicyOptions
-from msgnode.connectors.outcomes import in_words, outcome_of
 from msgnode.policy.administration.source import Documents, SourceFailed
 
 

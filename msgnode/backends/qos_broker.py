@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 
+from msgnode.backends.http_client import Answer, Rest
 from msgnode.config.sections import QoSOptions
-from msgnode.connectors.rest import Answer, Rest
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session

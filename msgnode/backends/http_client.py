@@ -21,10 +21,10 @@ from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 
-from msgnode.breaker import Breaker
+from msgnode.backends.call_outcomes import in_words, is_worth_repeating, outcome_of
+from msgnode.backends.circuit_breaker import Breaker
+from msgnode.backends.http_body import Body, Sent
 from msgnode.config.sections import BackEnd
-from msgnode.connectors.body import Body, Sent
-from msgnode.connectors.outcomes import in_words, is_worth_repeating, outcome_of
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 from msgnode.transport.endpoints import Dial, Plain, agent_for

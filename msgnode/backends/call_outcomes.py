@@ -14,7 +14,7 @@ from twisted.web._newclient import BadHeaders, ConnectionAborted, ParseError, Re
 from twisted.web.client import RequestTransmissionFailed, ResponseFailed
 from twisted.web.http import _DataLoss, _MalformedChunkedDataError
 
-from msgnode.connectors.body import TooLarge
+from msgnode.backends.http_body import TooLarge
 
 # By the first that fits, so a class stands before the one it is derived from.
 OUTCOMES: tuple[tuple[str, tuple[type[BaseException], ...]], ...] = (
