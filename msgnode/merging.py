@@ -11,8 +11,8 @@ from functools import partial
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from msgnode.backends.registry.registrations import Registered
 from msgnode.config.schema import Limits
-from msgnode.registered import Registered
 from msgnode.routes import RoutingTable
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.bindings import LEARNT

@@ -16,6 +16,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.allocation import Allocation
+from msgnode.backends.registry.registrations import Registered
 from msgnode.binding import Binder, Requests
 from msgnode.componentresponder import ComponentResponder
 from msgnode.components import BackEnd, Components
@@ -30,7 +31,6 @@ from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
 from msgnode.reception import Reception
-from msgnode.registered import Registered
 from msgnode.router import Responder, Router
 from msgnode.routes import RoutingTable
 from msgnode.sessions.access.address_ownership import AddressOwnership

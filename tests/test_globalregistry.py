@@ -16,7 +16,13 @@ from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.globalrecord import WrongRecord, check_record, guid_of, pbkdf2_of_text, read_record
+from msgnode.backends.registry.global_record import (
+    WrongRecord,
+    check_record,
+    guid_of,
+    pbkdf2_of_text,
+    read_record,
+)
 from msgnode.devregistry.database import connect
 from msgnode.devregistry.faults import Fault
 from msgnode.devregistry.graph import Graph

@@ -7,9 +7,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.backends.registry.record_fields import MOST_EXPIRES, MOST_LISTED, OBJECT_UPDATABLE, UPDATABLE
+from msgnode.backends.registry.requests import Call, create, delete, missing, reads, update
 from msgnode.protocol.errors import Rejected
-from msgnode.recordfields import MOST_EXPIRES, MOST_LISTED, OBJECT_UPDATABLE, UPDATABLE
-from msgnode.registration import Call, create, delete, missing, reads, update
 from tests.fakes import peak
 from tests.registry import RegistryNode
 

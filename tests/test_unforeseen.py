@@ -10,10 +10,10 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.http_client import Answer
-from msgnode.connectors.farewell import AGAIN
+from msgnode.backends.registry.disconnector import AGAIN
+from msgnode.backends.registry.status import Poller
 from msgnode.connectors.opaque import Opaque
 from msgnode.connectors.provider import AGAIN as KEYS_AGAIN
-from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.tokens import Tokens
 from msgnode.policy.administration.policy_store import Policies
 from msgnode.policy.administration.source import Documents

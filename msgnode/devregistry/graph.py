@@ -9,7 +9,7 @@ from sqlite3 import Connection
 from typing import Any
 from urllib.parse import unquote
 
-from msgnode.connectors.globalrecord import WrongRecord, check_signature, check_time, read_record
+from msgnode.backends.registry.global_record import WrongRecord, check_signature, check_time, read_record
 from msgnode.devregistry.database import transaction
 from msgnode.devregistry.domain import Reply, say
 from msgnode.devregistry.quota import NoRoom, Quota

@@ -25,13 +25,13 @@ from msgnode.backends.http_client import Rest
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
 from msgnode.backends.qos_broker import QoSBroker
+from msgnode.backends.registry.disconnector import Farewell
+from msgnode.backends.registry.domain_registry import DomainRegistry
+from msgnode.backends.registry.global_registry import ADDRESS, GlobalRegistry
+from msgnode.backends.registry.status import Poller
 from msgnode.config.schema import Config, ConfigError, IdentityProvider
 from msgnode.config.sections import Registry
-from msgnode.connectors.domainregistry import DomainRegistry
-from msgnode.connectors.farewell import Farewell
-from msgnode.connectors.globalregistry import ADDRESS, GlobalRegistry
 from msgnode.connectors.idm import Identity
-from msgnode.connectors.registrypoller import Poller
 from msgnode.connectors.tokens import Tokens
 from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits

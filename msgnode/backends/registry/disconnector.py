@@ -19,8 +19,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.backends.registry.registrations import Registered
 from msgnode.protocol.errors import Rejected
-from msgnode.registered import Registered
 from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import Failures
 from msgnode.structures.time_slices import ADDRESSES, Slices

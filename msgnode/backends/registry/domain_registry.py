@@ -12,13 +12,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode import registration
-from msgnode.announcements import DISCONNECTED, LIVE, Announcements
 from msgnode.backends.http_client import Answer, Rest, Unanswered
+from msgnode.backends.registry import requests
+from msgnode.backends.registry.requests import Call
+from msgnode.backends.registry.status import DISCONNECTED, LIVE, Announcements
 from msgnode.config.sections import Registry
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
-from msgnode.registration import Call
 from msgnode.sessions.bindings import LEARNT, OWNED
 from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import Failures
@@ -93,19 +93,19 @@ class DomainRegistry:
     async def _carry_out(self, kind: str, message: Message, session: Session) -> dict[str, Any]:
         body = message.fields()
         if kind == "read":
-            return await self._read(registration.reads(body, self._domain))
+            return await self._read(requests.reads(body, self._domain))
         if kind == "create":
-            call = registration.create(body, message.from_, session.runtime)
+            call = requests.create(body, message.from_, session.runtime)
             self._check_user(body, session)
             self._check_owner(call.url, session)
             return await self._create(call._replace(payer=self.payer(message, session)), session)
         if kind == "update":
-            call = registration.update(body, self._domain)
+            call = requests.update(body, self._domain)
             self._check_owner(call.url, session)
             call = call._replace(payer=self.payer(message, session))
             return await self._update(call, session, body.get("method") == "refresh")
         if kind == "delete":
-            found, name = registration.delete(body)
+            found, name = requests.delete(body)
             self._check_user(body, session)
             if found is not None:
                 self._check_owner(found.url, session)
@@ -140,9 +140,9 @@ class DomainRegistry:
         """
         Of a hyperty that the node does not know, the registry knows whose it is.
         """
-        if not session.identity or self._registered.owner(url) or not registration.is_hyperty(url):
+        if not session.identity or self._registered.owner(url) or not requests.is_hyperty(url):
             return
-        user = ((await self._ask(registration.by_url(url))).object() or {}).get("userID")
+        user = ((await self._ask(requests.by_url(url))).object() or {}).get("userID")
         if isinstance(user, str) and user not in _names(session):
             raise Rejected(f"{url} was registered by somebody else"[:300], 403, "identity")
 
@@ -163,7 +163,7 @@ class DomainRegistry:
             raise Rejected("Invalid response from the domain registry.", 502)
         code = answer.status
         if call.filter is not None:
-            value = {url: record for url, record in value.items() if registration.fits(record, call.filter)}
+            value = {url: record for url, record in value.items() if requests.fits(record, call.filter)}
             if not value:
                 return {"code": 404, "description": PHRASES[404]}
             code = 408 if all(record.get("status") == DISCONNECTED for record in value.values()) else 200
@@ -176,7 +176,7 @@ class DomainRegistry:
     async def _create(self, call: Call, session: Session) -> dict[str, Any]:
         answer = await self._write(call)
         if answer.status != 200:
-            return self._failure(answer, registration.missing(call))
+            return self._failure(answer, requests.missing(call))
         status = _status(call)
         self._remember(call.url, session, status, anew=True)
         self._announcements.settle(call.url, status)
@@ -200,7 +200,7 @@ class DomainRegistry:
             url = await self._own_object(name, session)
             if url is None:
                 return {"code": 404, "description": PHRASES[404]}
-            call = registration.write(url, {"status": DISCONNECTED})
+            call = requests.write(url, {"status": DISCONNECTED})
         if call.method == "PUT":
             return await self._update(call, session)
         answer = await self._ask(call)
@@ -213,7 +213,7 @@ class DomainRegistry:
         """
         The session's own data object of that name.
         """
-        answer = await self._ask(registration.by_name(name))
+        answer = await self._ask(requests.by_name(name))
         found = answer.object() if answer.status == 200 else None
         for url, record in (found or {}).items():
             mine = isinstance(record, dict) and (
@@ -227,7 +227,7 @@ class DomainRegistry:
         """
         Nobody is there any more.  Rejected if the registry cannot be told.
         """
-        call = registration.write(url, {"status": DISCONNECTED})
+        call = requests.write(url, {"status": DISCONNECTED})
         answer = await self._write(call)
         if answer.status == 200:
             self._announce_change(call, answer, DISCONNECTED, refresh=False)
@@ -261,7 +261,7 @@ class DomainRegistry:
     def _announce_change(self, call: Call, answer: Answer, status: str, refresh: bool) -> None:
         again = self._announcements.settle(call.url, status) or answer.attempts > 1
         is_gone = self._announcements.is_gone(call.url)
-        if registration.is_hyperty(call.url):
+        if requests.is_hyperty(call.url):
             changed = (answer.object() or {}).get("statusChanged") == "true"
             # Of a status that an earlier attempt has written, the registry says that nothing changed.
             if status == LIVE:

@@ -15,8 +15,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.backends.http_client import Answer, Rest
+from msgnode.backends.registry.global_record import WrongRecord, check_record, check_time, read_record
 from msgnode.config.sections import GlobalRegistry as Options
-from msgnode.connectors.globalrecord import WrongRecord, check_record, check_time, read_record
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session

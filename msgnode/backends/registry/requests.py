@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from msgnode.backends.registry.record_fields import LISTS, OBJECT_UPDATABLE, UPDATABLE, bounded, fields, texts
 from msgnode.protocol.address import LONGEST
 from msgnode.protocol.errors import Rejected
-from msgnode.recordfields import LISTS, OBJECT_UPDATABLE, UPDATABLE, bounded, fields, texts
 
 HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes whose addresses are registered as hyperties
 REQUIRED = {

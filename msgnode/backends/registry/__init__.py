@@ -1,0 +1,3 @@
+"""
+The domain registry and the global registry, asked for the node's clients.
+"""
