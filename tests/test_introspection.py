@@ -13,12 +13,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Site
 
 from msgnode.backends.http_client import Rest
+from msgnode.backends.identity import opaque_tokens
+from msgnode.backends.identity.introspection import DAY, basic
+from msgnode.backends.identity.opaque_tokens import ENDLESS, NO_GOOD, Remembered
+from msgnode.backends.identity.token_validator import Tokens
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError, IdentityProvider
-from msgnode.connectors import opaque
-from msgnode.connectors.introspection import DAY, basic
-from msgnode.connectors.opaque import ENDLESS, NO_GOOD, Remembered
-from msgnode.connectors.tokens import Tokens
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected
 from msgnode.service.wiring import tokens_of
@@ -410,7 +410,7 @@ class RememberedTests(OpaqueCase):
         """
         self.openid.issue(TOKEN)
         self.proof()
-        for number in range(opaque.MOST_NO_GOOD + 1):
+        for number in range(opaque_tokens.MOST_NO_GOOD + 1):
             self.tokens.validate(f"made-up-{number}").addErrback(lambda why: None)
             if number % 100 == 0:
                 self.pump()
@@ -420,7 +420,7 @@ class RememberedTests(OpaqueCase):
         self.proof()
 
         self.assertEqual(before, self.asked)
-        self.assertEqual(opaque.MOST_NO_GOOD, len(self.tokens._opaque._no_good))
+        self.assertEqual(opaque_tokens.MOST_NO_GOOD, len(self.tokens._opaque._no_good))
 
     def test_no_token_is_kept(self) -> None:
         """

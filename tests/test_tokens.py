@@ -14,9 +14,9 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.backends.identity.jwt import LONGEST
+from msgnode.backends.identity.oidc_provider import AGAIN, UNKNOWN
 from msgnode.config.loader import check
-from msgnode.connectors.jws import LONGEST
-from msgnode.connectors.provider import AGAIN, UNKNOWN
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Claim
 from tests.openid import NOW, OTHER_RSA, RSA, OpenID, okp, provider, unsigned

@@ -10,11 +10,11 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.http_client import Answer
+from msgnode.backends.identity.oidc_provider import AGAIN as KEYS_AGAIN
+from msgnode.backends.identity.opaque_tokens import Opaque
+from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.registry.disconnector import AGAIN
 from msgnode.backends.registry.status import Poller
-from msgnode.connectors.opaque import Opaque
-from msgnode.connectors.provider import AGAIN as KEYS_AGAIN
-from msgnode.connectors.tokens import Tokens
 from msgnode.policy.administration.policy_store import Policies
 from msgnode.policy.administration.source import Documents
 from msgnode.protocol.close_codes import TOKEN_LATER

@@ -9,10 +9,10 @@ from twisted.internet.task import Clock
 from twisted.web.server import Site
 
 from msgnode.backends.http_client import Rest
+from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, IdentityProvider
 from msgnode.config.sections import QoSOptions
-from msgnode.connectors.tokens import Tokens
 from msgnode.node import Node
 from msgnode.service.wiring import offer_identity
 from tests.back_end import Memory

@@ -141,7 +141,7 @@ def _check_back_ends(config: Config, where: str) -> None:
     """
     Can the files be read that they need?  Nobody is called.
     """
-    from msgnode.connectors.introspection import secret_of
+    from msgnode.backends.identity.introspection import secret_of
     from msgnode.transport.endpoints import Trust
 
     try:

@@ -22,6 +22,8 @@ from twisted.logger import Logger
 from twisted.web.client import Agent
 
 from msgnode.backends.http_client import Rest
+from msgnode.backends.identity.responder import Identity
+from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
 from msgnode.backends.qos_broker import QoSBroker
@@ -31,8 +33,6 @@ from msgnode.backends.registry.global_registry import ADDRESS, GlobalRegistry
 from msgnode.backends.registry.status import Poller
 from msgnode.config.schema import Config, ConfigError, IdentityProvider
 from msgnode.config.sections import Registry
-from msgnode.connectors.idm import Identity
-from msgnode.connectors.tokens import Tokens
 from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits
 from msgnode.devregistry.service import Registries, Rules

@@ -18,11 +18,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from msgnode.backends.http_client import Rest
+from msgnode.backends.identity.introspection import Introspection, secret_of
+from msgnode.backends.identity.jwt import LONGEST, Unreadable, Unsigned, check, read, refuse
+from msgnode.backends.identity.oidc_provider import Connect, Provider
+from msgnode.backends.identity.opaque_tokens import Opaque
 from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityProvider
-from msgnode.connectors.introspection import Introspection, secret_of
-from msgnode.connectors.jws import LONGEST, Unreadable, Unsigned, check, read, refuse
-from msgnode.connectors.opaque import Opaque
-from msgnode.connectors.provider import Connect, Provider
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.sessions.access.device_tokens import PREFIX, Devices
 from msgnode.sessions.principal import Claim, Proof

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
 
+from msgnode.backends.identity.jwt import refuse
+from msgnode.backends.identity.token_validator import Tokens
 from msgnode.config.schema import IdentityOptions, IdentityProvider
-from msgnode.connectors.jws import refuse
-from msgnode.connectors.tokens import Tokens
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.device_tokens import PREFIX

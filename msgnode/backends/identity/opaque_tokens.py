@@ -17,8 +17,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.connectors.introspection import SILENT, Introspection
-from msgnode.connectors.jws import refuse
+from msgnode.backends.identity.introspection import SILENT, Introspection
+from msgnode.backends.identity.jwt import refuse
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Claim
 from msgnode.structures.log_limits import Failures

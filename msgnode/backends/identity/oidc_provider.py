@@ -19,9 +19,9 @@ from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 
 from msgnode.backends.http_client import Answer, Rest
+from msgnode.backends.identity.jwt import read_keys
 from msgnode.config.schema import IdentityProvider
 from msgnode.config.validation import is_safe_url
-from msgnode.connectors.jws import read_keys
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import Failures
 from msgnode.structures.single_flight import Shared

@@ -15,9 +15,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.backends.http_client import Answer
+from msgnode.backends.identity.jwt import prove
+from msgnode.backends.identity.oidc_provider import Provider
 from msgnode.config.schema import ConfigError, IntrospectionOptions
-from msgnode.connectors.jws import prove
-from msgnode.connectors.provider import Provider
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Claim
 from msgnode.structures.log_limits import Failures

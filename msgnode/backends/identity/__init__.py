@@ -1,0 +1,3 @@
+"""
+OpenID providers: whose is a token, and is it good?
+"""
