@@ -15,24 +15,24 @@ from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.allocation import Allocation
 from msgnode.backends.registry.registrations import Registered
-from msgnode.binding import Binder, Requests
-from msgnode.componentresponder import ComponentResponder
-from msgnode.components import BackEnd, Components
+from msgnode.bus.allocation import Allocation
+from msgnode.bus.bindings import Binder, Requests
+from msgnode.bus.components import BackEnd, ComponentResponder, Components
+from msgnode.bus.fanout import Fanout
+from msgnode.bus.forwarding import Forwards
+from msgnode.bus.handshake import Handshake
+from msgnode.bus.ingress import Reception
+from msgnode.bus.router import Responder, Router
+from msgnode.bus.routing_table import RoutingTable
+from msgnode.bus.session_merge import Merging
+from msgnode.bus.subscriptions import Subscription
 from msgnode.config.schema import Config
-from msgnode.fanout import Fanout
-from msgnode.forwarding import Forwards
-from msgnode.handshake import Handshake
-from msgnode.merging import Merging
 from msgnode.policy.enforcement.enforcement import Enforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
-from msgnode.reception import Reception
-from msgnode.router import Responder, Router
-from msgnode.routes import RoutingTable
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.access.asserted_identity import vouched
 from msgnode.sessions.access.authentication import Gate
@@ -52,7 +52,6 @@ from msgnode.sessions.principal import Validator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Journal, Sessions
 from msgnode.structures.time_slices import Slices
-from msgnode.subscription import Subscription
 
 
 class Offer(Responder, Protocol):

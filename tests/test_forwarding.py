@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.forwarding import MOST, MOST_FOR_ONE, Forwards
+from msgnode.bus.forwarding import MOST, MOST_FOR_ONE, Forwards
 from msgnode.protocol.message import decode
 from tests.fakes import Client, MemoryNode
 from tests.http_client import HTTPClient

@@ -4,7 +4,7 @@ Listeners by address, and addresses in order.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.listeners import BLOCK, Listeners, Ordered
+from msgnode.bus.listeners import BLOCK, Listeners, Ordered
 from tests.fakes import MemoryNode
 
 

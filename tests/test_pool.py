@@ -6,8 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bus.allocation import Pool
 from msgnode.config.address_range import MOST, expand
-from msgnode.pool import Pool
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
 from tests.test_allocation import AllocationTests

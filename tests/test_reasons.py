@@ -15,8 +15,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 import msgnode
+from msgnode.bus.receipts import OVERFLOW, REASONS
 from msgnode.protocol.errors import Rejected
-from msgnode.receipts import OVERFLOW, REASONS
 from msgnode.storage.traffic_log import TrafficLog
 from tests.fakes import Client, MemoryNode, directory
 from tests.policies_made import rule, use

@@ -10,9 +10,9 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bus.router import Reply
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
-from msgnode.router import Reply
 from msgnode.sessions.session import Session
 from tests.fakes import MemoryNode
 

@@ -4,8 +4,8 @@ Who hears an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bus.routing_table import DEEPEST
 from msgnode.protocol.address import LONGEST
-from msgnode.routes import DEEPEST
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, SUBSCRIBED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES

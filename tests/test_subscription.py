@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.binding import POLICIES
+from msgnode.bus.bindings import POLICIES
 from msgnode.protocol.errors import Blocked
 from msgnode.sessions.allocation_keys import key_size
 from msgnode.sessions.bindings import ALLOCATED

@@ -15,10 +15,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.protocol.message import Message
-from msgnode.routes import RoutingTable
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.journal import Ledger
 from msgnode.sessions.limits.connection_limits import Arrivals

@@ -14,10 +14,10 @@ from weakref import WeakSet
 
 from twisted.logger import Logger
 
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import SessionTimes
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Claimed, Rejected
-from msgnode.routes import RoutingTable
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES
 
 if TYPE_CHECKING:

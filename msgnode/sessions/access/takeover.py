@@ -12,13 +12,13 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import SessionTimes
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import split_token
 from msgnode.protocol.close_codes import TAKEN, Closing
 from msgnode.protocol.errors import NoSession
 from msgnode.protocol.token_redaction import may_hold_token
-from msgnode.routes import RoutingTable
 from msgnode.sessions.session import Connection, Session
 
 

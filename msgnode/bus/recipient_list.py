@@ -11,19 +11,19 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from msgnode.bus.fanout import KEPT, Fanout
+from msgnode.bus.receipts import Receipts, wants_answer
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
-from msgnode.fanout import KEPT, Fanout
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
 from msgnode.protocol.message import Message
-from msgnode.receipts import Receipts, wants_answer
-from msgnode.routes import RoutingTable
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Journal
 
 if TYPE_CHECKING:
-    from msgnode.router import Reply
+    from msgnode.bus.router import Reply
 
 log = Logger()
 

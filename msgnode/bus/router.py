@@ -14,16 +14,17 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.components import Components
+from msgnode.bus.components import Components
+from msgnode.bus.fanout import DECIDED, MANY, Batch, Delivery, Fanout
+from msgnode.bus.forwarding import Forwards
+from msgnode.bus.receipts import Receipts, wants_answer
+from msgnode.bus.recipient_list import Several
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
-from msgnode.fanout import DECIDED, MANY, Batch, Delivery, Fanout
-from msgnode.forwarding import Forwards
 from msgnode.policy.enforcement.points import IN, OUT, SUBSCRIBE, Policy
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message
-from msgnode.receipts import Receipts, wants_answer
-from msgnode.routes import RoutingTable
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import LEARNT, OWNED
 from msgnode.sessions.counters import Counts
@@ -32,7 +33,6 @@ from msgnode.sessions.limits.memory_budget import Budget, binding_size
 from msgnode.sessions.persistence import Keeping
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Journal
-from msgnode.several import Several
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import LONGEST, Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
-from msgnode.routes import RoutingTable
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.input_order import Holding

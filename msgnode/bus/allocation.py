@@ -6,19 +6,19 @@ addresses are finite and come from elsewhere, such as the SIP accounts of an
 IMS: they are leased to a session and free again at its end.
 """
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import uuid4
 
 from twisted.internet.defer import Deferred
 
-from msgnode.binding import Binder, Making, Requests, flat
+from msgnode.bus.bindings import Binder, Making, Requests, flat
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
-from msgnode.pool import Pool
 from msgnode.protocol.address import LONGEST, Domain, is_scheme
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
-from msgnode.routes import RoutingTable
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.bindings import ALLOCATED
 from msgnode.sessions.persistence import Keeping
@@ -223,3 +223,69 @@ def _is_child(address: str, parents: dict[str, None], names: dict[str, None]) ->
             return True
         at = address.find(_CHILD, at + 1)
     return False
+
+
+class Pool:
+    """
+    Goes round its addresses, so that one just returned is the last to be leased again.
+
+    Those found leased are not looked at again until they are returned: what a
+    request costs does not grow with the pool.
+    """
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self._queue = OrderedDict.fromkeys(addresses)
+        self._leased: set[str] = set()  # those taken out of the queue
+
+    def look(self, number: int, is_leased: Callable[[str], bool]) -> Iterator[None]:
+        """
+        Take what is leased out of the queue, in slices, until `free` finds that many at once or none is left.
+        """
+        while True:
+            found = self._take(number, is_leased, number + ADDRESSES)
+            is_over = len(found) == number or not self._queue
+            self._put_back(found, last=False)
+            if is_over:
+                return
+            yield
+
+    def free(self, number: int, is_leased: Callable[[str], bool]) -> list[str]:
+        """
+        That many free addresses, or Rejected with 503 and none.
+        """
+        found = self._take(number, is_leased, len(self._queue))
+        is_enough = len(found) == number
+        self._put_back(found, last=is_enough)
+        if not is_enough:
+            raise Rejected(
+                f"too few addresses of this pool are free: {len(found)}, not {number}", 503, "pool-empty"
+            )
+        return found
+
+    def _take(self, number: int, is_leased: Callable[[str], bool], most: int) -> list[str]:
+        """
+        The next that are free, of the next `most`.
+        """
+        found: list[str] = []
+        for _ in range(min(most, len(self._queue))):
+            address, _none = self._queue.popitem(last=False)
+            if is_leased(address):
+                self._leased.add(address)
+            else:
+                found.append(address)
+                if len(found) == number:
+                    break
+        return found
+
+    def _put_back(self, found: list[str], last: bool) -> None:
+        for address in found if last else reversed(found):
+            self._queue[address] = None
+            self._queue.move_to_end(address, last)
+
+    def returned(self, address: str) -> None:
+        """
+        Whoever leased this address, if it is one of these, has it no more.
+        """
+        if address in self._leased:
+            self._leased.remove(address)
+            self._queue[address] = None

@@ -15,7 +15,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.handshake import Handshake
+from msgnode.bus.handshake import Handshake
+from msgnode.bus.receipts import Receipts, wants_answer
+from msgnode.bus.router import Reply
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.protocol.message import NO_TOKEN, Message, compose, decode
@@ -28,8 +30,6 @@ from msgnode.protocol.token_redaction import (
     redacted,
     without_secrets,
 )
-from msgnode.receipts import Receipts, wants_answer
-from msgnode.router import Reply
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.input_order import Holding
 from msgnode.sessions.outbox import Outbox

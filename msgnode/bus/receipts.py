@@ -12,10 +12,10 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.protocol.address import SESSION, is_multicast
 from msgnode.protocol.errors import NoRoute
 from msgnode.protocol.message import Message, compose, recall
-from msgnode.routes import RoutingTable
 from msgnode.sessions.session import Session
 
 log = Logger()

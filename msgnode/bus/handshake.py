@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.merging import Merging
+from msgnode.bus.session_merge import Merging
 from msgnode.policy.enforcement.points import CONNECT, Policy
 from msgnode.protocol.address import SESSION, Domain, split_token
 from msgnode.protocol.close_codes import (

@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from msgnode.backends.registry.registrations import Registered
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
-from msgnode.routes import RoutingTable
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.bindings import LEARNT
 from msgnode.sessions.input_order import Holding

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
-from msgnode.listeners import Listeners, Ordered, Owners
+from msgnode.bus.listeners import Listeners, Ordered, Owners
 from msgnode.protocol.address import LONGEST
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED

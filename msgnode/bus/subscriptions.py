@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from msgnode.binding import Binder, Making, Requests, flat
+from msgnode.bus.bindings import Binder, Making, Requests, flat
+from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.policy.enforcement.points import SUBSCRIBE, Policy
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
-from msgnode.routes import RoutingTable
 from msgnode.sessions.allocation_keys import key_size
 from msgnode.sessions.bindings import ALLOCATED, SUBSCRIBED
 from msgnode.sessions.session import Session

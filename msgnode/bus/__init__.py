@@ -1,0 +1,3 @@
+"""
+The path of a message: ingress, handshake, router, responders.
+"""
