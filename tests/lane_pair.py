@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.lane import LaneFactory, LaneProtocol
+from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
 from msgnode.transport.cork import Cork
 
 MASK = b"\x11\xa2\x33\xc4"

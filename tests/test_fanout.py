@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.tcp import LineConnection, LineFactory
+from msgnode.connectors.lines import LineConnection, LineFactory
 from msgnode.protocol.message import compose
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.queue import OVERHEAD

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.tcp import LineFactory
+from msgnode.connectors.lines import LineFactory
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL
 from msgnode.sessions.bindings import SUBSCRIBED

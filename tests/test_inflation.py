@@ -15,7 +15,7 @@ from autobahn.websocket.utf8validator import Utf8Validator
 from twisted.internet.address import IPv4Address
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.lane import Validator
+from msgnode.connectors.websocket_fastpath import Validator
 from tests.lane_pair import frame
 from tests.runtimes import TCPRuntime, WebSocketRuntime, dumps
 from tests.websocket_case import WebSocketCase

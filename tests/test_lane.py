@@ -4,7 +4,7 @@ What the lane takes and what it leaves: nobody can tell it from Autobahn alone.
 
 from autobahn.websocket.compress import PerMessageDeflateOfferAccept
 
-from msgnode.connectors.lane import KEPT, text_frame, unmasked
+from msgnode.connectors.websocket_fastpath import KEPT, text_frame, unmasked
 from tests.lane_pair import MASK, Comparing, Peer, Side, close, frame, ping, xor
 
 DEFLATE = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"

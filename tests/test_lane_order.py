@@ -2,7 +2,7 @@
 Nothing overtakes, nothing is lost, nothing leaves too late: closing, pings, faults, sending.
 """
 
-from msgnode.connectors.lane import text_frame
+from msgnode.connectors.websocket_fastpath import text_frame
 from msgnode.transport.cork import Cork
 from tests.lane_pair import Comparing, Side, close, frame, ping, pong
 

@@ -13,7 +13,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.lane import LaneFactory, text_frame
+from msgnode.connectors.websocket_fastpath import LaneFactory, text_frame
 from msgnode.transport.cork import Cork
 from tests.lane_pair import REQUEST, Peer, Surprise, close, frame, ping
 from tests.lane_wire import ServerContext, Socket, tcp_server, unix_server

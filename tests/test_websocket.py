@@ -16,7 +16,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 
-from msgnode.connectors.faults import PeerLog
+from msgnode.connectors.peer_faults import PeerLog
 from tests.http_client import HTTPClient
 from tests.lane_pair import frame
 from tests.runtimes import WebSocketRuntime, dumps

@@ -1,3 +1,3 @@
 """
-How runtimes reach the node: WebSocket, a TCP line protocol, long-polling.
+How clients reach the node: WebSocket, lines over TCP, HTTP, Socket.IO.
 """

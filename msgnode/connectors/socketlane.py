@@ -10,9 +10,9 @@ from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTim
 from zope.interface import implementer
 
 from msgnode.connectors import engineio
-from msgnode.connectors.lane import LaneFactory, LaneProtocol
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketpolls import Events
+from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.transport.cork import Cork

@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from msgnode.connectors.lane import LaneFactory, LaneProtocol
+from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.sessions.session import Session

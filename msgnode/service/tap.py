@@ -18,6 +18,7 @@ from msgnode.admintoken import AdminTokens
 from msgnode.config.reload import Reloading, Renewable
 from msgnode.config.schema import Config
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
+from msgnode.connectors.lines import LineFactory
 from msgnode.connectors.message import Document, Messages
 from msgnode.connectors.paths import Upgrade, tree
 from msgnode.connectors.policyadmin import PolicyAdmin
@@ -26,7 +27,6 @@ from msgnode.connectors.poll import Poll
 from msgnode.connectors.polllane import PollLane
 from msgnode.connectors.socketio import SocketIO
 from msgnode.connectors.socketlane import SocketFactory
-from msgnode.connectors.tcp import LineFactory
 from msgnode.connectors.web import BoundedSite
 from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.connectors.wellknown import WHERE, ProtocolStub

@@ -24,7 +24,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
-from msgnode.connectors.faults import PeerLog, fault_of
+from msgnode.connectors.peer_faults import PeerLog, fault_of
 from msgnode.protocol.close_codes import Closing
 from msgnode.sessions.limits.partial_input import Partials
 from msgnode.structures.time_slices import MESSAGES, Slices
