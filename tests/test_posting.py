@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.posting import Wrong, elements
+from msgnode.connectors.http.poll_post import Wrong, elements
 from msgnode.structures.time_slices import MESSAGES
 from tests.http_client import HTTPClient
 from tests.poll_case import URL, PollCase

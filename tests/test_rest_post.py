@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.openapi import DOCUMENT
+from msgnode.connectors.http.openapi import DOCUMENT
 from msgnode.sessions.access.device_tokens import line, make_token
 from tests.durable import DurableNode, Refusing
 from tests.fakes import directory

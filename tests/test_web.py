@@ -7,8 +7,8 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import Config
-from msgnode.connectors.paths import NotHere
-from msgnode.connectors.web import BoundedSite
+from msgnode.connectors.http.server import BoundedSite
+from msgnode.connectors.http.site import NotHere
 from tests.http_client import HTTPClient
 from tests.network import Network
 

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
-from msgnode.stubs import Stubs
+from msgnode.connectors.http.protostub import Stubs
 from tests.http_client import HTTPClient, Response
 from tests.network import Network
 

@@ -12,8 +12,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.connectors import engineio
-from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
-from msgnode.connectors.paths import Upgrade
+from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
+from msgnode.connectors.http.site import Upgrade
 from msgnode.connectors.socketclient import SocketClient
 from msgnode.connectors.socketlane import SocketFactory, Unfit, version_in
 from msgnode.protocol.close_codes import STOPPING

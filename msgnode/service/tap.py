@@ -18,18 +18,18 @@ from msgnode.admintoken import AdminTokens
 from msgnode.config.reload import Reloading, Renewable
 from msgnode.config.schema import Config
 from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
+from msgnode.connectors.http.poll import Poll
+from msgnode.connectors.http.protostub import WHERE, ProtocolStub, Stubs
+from msgnode.connectors.http.rest import Document, Messages
+from msgnode.connectors.http.server import BoundedSite
+from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
-from msgnode.connectors.message import Document, Messages
-from msgnode.connectors.paths import Upgrade, tree
 from msgnode.connectors.policyadmin import PolicyAdmin
 from msgnode.connectors.policymetrics import PolicyCollector
-from msgnode.connectors.poll import Poll
 from msgnode.connectors.polllane import PollLane
 from msgnode.connectors.socketio import SocketIO
 from msgnode.connectors.socketlane import SocketFactory
-from msgnode.connectors.web import BoundedSite
 from msgnode.connectors.websocket import WebSocketFactory
-from msgnode.connectors.wellknown import WHERE, ProtocolStub
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyDesk
 from msgnode.policy.administration.policy_store import Policies
@@ -44,7 +44,6 @@ from msgnode.storage.session_store import LEAST_NOTED, MOST_NOTED, Store
 from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import Sweep
 from msgnode.storage.traffic_log import NoLog, TrafficLog
-from msgnode.stubs import Stubs
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener

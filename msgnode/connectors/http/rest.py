@@ -17,10 +17,10 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.connectors.asked import allow_origin, authority_of, bearer, headers, parameters, peer_of
-from msgnode.connectors.exchange import Exchange, NotNow, again_in
-from msgnode.connectors.openapi import DOCUMENT
-from msgnode.connectors.paths import NotHere
+from msgnode.connectors.http.openapi import DOCUMENT
+from msgnode.connectors.http.requests import allow_origin, authority_of, bearer, headers, parameters, peer_of
+from msgnode.connectors.http.rest_exchange import Exchange, NotNow, again_in
+from msgnode.connectors.http.site import NotHere
 from msgnode.node import Node
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import SESSION, Domain, is_multicast

@@ -10,7 +10,7 @@ from twisted.protocols.policies import ProtocolWrapper
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
 
-from msgnode.connectors.web import DeadlineChannel
+from msgnode.connectors.http.server import DeadlineChannel
 from msgnode.transport.http_answers import answer_error
 
 PAGE = b"""<!DOCTYPE html>

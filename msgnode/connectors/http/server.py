@@ -20,7 +20,7 @@ from twisted.web.resource import IResource
 from twisted.web.server import Request, Site
 
 from msgnode.config.schema import Config
-from msgnode.connectors.asked import headers
+from msgnode.connectors.http.requests import headers
 from msgnode.protocol.close_codes import FULL
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.limits.connection_limits import Arrivals

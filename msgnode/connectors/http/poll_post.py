@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from twisted.internet.defer import Deferred
 
-from msgnode.connectors.longpoll import ENDED, SUPERSEDED_RETRY, TAKEN_OVER, PollConnection
+from msgnode.connectors.http.poll_connection import ENDED, SUPERSEDED_RETRY, TAKEN_OVER, PollConnection
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import Malformed

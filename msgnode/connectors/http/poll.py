@@ -13,9 +13,9 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.connectors.asked import allow_origin, bearer, parameters, peer_of
-from msgnode.connectors.longpoll import PollConnection
-from msgnode.connectors.posting import OPENS, Posting, Step, Wrong, checked
+from msgnode.connectors.http.poll_connection import PollConnection
+from msgnode.connectors.http.poll_post import OPENS, Posting, Step, Wrong, checked
+from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import STOPPING, TAKEN
