@@ -5,7 +5,7 @@ The clients of the Socket.IO connector, with the face of runtimes.py.
 import json
 from typing import Any
 
-from msgnode.connectors import engineio
+from msgnode.connectors.socketio import codec
 from tests.http_client import HTTPClient
 from tests.runtimes import Runtime, WebSocketRuntime, _Stub, dumps
 
@@ -36,17 +36,17 @@ class SocketRuntime(Runtime):
         now = self.network.clock.seconds()
         if self.version == 3 and now >= self.due and self.is_connected and not self.silent:
             if self.due:
-                self.say(engineio.PING)
+                self.say(codec.PING)
             self.due = now + 25
 
     def heard(self, packet: bytes) -> None:
-        if packet == engineio.PING and not self.silent:
-            self.say(engineio.PONG)
+        if packet == codec.PING and not self.silent:
+            self.say(codec.PONG)
         elif packet.startswith(b'42["close",'):
             told = json.loads(packet[2:])[1]
             self.code, self.reason, self.retry_after = told["code"], told["reason"], told.get("retry_after")
-        elif packet.startswith(engineio.EVENT):
-            self.raw.append(packet[len(engineio.EVENT) : -1])
+        elif packet.startswith(codec.EVENT):
+            self.raw.append(packet[len(codec.EVENT) : -1])
         else:
             self.packets.append(packet)
 
@@ -93,7 +93,7 @@ class SocketPollRuntime(SocketRuntime):
         self.send_packets(*begun)
 
     def send_packets(self, *packets: bytes) -> None:
-        body = engineio.join(packets, self.version)
+        body = codec.join(packets, self.version)
         response = self.post.request("POST", self.path, body, **self.headers)
         if response.status == 413:  # its library closes, as it does when a WebSocket is closed with 1009
             self.code = 1009
@@ -102,7 +102,7 @@ class SocketPollRuntime(SocketRuntime):
         self.network.pump()
 
     def send_half(self, message: Any) -> None:
-        body = engineio.join([emitted(dumps(message))], self.version)
+        body = codec.join([emitted(dumps(message))], self.version)
         self.post.start("POST", self.path, body)
         wire = self.post.link.clientIO
         half = b"".join(wire.stream)
@@ -115,7 +115,7 @@ class SocketPollRuntime(SocketRuntime):
 
     def say(self, packet: bytes) -> None:
         if self.sid:
-            self.post.start("POST", self.path, engineio.join([packet], self.version))
+            self.post.start("POST", self.path, codec.join([packet], self.version))
 
     def settle(self) -> bool:
         self.beat()
@@ -127,11 +127,11 @@ class SocketPollRuntime(SocketRuntime):
             self.code = response.status
             self.reason = response.json()["desc"]
             return False
-        for packet in engineio.split(response.body, self.version):
-            if packet.startswith(engineio.OPEN):
+        for packet in codec.split(response.body, self.version):
+            if packet.startswith(codec.OPEN):
                 self.sid = json.loads(packet[1:])["sid"]
                 if self.version == 4:
-                    self.send_packets(engineio.CONNECTED)
+                    self.send_packets(codec.CONNECTED)
             else:
                 self.heard(packet)
         if self.code is None:
@@ -217,7 +217,7 @@ class NewSocketWebSocketRuntime(SocketWebSocketRuntime):
 
     def connect(self) -> None:
         super().connect()
-        self.stub.sendMessage(engineio.CONNECTED)
+        self.stub.sendMessage(codec.CONNECTED)
 
 
 class UpgradedRuntime(SocketWebSocketRuntime):
@@ -231,18 +231,18 @@ class UpgradedRuntime(SocketWebSocketRuntime):
         self.get = HTTPClient(self.network)
         where = f"/socket.io/?EIO={self.version}&transport="
         answer = self.get.request("GET", where + "polling", **self.headers)
-        self.sid = json.loads(engineio.split(answer.body, self.version)[0][1:])["sid"]
+        self.sid = json.loads(codec.split(answer.body, self.version)[0][1:])["sid"]
         if self.version == 4:
-            body = engineio.join([engineio.CONNECTED], self.version)
+            body = codec.join([codec.CONNECTED], self.version)
             self.get.request("POST", f"{where}polling&sid={self.sid}", body)
         self.get.start("GET", f"{where}polling&sid={self.sid}")
         self.network.pump()
         self.path = f"{where}websocket&sid={self.sid}"
         WebSocketRuntime.connect(self)
-        self.stub.sendMessage(engineio.PROBE)
+        self.stub.sendMessage(codec.PROBE)
         self.network.pump()
-        assert self.packets.pop(0) == engineio.PROBED
-        for packet in engineio.split(self.get.response.body, self.version):
+        assert self.packets.pop(0) == codec.PROBED
+        for packet in codec.split(self.get.response.body, self.version):
             self.heard(packet)
-        self.stub.sendMessage(engineio.UPGRADE)
+        self.stub.sendMessage(codec.UPGRADE)
         self.network.pump()

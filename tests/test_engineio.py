@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msgnode.connectors.engineio import Garbled, join, message_event, message_of, socket_packet, split
+from msgnode.connectors.socketio.codec import Garbled, join, message_event, message_of, socket_packet, split
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=4)
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from msgnode.connectors import engineio
-from msgnode.connectors.polllane import is_usual
+from msgnode.connectors.socketio import codec
+from msgnode.connectors.socketio.polling_fastpath import is_usual
 from tests.http_client import HTTPClient
 from tests.socket_runtime import emitted
 from tests.test_socketio import OPEN, URL, SocketCase
@@ -126,7 +126,7 @@ class LaneTests(SocketCase):
 
         self.assertEqual([False, True], self.taken[-2:])
         self.assertTrue(answers[0].endswith(b"ok"))
-        self.assertEqual([1, 1, 1], self.ids(engineio.split(answers[1].partition(b"\r\n\r\n")[2], 3)))
+        self.assertEqual([1, 1, 1], self.ids(codec.split(answers[1].partition(b"\r\n\r\n")[2], 3)))
 
     def test_behind_a_poll(self) -> None:
         """
@@ -142,7 +142,7 @@ class LaneTests(SocketCase):
         self.net.pump()
 
         answers = bytes(client._came).split(b"HTTP/1.1 200 OK\r\n")[1:]
-        self.assertEqual([5], self.ids(engineio.split(answers[0].partition(b"\r\n\r\n")[2], 3)))
+        self.assertEqual([5], self.ids(codec.split(answers[0].partition(b"\r\n\r\n")[2], 3)))
         self.assertTrue(answers[1].endswith(b"ok"))
         self.assertEqual([b"3"], self.poll())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors import engineio
+from msgnode.connectors.socketio import codec
 from msgnode.structures.time_slices import MESSAGES
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -41,7 +41,7 @@ class SocketTurnsTests(SynchronousTestCase):
         Post without letting a turn pass.
         """
         post = HTTPClient(self.net)
-        body = engineio.join(packets, self.client.version)
+        body = codec.join(packets, self.client.version)
         post.start("POST", self.client.path, body, **self.client.headers)
         while post.link.pump(advanceClock=False):
             pass
@@ -71,7 +71,7 @@ class SocketTurnsTests(SynchronousTestCase):
         post = self.begin(*self.packets)
         self.net.pump()
 
-        body = engineio.join([self.packet(MANY)], self.client.version)
+        body = codec.join([self.packet(MANY)], self.client.version)
         again = post.request("POST", self.client.path, body, **self.client.headers)
 
         self.assertEqual((200, list(range(MANY + 1))), (again.status, self.ids()))
@@ -114,7 +114,7 @@ class SocketTurnsTests(SynchronousTestCase):
         """
         What a POST of tiny packets takes is a small multiple of its bytes.
         """
-        body = engineio.join([b"6"] * 300_000, self.client.version)
+        body = codec.join([b"6"] * 300_000, self.client.version)
         post = HTTPClient(self.net)
 
         tracemalloc.start()
@@ -132,7 +132,7 @@ class SocketTurnsTests(SynchronousTestCase):
         self.client.stop_reading()
         before = self.net.node.slices.done
 
-        post = self.begin(*[engineio.PING] * (10 * MESSAGES))
+        post = self.begin(*[codec.PING] * (10 * MESSAGES))
         self.net.pump()
 
         self.assertEqual((b"ok", 9), (post.response.body, self.net.node.slices.done - before))
@@ -163,6 +163,6 @@ class AckTests(SynchronousTestCase):
         """
         A number of megabytes is none.
         """
-        self.assertEqual(b"1" * 20, engineio.socket_packet(b"42" + b"1" * 20 + b"[]").ack)
-        with self.assertRaises(engineio.Garbled):
-            engineio.socket_packet(b"42" + b"1" * 21 + b"[]")
+        self.assertEqual(b"1" * 20, codec.socket_packet(b"42" + b"1" * 20 + b"[]").ack)
+        with self.assertRaises(codec.Garbled):
+            codec.socket_packet(b"42" + b"1" * 21 + b"[]")

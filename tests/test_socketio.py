@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors import engineio
+from msgnode.connectors.socketio import codec
 from tests.durable import DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient, Response
@@ -67,7 +67,7 @@ class SocketCase(SynchronousTestCase):
         The first poll; what the client is told.
         """
         self.query = f"?EIO={version}&transport=polling"
-        packets = engineio.split(self.request("GET", self.query).body, version)
+        packets = codec.split(self.request("GET", self.query).body, version)
         self.assertEqual([b"0"], [packet[:1] for packet in packets])
         told = json.loads(packets[0][1:])
         self.query += f"&sid={told['sid']}"
@@ -83,7 +83,7 @@ class SocketCase(SynchronousTestCase):
         self.assertIn(b'"code":200', self.poll()[0])
 
     def post(self, *packets: bytes) -> Response:
-        return self.request("POST", self.query, engineio.join(packets, 3))
+        return self.request("POST", self.query, codec.join(packets, 3))
 
     def start(self) -> HTTPClient:
         """
@@ -101,7 +101,7 @@ class SocketCase(SynchronousTestCase):
         response = client.response
         assert response is not None, "no answer yet"
         self.assertEqual(200, response.status, response)
-        return engineio.split(response.body, 3)
+        return codec.split(response.body, 3)
 
     def update(self, id: int) -> dict[str, Any]:
         return {"id": id, "type": "update", "from": "x", "to": URL}
@@ -113,7 +113,7 @@ class SocketCase(SynchronousTestCase):
         self.other.send(*map(self.update, ids))
 
     def ids(self, packets: list[bytes]) -> list[int]:
-        events = [packet for packet in packets if packet.startswith(engineio.EVENT)]
+        events = [packet for packet in packets if packet.startswith(codec.EVENT)]
         return [json.loads(packet[2:])[1]["id"] for packet in events]
 
     def probe(self) -> Probe:

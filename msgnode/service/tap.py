@@ -26,9 +26,9 @@ from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
 from msgnode.connectors.policyadmin import PolicyAdmin
 from msgnode.connectors.policymetrics import PolicyCollector
-from msgnode.connectors.polllane import PollLane
-from msgnode.connectors.socketio import SocketIO
-from msgnode.connectors.socketlane import SocketFactory
+from msgnode.connectors.socketio.polling_fastpath import PollLane
+from msgnode.connectors.socketio.resource import SocketIO
+from msgnode.connectors.socketio.websocket import SocketFactory
 from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyDesk

@@ -1,7 +1,7 @@
 """
 Socket.IO at `/socket.io/`: what the NodejsProtoStub connects with.
 
-The resource answers polls and hands WebSockets on; engineio.py is what is on
+The resource answers polls and hands WebSockets on; codec.py is what is on
 the wire, and socketclient.py the client behind both.
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.connectors import engineio
 from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
 from msgnode.connectors.http.site import Upgrade
-from msgnode.connectors.socketclient import SocketClient
-from msgnode.connectors.socketlane import SocketFactory, Unfit, version_in
+from msgnode.connectors.socketio import codec
+from msgnode.connectors.socketio.client import SocketClient
+from msgnode.connectors.socketio.websocket import SocketFactory, Unfit, version_in
 from msgnode.protocol.close_codes import STOPPING
 from msgnode.transport.http_answers import answer_error, write_all
 from msgnode.transport.sockets import verified_name
@@ -38,7 +38,7 @@ def take(body: bytes, client: SocketClient, most: int, taken: Callable[[], objec
     """
     if client.posting:
         raise Unfit("two POSTs of one client at once")
-    packets = engineio.split(body, client.version, most)
+    packets = codec.split(body, client.version, most)
     if client.refusal is not None and any(packet.startswith(b"42") for packet in packets):
         raise Unfit(f"this client was closed: {client.refusal.word}")
     return client.take(packets, taken)
@@ -83,9 +83,9 @@ class SocketIO(Resource):
             return answer_error(request, 403, "this origin is not allowed")
         try:
             return self._polled(request, asked)
-        except engineio.TooMany as why:
+        except codec.TooMany as why:
             return answer_error(request, 413, str(why))
-        except (Unfit, engineio.Garbled) as why:
+        except (Unfit, codec.Garbled) as why:
             return answer_error(request, 400, str(why))
 
     def _polled(self, request: Request, asked: dict[str, str]) -> bytes | int:

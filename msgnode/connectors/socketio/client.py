@@ -17,9 +17,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.connectors import engineio
-from msgnode.connectors.socketacks import Acks
-from msgnode.connectors.socketpolls import MOST_HANDED_OUT, Events, Poll, Polls
+from msgnode.connectors.socketio import codec
+from msgnode.connectors.socketio.acks import Acks
+from msgnode.connectors.socketio.polling import MOST_HANDED_OUT, Events, Poll, Polls
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, NO_OPEN, SLOW, Closing
 from msgnode.sessions.outbox import Outbox
@@ -111,7 +111,7 @@ class SocketClient:
             "pingTimeout": round(PATIENCE[self.version] * 1000),
             "maxPayload": 2 * self._node.config.limits.message,
         }
-        self._put(engineio.OPEN + engineio.encode(told))
+        self._put(codec.OPEN + codec.encode(told))
         self._beat = self._clock.callLater(self._interval, self._beaten)
 
     def greet(self) -> None:
@@ -119,7 +119,7 @@ class SocketClient:
         Connect it to the namespace `/`, which a client of version 4 asks for.
         """
         if self.version == 3 and not self.ended:
-            self._put(engineio.CONNECTED)
+            self._put(codec.CONNECTED)
 
     # -- what comes ----------------------------------------------------------
 
@@ -172,30 +172,30 @@ class SocketClient:
             self._event(packet[2:])
             return
         kind = packet[:1]
-        if kind == engineio.PING:
+        if kind == codec.PING:
             # Who does not read would be answered without end.
             if self.way is None or not self.full:
-                self._put(engineio.PONG + packet[1:])
-        elif kind == engineio.MESSAGE:
+                self._put(codec.PONG + packet[1:])
+        elif kind == codec.MESSAGE:
             self._socket(packet)
-        elif kind == engineio.CLOSE:
+        elif kind == codec.CLOSE:
             self.gone()
-        elif kind not in (engineio.PONG, engineio.NOOP):
+        elif kind not in (codec.PONG, codec.NOOP):
             self._node.garbled(packet, f"no packet of Engine.IO: {packet[:40]!r}", self)
 
     def _socket(self, packet: bytes) -> None:
         try:
-            found = engineio.socket_packet(packet)
-        except engineio.Garbled as why:
+            found = codec.socket_packet(packet)
+        except codec.Garbled as why:
             self._node.garbled(packet, str(why), self)
             return
         if found.namespace != b"/":
             if found.kind == b"0":
-                self._answer(engineio.no_namespace(found.namespace, self.version))
+                self._answer(codec.no_namespace(found.namespace, self.version))
         elif found.kind == b"0":
             if self.version == 4:
                 told = {"sid": token_urlsafe(15)}
-                self._answer(engineio.CONNECTED + engineio.encode(told))
+                self._answer(codec.CONNECTED + codec.encode(told))
         elif found.kind == b"1":
             self.gone()
         elif found.kind == b"2":
@@ -221,8 +221,8 @@ class SocketClient:
 
     def _event(self, payload: bytes) -> bool:
         try:
-            data = engineio.message_of(payload)
-        except engineio.Garbled as why:
+            data = codec.message_of(payload)
+        except codec.Garbled as why:
             self._node.garbled(payload, str(why), self)
             return False
         if len(data) > self._node.config.limits.message:
@@ -264,11 +264,11 @@ class SocketClient:
         if why.retry_after is not None:
             told["retry_after"] = why.retry_after
         with self._cork:
-            self._put(engineio.event("close", told))
+            self._put(codec.event("close", told))
             # Its library comes back by itself, unless it is told that it is wanted no more.
             # Who had nothing to say would do that for ever.
             if why.retry_after is None or why.code == NO_OPEN.code:
-                self._put(engineio.DISCONNECTED)
+                self._put(codec.DISCONNECTED)
             self.ended = True
             self._stop_timers()
             if self.way is not None:
@@ -334,7 +334,7 @@ class SocketClient:
                 self._node.sessions.ready(self)
             elif not polls.size:
                 # Not before the reason has come: today's clients would not read that.
-                polls.put(engineio.CLOSE)
+                polls.put(codec.CLOSE)
                 self._stop_timers()
                 self._forget(self)
             self._cork.add(polls)
@@ -403,7 +403,7 @@ class SocketClient:
         """
         It works.  The client polls no more once its last poll is answered.
         """
-        way.sendText(engineio.PROBED)
+        way.sendText(codec.PROBED)
         self.polls.release()
 
     def upgrade(self, way: Way) -> None:
@@ -451,7 +451,7 @@ class SocketClient:
             self.gone()
             return
         if self.version == 4 and (self.way is None or not self.full):
-            self._put(engineio.PING)
+            self._put(codec.PING)
         self._beat = self._clock.callLater(interval, self._beaten)
 
     def _stop_timers(self) -> None:

@@ -9,9 +9,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
 from zope.interface import implementer
 
-from msgnode.connectors import engineio
-from msgnode.connectors.socketclient import SocketClient
-from msgnode.connectors.socketpolls import Events
+from msgnode.connectors.socketio import codec
+from msgnode.connectors.socketio.client import SocketClient
+from msgnode.connectors.socketio.polling import Events
 from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
@@ -35,7 +35,7 @@ def version_in(asked: dict[str, str]) -> int:
     The version of Engine.IO that a client speaks.
     """
     found = asked.get("EIO", "")
-    if found not in map(str, engineio.VERSIONS):
+    if found not in map(str, codec.VERSIONS):
         raise Unfit(f"'EIO' must be 3 or 4, not {found[:20]!r}")
     return int(found)
 
@@ -95,11 +95,11 @@ class SocketLane(LaneProtocol):
         assert client is not None
         if client.way is self:
             client.heard(payload)
-        elif payload == engineio.PROBE:
+        elif payload == codec.PROBE:
             self._tried = True
             if not self.outlet.stalled:
                 client.probed(self)
-        elif payload == engineio.UPGRADE and self._tried and client.probing is self and not client.ended:
+        elif payload == codec.UPGRADE and self._tried and client.probing is self and not client.ended:
             client.upgrade(self)
         else:
             self.part(NO_PROBE)

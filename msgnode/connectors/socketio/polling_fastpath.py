@@ -14,10 +14,10 @@ from typing import Any
 
 from twisted.web.http import datetimeToString
 
-from msgnode.connectors.engineio import Garbled
-from msgnode.connectors.socketclient import SocketClient
-from msgnode.connectors.socketio import HTML, TEXT, take
-from msgnode.connectors.socketlane import SocketFactory, Unfit
+from msgnode.connectors.socketio.client import SocketClient
+from msgnode.connectors.socketio.codec import Garbled
+from msgnode.connectors.socketio.resource import HTML, TEXT, take
+from msgnode.connectors.socketio.websocket import SocketFactory, Unfit
 from msgnode.transport.cork import CHUNK, Cork, Outlet
 
 GET, POST = b"GET /socket.io/?", b"POST /socket.io/?"

@@ -8,7 +8,7 @@ poll; the protocol has no better acknowledgement.
 from itertools import islice
 from typing import Protocol
 
-from msgnode.connectors import engineio
+from msgnode.connectors.socketio import codec
 from msgnode.sessions.journal import Ledger
 from msgnode.sessions.outbox import Outbox
 from msgnode.transport.cork import Cork
@@ -47,7 +47,7 @@ class Events:
 
     def of(self, data: bytes) -> bytes:
         if data is not self._data:
-            self._data, self._event = data, engineio.message_event(data)
+            self._data, self._event = data, codec.message_event(data)
         return self._event
 
 
@@ -103,13 +103,13 @@ class Polls:
         Answer the GET that waits with nothing.
         """
         if self.waiting is not None:
-            self.answer([engineio.NOOP])
+            self.answer([codec.NOOP])
 
     def answer(self, packets: list[bytes]) -> None:
         poll, self.waiting = self.waiting, None
         assert poll is not None
         self._poller.answered()
-        poll.answer(engineio.pieces(packets, self._poller.version))
+        poll.answer(codec.pieces(packets, self._poller.version))
 
     def owed(self) -> list[bytes]:
         """

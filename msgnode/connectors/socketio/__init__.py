@@ -1,0 +1,3 @@
+"""
+Socket.IO, as the NodejsProtoStub speaks it.
+"""
