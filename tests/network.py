@@ -16,9 +16,9 @@ from twisted.internet.protocol import Protocol
 from twisted.test.iosim import FakeTransport, IOPump
 from zope.interface import implementer
 
-from msgnode.admintoken import AdminTokens
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.health import Lag
 from msgnode.config.schema import Listen
-from msgnode.connectors.health import Lag
 from msgnode.connectors.websocket import WebSocketConnection
 from msgnode.service.tap import factories
 from msgnode.service.wiring import policies_of

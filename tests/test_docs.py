@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
+from msgnode.admin.health import Lag, Metrics
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
-from msgnode.connectors.health import Lag, Metrics
 from msgnode.sessions.outbox import STEPS
 from msgnode.storage.traffic_log import Line
 from tests.examples import TOP, Bound, Play, blocks, requests, sections

@@ -12,10 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.http_headers import Headers
 from twisted.web.test.requesthelper import DummyRequest
 
+from msgnode.admin.health import Lag, Metrics
 from msgnode.backends.http_client import Answer, Rest, Unanswered
 from msgnode.backends.registry.disconnector import AGAIN
 from msgnode.backends.registry.status import AT_ONCE, MOST_IN_DOUBT, Announcements, Poller
-from msgnode.connectors.health import Lag, Metrics
 from msgnode.devregistry.faults import Fault
 from msgnode.service.wiring import attach_domain, attach_farewell
 from msgnode.structures.time_slices import ADDRESSES

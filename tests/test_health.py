@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import __version__
-from msgnode.connectors.health import Lag
+from msgnode.admin.health import Lag
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.poll_runtime import PollRuntime

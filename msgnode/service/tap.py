@@ -14,18 +14,18 @@ from twisted.internet.base import ReactorBase
 from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import IResource
 
-from msgnode.admintoken import AdminTokens
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.health import Lag, Live, LiveInFull, Metrics
+from msgnode.admin.policy_api import PolicyAdmin
+from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.config.reload import Reloading, Renewable
 from msgnode.config.schema import Config
-from msgnode.connectors.health import Lag, Live, LiveInFull, Metrics
 from msgnode.connectors.http.poll import Poll
 from msgnode.connectors.http.protostub import WHERE, ProtocolStub, Stubs
 from msgnode.connectors.http.rest import Document, Messages
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
-from msgnode.connectors.policyadmin import PolicyAdmin
-from msgnode.connectors.policymetrics import PolicyCollector
 from msgnode.connectors.socketio.polling_fastpath import PollLane
 from msgnode.connectors.socketio.resource import SocketIO
 from msgnode.connectors.socketio.websocket import SocketFactory

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.admintoken import EVERY, AdminTokens
+from msgnode.admin.admin_tokens import EVERY, AdminTokens
 from msgnode.policy.administration.commands import PolicyDesk
 from msgnode.policy.administration.policy_store import Refused
 from msgnode.protocol.errors import Rejected

@@ -1,0 +1,3 @@
+"""
+The operators' listener: health, metrics, policies.
+"""
