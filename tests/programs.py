@@ -10,7 +10,7 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from msgnode.client import Client, Message
-from msgnode.client.place import LineFactory, Place, WebSocketFactory
+from msgnode.client.endpoint import LineFactory, Place, WebSocketFactory
 from tests.network import Link, Network
 
 NAMES = {"line": "tcp://example.org:9091", "web": "ws://example.org/ws"}

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
 from twisted.internet.testing import MemoryReactorClock
 
-from msgnode.client.place import LineFactory, place
+from msgnode.client.endpoint import LineFactory, place
 from tests.certificate import PATH
 
 

@@ -8,7 +8,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.client import CannotConnect, Closed, Full, Refused
-from msgnode.client import attachment as attachment_module
+from msgnode.client import connection as attachment_module
 from tests.network import Network
 from tests.programs import Program
 

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode.cli.talking import ADDRESS, REFUSED, SECONDS, Talk, talks
 from msgnode.client import Refused
-from msgnode.client.registry import EXPIRES, UNAVAILABLE, Registration
+from msgnode.client.registration import EXPIRES, UNAVAILABLE, Registration
 
 _resource = click.option(
     "--resource", "resources", multiple=True, metavar="TYPE", help="Such as chat; may be repeated."

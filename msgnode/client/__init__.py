@@ -4,11 +4,11 @@ A client of a messaging node, for programs, devices and the command line.
 `Client` is for Twisted, `AsyncClient` is the same for asyncio.
 """
 
-from msgnode.client.aio import AsyncClient
+from msgnode.client.asyncio_client import AsyncClient
 from msgnode.client.client import Client
 from msgnode.client.errors import CannotConnect, ClientError, Closed, Full, NoToken, Refused, TimedOut
 from msgnode.client.message import NOT_HANDLED, Message
-from msgnode.client.registry import Registration
+from msgnode.client.registration import Registration
 
 __all__ = [
     "NOT_HANDLED",

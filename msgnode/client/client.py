@@ -14,14 +14,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.client.addresses import Addresses, Handler
-from msgnode.client.attachment import Attachment
+from msgnode.client.connection import Attachment
+from msgnode.client.endpoint import Place, place
 from msgnode.client.errors import Closed, Refused
 from msgnode.client.login import Login, Source
 from msgnode.client.message import Message, decode, encode, send_answer
-from msgnode.client.pending import Pending
-from msgnode.client.place import Place, place
-from msgnode.client.registry import EXPIRES, Registration, entry, question, registry
+from msgnode.client.pending_requests import Pending
+from msgnode.client.registration import EXPIRES, Registration, entry, question, registry
+from msgnode.client.subscriptions import Addresses, Handler
 
 log = Logger()
 

@@ -18,10 +18,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHostnameResolver, IHostResolution, IResolutionReceiver
 from zope.interface import implementer
 
-from msgnode.client.addresses import Handler
 from msgnode.client.client import WAIT, Client
 from msgnode.client.message import Message
-from msgnode.client.registry import EXPIRES, Registration
+from msgnode.client.registration import EXPIRES, Registration
+from msgnode.client.subscriptions import Handler
 
 T = TypeVar("T")
 

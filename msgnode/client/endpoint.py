@@ -21,7 +21,7 @@ from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClie
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
-from msgnode.client.links import LineLink, Owner, WebSocketLink
+from msgnode.client.transports import LineLink, Owner, WebSocketLink
 
 PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091}
 PING = 25  # seconds between WebSocket pings, and until one must be answered

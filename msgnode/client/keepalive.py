@@ -11,8 +11,8 @@ from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall
 
-from msgnode.client.links import Link
 from msgnode.client.message import encode
+from msgnode.client.transports import Link
 from msgnode.protocol.address import SESSION
 
 QUIET = 25.0  # seconds without a word until the node is asked, and until it must have answered

@@ -18,13 +18,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.client.backoff import Backoff
+from msgnode.client.endpoint import Place
 from msgnode.client.errors import CannotConnect, Closed, Full
-from msgnode.client.links import Link
+from msgnode.client.keepalive import QUIET, Pulse
 from msgnode.client.login import Login
 from msgnode.client.message import decode, encode
-from msgnode.client.place import Place
-from msgnode.client.pulse import QUIET, Pulse
-from msgnode.client.tally import Tally
+from msgnode.client.resume_state import Tally
+from msgnode.client.transports import Link
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import NO_OPEN, Closing
 
