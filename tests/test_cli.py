@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from twisted.python.failure import Failure
 
-from msgnode.cli.load import Loop
+from msgnode.cli.connection import body_of
+from msgnode.cli.load_generator import Loop
 from msgnode.cli.main import main
 from msgnode.cli.registry import _shown as shown_entry
-from msgnode.cli.talking import body_of
 from msgnode.client import Refused
 
 TALKING = ("send", "request", "listen", "register", "find", "bench")

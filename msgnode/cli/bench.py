@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from msgnode.cli.load import Load, Measured
-from msgnode.cli.talking import REFUSED, SECONDS, Talk, talks
+from msgnode.cli.connection import REFUSED, SECONDS, Talk, talks
+from msgnode.cli.load_generator import Load, Measured
 
 BUSY = 0.85  # of a core; above it this process may be what is measured
 MOST_SHOWN = 5  # kinds of refusals

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from msgnode.cli.listening import Listening
-from msgnode.cli.talking import ADDRESS, REFUSED, SECONDS, Talk, body_of, pretty, talks
+from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, Talk, body_of, pretty, talks
+from msgnode.cli.listener import Listening
 from msgnode.client import TimedOut
 
 _from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")

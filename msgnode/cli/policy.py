@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from msgnode.cli.policycheck import check
-from msgnode.cli.policyreading import as_json_option, policy_file, read_policy, readable, refuse, stop
-from msgnode.cli.policyreplay import replay
+from msgnode.cli.policy_check import check
+from msgnode.cli.policy_files import as_json_option, policy_file, read_policy, readable, refuse, stop
+from msgnode.cli.policy_replay import replay
 from msgnode.policy.decision.attributes import DIRECTIONS
 from msgnode.policy.decision.context import CLAIMED, VERIFIED
 from msgnode.policy.decision.problems import PolicyRefused, Wrong

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.talking import ADDRESS, REFUSED, SECONDS, Talk, talks
+from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, Talk, talks
 from msgnode.client import Refused
 from msgnode.client.registration import EXPIRES, UNAVAILABLE, Registration
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from msgnode.cli.policyreading import PATH, as_json_option, policy_file, read_policy, readable
+from msgnode.cli.policy_files import PATH, as_json_option, policy_file, read_policy, readable
 from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.replay.log_context import moment_of
 from msgnode.policy.replay.replay import judge

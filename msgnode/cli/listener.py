@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.talking import LATE, Talk
+from msgnode.cli.connection import LATE, Talk
 from msgnode.client import Message
 
 _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "yellow"}

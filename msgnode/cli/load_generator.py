@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
-from msgnode.cli.talking import Talk
+from msgnode.cli.connection import Talk
 from msgnode.client import Client, Message, Refused
 
 WIDTH = 30  # characters of the progress bar

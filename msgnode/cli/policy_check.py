@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from msgnode.cli.policyreading import PATH, as_json_option, plain, readable, stop
+from msgnode.cli.policy_files import PATH, as_json_option, plain, readable, stop
 from msgnode.policy.decision.problems import PolicyRefused, Wrong
 from msgnode.policy.language.document import Document
 from msgnode.policy.language.files import gather, policy_of, vectors_of
