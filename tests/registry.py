@@ -6,10 +6,10 @@ from typing import Any
 
 from msgnode.backends.http_client import Rest
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain import Domain
-from msgnode.devregistry.graph import Graph
+from msgnode.devregistry.domain_api import Domain
+from msgnode.devregistry.global_api import Graph
 from msgnode.devregistry.records import Records
-from msgnode.devregistry.web import RegistryResource, RegistrySite
+from msgnode.devregistry.resource import RegistryResource, RegistrySite
 from msgnode.service.wiring import attach_domain, attach_farewell, attach_graph
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain import Domain
+from msgnode.devregistry.domain_api import Domain
 from msgnode.devregistry.records import Records
 
 BOB, ALICE = "user://inesc-id.pt/bob", "user://inesc-id.pt/alice"

@@ -16,7 +16,7 @@ from msgnode.admin.health import Lag, Metrics
 from msgnode.backends.http_client import Answer, Rest, Unanswered
 from msgnode.backends.registry.disconnector import AGAIN
 from msgnode.backends.registry.status import AT_ONCE, MOST_IN_DOUBT, Announcements, Poller
-from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.fault_injection import Fault
 from msgnode.service.wiring import attach_domain, attach_farewell
 from msgnode.structures.time_slices import ADDRESSES
 from tests.back_end import Scripted, http

@@ -24,8 +24,8 @@ from msgnode.backends.registry.global_record import (
     read_record,
 )
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.faults import Fault
-from msgnode.devregistry.graph import Graph
+from msgnode.devregistry.fault_injection import Fault
+from msgnode.devregistry.global_api import Graph
 from tests.back_end import Scripted, http
 from tests.registry import GLOBAL, RegistryNode
 

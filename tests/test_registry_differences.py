@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain import MOST_URL, Domain, Reply
+from msgnode.devregistry.domain_api import MOST_URL, Domain, Reply
 from msgnode.devregistry.records import Records
 from tests.test_devregistry import data_object, hyperty
 

@@ -9,8 +9,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain import Domain
-from msgnode.devregistry.graph import Graph
+from msgnode.devregistry.domain_api import Domain
+from msgnode.devregistry.global_api import Graph
 from msgnode.devregistry.quota import OVERHEAD, Limits, Quota
 from msgnode.devregistry.records import MOST_FOUND, MOST_SWEPT, Records
 from msgnode.service.wiring import payer

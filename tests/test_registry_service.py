@@ -20,12 +20,12 @@ from msgnode.cli.main import main
 from msgnode.config.loader import check, load
 from msgnode.config.schema import ConfigError
 from msgnode.devregistry.database import connect, move_log
-from msgnode.devregistry.domain import MOST_URL, Domain
-from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.domain_api import MOST_URL, Domain
+from msgnode.devregistry.fault_injection import Fault
 from msgnode.devregistry.records import Records
+from msgnode.devregistry.resource import RegistryResource, RegistrySite
 from msgnode.devregistry.service import Every, Registries, Rules
 from msgnode.devregistry.tap import Options, rules
-from msgnode.devregistry.web import RegistryResource, RegistrySite
 from msgnode.protocol.errors import Rejected
 from msgnode.service.wiring import LONGEST_PATH, Embedded, Place
 from tests.back_end import Memory

@@ -16,14 +16,14 @@ from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from msgnode.devregistry.balancer import Certified
+from msgnode.devregistry.client_cert_gate import Certified
 from msgnode.devregistry.database import Tidy, connect
-from msgnode.devregistry.domain import Domain
-from msgnode.devregistry.faults import Fault
-from msgnode.devregistry.graph import Graph
+from msgnode.devregistry.domain_api import Domain
+from msgnode.devregistry.fault_injection import Fault
+from msgnode.devregistry.global_api import Graph
 from msgnode.devregistry.quota import Limits, Quota
 from msgnode.devregistry.records import Records
-from msgnode.devregistry.web import RegistryResource, RegistrySite
+from msgnode.devregistry.resource import RegistryResource, RegistrySite
 from msgnode.sessions.counters import RegistryCounts
 from msgnode.transport.allowed_hosts import Hosts
 

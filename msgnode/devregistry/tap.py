@@ -22,7 +22,7 @@ from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
 from msgnode.config.schema import ConfigError, Listen
-from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.fault_injection import Fault
 from msgnode.devregistry.service import Registries, Rules
 from msgnode.transport.allowed_hosts import Hosts
 from msgnode.transport.listener import with_backlog

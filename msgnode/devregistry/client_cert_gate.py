@@ -14,7 +14,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from msgnode.devregistry.domain import Reply
+from msgnode.devregistry.domain_api import Reply
 
 TO_ERROR = Reply(302, b"", location="/error")
 

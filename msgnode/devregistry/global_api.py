@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from msgnode.backends.registry.global_record import WrongRecord, check_signature, check_time, read_record
 from msgnode.devregistry.database import transaction
-from msgnode.devregistry.domain import Reply, say
+from msgnode.devregistry.domain_api import Reply, say
 from msgnode.devregistry.quota import NoRoom, Quota
 
 REQUIRED = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from twisted.web.server import NOT_DONE_YET
 
-from msgnode.devregistry.domain import BROKEN
+from msgnode.devregistry.domain_api import BROKEN
 
 KINDS = ("delay", "drop", "empty", "hang", "html", "redirect")
 _FORM = re.compile(rf"({'|'.join(KINDS)})(?:=([\d.]+))?(?:@([\d.]+))?")

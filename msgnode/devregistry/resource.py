@@ -13,9 +13,9 @@ from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from msgnode.devregistry.balancer import TO_ERROR, may_pass
-from msgnode.devregistry.domain import BROKEN, TOO_LONG, Answering, Reply
-from msgnode.devregistry.faults import Fault
+from msgnode.devregistry.client_cert_gate import TO_ERROR, may_pass
+from msgnode.devregistry.domain_api import BROKEN, TOO_LONG, Answering, Reply
+from msgnode.devregistry.fault_injection import Fault
 from msgnode.devregistry.quota import Quota
 from msgnode.transport.allowed_hosts import Hosts, Misdirected
 
