@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from msgnode.mining.run import Result
+    from msgnode.mining.pipeline.run import Result
 
 EVERY = 60  # seconds between two looks at a log that grows
 
@@ -57,8 +57,8 @@ def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **ot
     """
     say = Progress(as_json)
     with _told(as_json):
-        from msgnode.mining.cluster import session
-        from msgnode.mining.run import Mine
+        from msgnode.mining.pipeline.run import Mine
+        from msgnode.mining.pipeline.spark import session
 
         options = _options(logs, others)
         with session(verbose) as spark:
@@ -75,7 +75,7 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
 
     A run that fails is tried again by the next.
     """
-    from msgnode.mining.output import Refused
+    from msgnode.mining.pipeline.output import Refused
 
     while True:
         wait()
@@ -91,8 +91,8 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
 
 
 def _options(logs: str, others: dict[str, Any]) -> Any:
-    from msgnode.mining.files import Unreadable
-    from msgnode.mining.run import Options
+    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.pipeline.run import Options
 
     key = others["pseudonymise"]
     if key and key.startswith("@"):
@@ -124,7 +124,7 @@ def _told(as_json: bool) -> Iterator[None]:
         import pyspark  # noqa: F401
     except ImportError:
         _stop("Spark for Python is missing; install it: pip install 'msgnode[mining]'", 2, as_json)
-    from msgnode.mining.output import Refused
+    from msgnode.mining.pipeline.output import Refused
 
     try:
         yield
@@ -143,8 +143,8 @@ def _sentence(why: Exception) -> str:
     """
     from pyspark.errors import PySparkException
 
-    from msgnode.mining.files import Unreadable
-    from msgnode.mining.output import Refused
+    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.mining.pipeline.output import Refused
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from msgnode.mining.files import Unreadable
+from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.question import Question, adding
 from msgnode.policy.decision.algorithms import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused

@@ -4,7 +4,7 @@ What a real node wrote down, mined.
 
 import signal
 
-from msgnode.mining.run import Mine, Options
+from msgnode.mining.pipeline.run import Mine, Options
 from tests.integration.process import Lines, NodeProcess
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"

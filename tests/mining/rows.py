@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from msgnode.mining.schema import TRAFFIC
+from msgnode.mining.pipeline.schema import TRAFFIC
 
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from msgnode.mining.checkpoint import Batch, Checkpoint, load
-from msgnode.mining.files import LogFile, Unreadable
+from msgnode.mining.pipeline.checkpoint import Batch, Checkpoint, load
+from msgnode.mining.pipeline.log_files import LogFile, Unreadable
 
 
 def file(hour, node="mn1", size=100, suffix=""):

@@ -14,8 +14,8 @@ from synthetic.plan import generate
 
 from msgnode.cli.main import main
 from msgnode.cli.mine import _follow
-from msgnode.mining.files import Unreadable
-from msgnode.mining.run import Result
+from msgnode.mining.pipeline.log_files import Unreadable
+from msgnode.mining.pipeline.run import Result
 from tests.examples import TOP
 
 

@@ -11,7 +11,7 @@ from synthetic.plan import generate
 from synthetic.world import REGISTRY
 
 from msgnode.cli.mine import _follow
-from msgnode.mining.run import Mine, Options
+from msgnode.mining.pipeline.run import Mine, Options
 
 LINES = 3000
 DAYS, NODES, HOURS = 4, 2, 6

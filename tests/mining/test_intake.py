@@ -14,11 +14,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from msgnode.mining import graph, latency
-from msgnode.mining.batches import Batches
-from msgnode.mining.checkpoint import Checkpoint, load
-from msgnode.mining.files import Files
-from msgnode.mining.intake import Intake
-from msgnode.mining.output import CHECKPOINT, Output, Refused
+from msgnode.mining.pipeline.batches import Batches
+from msgnode.mining.pipeline.checkpoint import Checkpoint, load
+from msgnode.mining.pipeline.ingest import Intake
+from msgnode.mining.pipeline.log_files import Files
+from msgnode.mining.pipeline.output import CHECKPOINT, Output, Refused
 from tests.mining.rows import ANN, BOB, event, message, table
 
 QUESTIONS = (latency.QUESTIONS[0], graph.QUESTIONS[0])

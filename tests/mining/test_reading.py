@@ -8,9 +8,9 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
-from msgnode.mining import pseudonyms
-from msgnode.mining.reading import parsed
-from msgnode.mining.schema import TRAFFIC
+from msgnode.mining.pipeline import pseudonyms
+from msgnode.mining.pipeline.parse import parsed
+from msgnode.mining.pipeline.schema import TRAFFIC
 from tests.examples import TOP, blocks
 from tests.mining.rows import ANN, HOUR, START, event, log, message, table
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from msgnode.mining import replay
-from msgnode.mining.files import Unreadable
+from msgnode.mining.pipeline.log_files import Unreadable
 from tests.examples import TOP
 from tests.mining.rows import ANN, BOB, log, message, table
 

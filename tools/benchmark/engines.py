@@ -102,10 +102,10 @@ def spark(question: str, directory: Path) -> Any:
     from pyspark.sql import functions as F
 
     from msgnode.mining.bins import percentiles
-    from msgnode.mining.cluster import session
     from msgnode.mining.latency import latency
     from msgnode.mining.pairing import exchanges
-    from msgnode.mining.reading import parsed
+    from msgnode.mining.pipeline.parse import parsed
+    from msgnode.mining.pipeline.spark import session
     from msgnode.mining.volume import volume
 
     with session() as running:

@@ -13,8 +13,8 @@ import re
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from msgnode.mining.checkpoint import FORMAT, Checkpoint, load
-from msgnode.mining.files import Files, Unreadable
+from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
+from msgnode.mining.pipeline.log_files import Files, Unreadable
 
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("lines", "exchanges", "lives", "_bad")

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
-from msgnode.mining.files import LogFile, Unreadable
+from msgnode.mining.pipeline.log_files import LogFile, Unreadable
 
 FORMAT = 2  # of what lies in the output; 1 had no parts
 MOST_PARTS = 48  # that were merged equally often; of more, all but the newest half become one

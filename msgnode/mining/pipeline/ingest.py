@@ -5,10 +5,10 @@ Everything is made beside what is there, and counts from the moment that the
 checkpoint is saved; only then is what it replaced swept away.
 """
 
-from msgnode.mining.batches import Batches
-from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint, Part, Unpacked
-from msgnode.mining.files import LogFile
-from msgnode.mining.output import Output
+from msgnode.mining.pipeline.batches import Batches
+from msgnode.mining.pipeline.checkpoint import MOST_PARTS, Batch, Checkpoint, Part, Unpacked
+from msgnode.mining.pipeline.log_files import LogFile
+from msgnode.mining.pipeline.output import Output
 
 
 class Intake:

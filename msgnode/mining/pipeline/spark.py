@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from msgnode.mining.files import Unreadable
+from msgnode.mining.pipeline.log_files import Unreadable
 
 JAVA = 17
 _UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"

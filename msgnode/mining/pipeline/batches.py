@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from msgnode.mining import lives, pairing
-from msgnode.mining.checkpoint import Batch, Part
 from msgnode.mining.columns import count_where
-from msgnode.mining.files import LogFile
-from msgnode.mining.output import Output
+from msgnode.mining.pipeline.checkpoint import Batch, Part
+from msgnode.mining.pipeline.log_files import LogFile
+from msgnode.mining.pipeline.output import Output
+from msgnode.mining.pipeline.parse import parsed
+from msgnode.mining.pipeline.schema import TRAFFIC
 from msgnode.mining.question import Question, Source
-from msgnode.mining.reading import parsed
-from msgnode.mining.schema import TRAFFIC
 
 AT_ONCE = 4  # small jobs wait more than they compute
 Step = Callable[[DataFrame], DataFrame]

@@ -12,14 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from msgnode.mining import graph, pseudonyms
-from msgnode.mining.batches import Batches, Step, together
-from msgnode.mining.checkpoint import MOST_PARTS, Batch, Checkpoint
+from msgnode.mining import graph
 from msgnode.mining.columns import HOUR
-from msgnode.mining.files import Files, LogFile, Unreadable
-from msgnode.mining.intake import Intake
-from msgnode.mining.lock import alone
-from msgnode.mining.output import Output
+from msgnode.mining.pipeline import pseudonyms
+from msgnode.mining.pipeline.batches import Batches, Step, together
+from msgnode.mining.pipeline.checkpoint import MOST_PARTS, Batch, Checkpoint
+from msgnode.mining.pipeline.ingest import Intake
+from msgnode.mining.pipeline.lock import alone
+from msgnode.mining.pipeline.log_files import Files, LogFile, Unreadable
+from msgnode.mining.pipeline.output import Output
 from msgnode.mining.question import Question
 from msgnode.mining.questions import QUESTIONS
 from msgnode.mining.report import write_report

@@ -1,0 +1,3 @@
+"""
+From log files to rows: reading, batches, checkpoints, output, Spark sessions.
+"""
