@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import FAILED
+from msgnode.mining.analyses.columns import FAILED
 from msgnode.mining.shown import latest
 
 HOURS = 24 * 45  # more than that is shown by day

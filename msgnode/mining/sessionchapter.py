@@ -3,7 +3,7 @@ The report on who was there: sessions and their ends, who listens to whom, what 
 """
 
 from msgnode.mining import charts
-from msgnode.mining.sessions import STORM_LEAST, STORM_TIMES
+from msgnode.mining.analyses.sessions import STORM_LEAST, STORM_TIMES
 from msgnode.mining.shown import PERCENTS, Section, Tables, table
 
 

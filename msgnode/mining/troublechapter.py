@@ -2,7 +2,7 @@
 The report on what went wrong: refusals, loops, unusual hours, and what a policy would refuse.
 """
 
-from msgnode.mining.anomalies import FEWEST, SCORE
+from msgnode.mining.analyses.anomalies import FEWEST, SCORE
 from msgnode.mining.shown import Section, Tables, table
 
 

@@ -5,10 +5,10 @@ docs/mining.md names all there is.
 import re
 
 from msgnode.cli.mine import mine
-from msgnode.mining.lives import SCHEMA as LIVES
-from msgnode.mining.pairing import SCHEMA as EXCHANGES
-from msgnode.mining.questions import QUESTIONS
-from msgnode.mining.replay import QUESTION
+from msgnode.mining.analyses.catalogue import QUESTIONS
+from msgnode.mining.analyses.exchanges import SCHEMA as EXCHANGES
+from msgnode.mining.analyses.policy_replay import QUESTION
+from msgnode.mining.analyses.session_lifetimes import SCHEMA as LIVES
 from tests.examples import TOP
 
 TEXT = (TOP / "docs/mining.md").read_text("utf-8")

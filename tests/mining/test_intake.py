@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
-from msgnode.mining import graph, latency
+from msgnode.mining.analyses import latency, subscription_graph
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint import Checkpoint, load
 from msgnode.mining.pipeline.ingest import Intake
@@ -21,7 +21,7 @@ from msgnode.mining.pipeline.log_files import Files
 from msgnode.mining.pipeline.output import CHECKPOINT, Output, Refused
 from tests.mining.rows import ANN, BOB, event, message, table
 
-QUESTIONS = (latency.QUESTIONS[0], graph.QUESTIONS[0])
+QUESTIONS = (latency.QUESTIONS[0], subscription_graph.QUESTIONS[0])
 SM = "domain://msg-node.a.example/sm"
 HOURS, MOST = 3, 2
 

@@ -2,8 +2,8 @@
 The lives of sessions, on logs of a few events.
 """
 
-from msgnode.mining import sessions
-from msgnode.mining.lives import lives
+from msgnode.mining.analyses import sessions
+from msgnode.mining.analyses.session_lifetimes import lives
 from tests.mining.rows import FIRST, SECOND, START, event, log, table
 
 _COLUMNS = ("session", "ended", "length", "attached", "superseded", "aways", "away", "whole", "open")

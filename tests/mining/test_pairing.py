@@ -2,8 +2,8 @@
 Requests and their answers, on logs of a few lines.
 """
 
-from msgnode.mining import latency
-from msgnode.mining.pairing import TOLD, exchanges
+from msgnode.mining.analyses import latency
+from msgnode.mining.analyses.exchanges import TOLD, exchanges
 from tests.mining.rows import ANN, BOB, FIRST, SECOND, log, message, table
 
 _COLUMNS = ("id", "node", "answers", "first_micros", "micros", "again", "open")

@@ -5,10 +5,10 @@ Each question on a table of ten rows or so, with answers reckoned by hand.
 import pytest
 from pyspark.sql import functions as F
 
-from msgnode.mining import anomalies, graph, refusals, retries, talkers, volume
-from msgnode.mining.columns import destination, domain, is_multicast, kind
-from msgnode.mining.questions import QUESTIONS
-from msgnode.mining.story import conversation, story
+from msgnode.mining.analyses import anomalies, refusals, retry_loops, subscription_graph, top_talkers, volume
+from msgnode.mining.analyses.catalogue import QUESTIONS
+from msgnode.mining.analyses.columns import destination, domain, is_multicast, kind
+from msgnode.mining.analyses.timeline import conversation, story
 from tests.mining.rows import ANN, BOB, START, event, log, message, table
 
 SM = "domain://msg-node.a.example/sm"
@@ -148,7 +148,7 @@ class TestTalkers:
         """
         The busiest sender first; what failed is counted.
         """
-        found = table(talkers.top_talkers(talkers.talkers(ten)), "address", "messages", "failed")
+        found = table(top_talkers.top_talkers(top_talkers.talkers(ten)), "address", "messages", "failed")
 
         assert [(ANN, 8, 3), (BOB, 1, 0)] == found
 
@@ -156,7 +156,7 @@ class TestTalkers:
         """
         What is published, with the copies made of it.
         """
-        assert [(CHAT, 1, 9, 100, 700, 9)] == table(talkers.top_objects(talkers.objects(ten)))
+        assert [(CHAT, 1, 9, 100, 700, 9)] == table(top_talkers.top_objects(top_talkers.objects(ten)))
 
 
 class TestRefusals:
@@ -208,7 +208,9 @@ class TestRefusals:
         rows = log(spark, *[message(n, outcome="refused", code=403) for n in range(10)],
                    *[message(n, to=ANN, outcome="refused", code=403) for n in range(9)])  # fmt: skip
 
-        found = table(retries.loops(retries.failures(rows)), "address", "to", "failed", "unanswered", "again")
+        found = table(
+            retry_loops.loops(retry_loops.failures(rows)), "address", "to", "failed", "unanswered", "again"
+        )
 
         assert [(ANN, BOB, 10, 0, 0)] == found
 
@@ -222,7 +224,9 @@ class TestRefusals:
         rows = [(ANN, BOB, "read", n > 0, True, 0 if n < 8 else 1, START + n) for n in range(11)]
         made = spark.createDataFrame(rows, shape).withColumns({"date": F.lit("2026-07-31"), "hour": F.lit(0)})
 
-        found = table(retries.loops(retries.repetitions(made)), "address", "failed", "unanswered", "again")
+        found = table(
+            retry_loops.loops(retry_loops.repetitions(made)), "address", "failed", "unanswered", "again"
+        )
 
         assert [(ANN, 0, 8, 10)] == found
 
@@ -263,7 +267,9 @@ class TestGraph:
         """
         Those that stand: not unsubscribed, not refused, and their session has not ended.
         """
-        found = table(graph.subscriptions(graph.bindings(lines)), "session", "address")
+        found = table(
+            subscription_graph.subscriptions(subscription_graph.bindings(lines)), "session", "address"
+        )
 
         assert [(ONE, CHAT), (TWO, CHAT), (ONE, "comm://a.example/orphan/changes")] == found
 
@@ -271,15 +277,17 @@ class TestGraph:
         """
         What nobody hears, what is never published, and who hears whom.
         """
-        standing = graph.subscriptions(graph.bindings(lines))
-        published = graph.publications_in_all(graph.publications(lines.where("kind = 'message'")))
+        standing = subscription_graph.subscriptions(subscription_graph.bindings(lines))
+        published = subscription_graph.publications_in_all(
+            subscription_graph.publications(lines.where("kind = 'message'"))
+        )
 
         assert [("comm://a.example/b/changes", 1), (CHAT, 0)] == table(published, "address", "unheard")
         assert ["comm://a.example/orphan/changes"] == [
-            row[0] for row in table(graph.orphans(standing, published))
+            row[0] for row in table(subscription_graph.orphans(standing, published))
         ]
         assert [(CHAT, TWO, 1, ONE)] == table(
-            graph.edges(standing, published), "address", "publisher", "publications", "observer"
+            subscription_graph.edges(standing, published), "address", "publisher", "publications", "observer"
         )
 
     def test_nodes_own(self, spark):
@@ -288,7 +296,9 @@ class TestGraph:
         """
         rows = log(spark, message(1, "mn:/registry", CHAT, connector="node"))
 
-        assert [("mn:/registry", 1)] == table(graph.publications(rows), "publisher", "publications")
+        assert [("mn:/registry", 1)] == table(
+            subscription_graph.publications(rows), "publisher", "publications"
+        )
 
 
 class TestAnomalies:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from pyspark.sql import functions as F
 
-from msgnode.mining import replay
+from msgnode.mining.analyses import policy_replay
 from msgnode.mining.pipeline.log_files import Unreadable
 from tests.examples import TOP
 from tests.mining.rows import ANN, BOB, log, message, table
@@ -20,7 +20,7 @@ def test_decisions(spark):
     """
     What a policy would have blocked, and what it leaves as it was; with the last as a sample.
     """
-    policy = replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
+    policy = policy_replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
     rows = log(
         spark,
         message(1),
@@ -30,7 +30,7 @@ def test_decisions(spark):
     ).withColumn("why", F.lit(None).cast("string"))
 
     found = table(
-        replay.decisions_in_all(replay.decisions(policy.decided(rows))),
+        policy_replay.decisions_in_all(policy_replay.decisions(policy.decided(rows))),
         "effect",
         "change",
         "number",
@@ -45,7 +45,7 @@ def test_subscribed(spark):
     """
     A subscription is decided by what was subscribed, as the node does.
     """
-    policy = replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
+    policy = policy_replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
     desk = "domain://msg-node.a.example/sm"
     rows = log(
         spark,
@@ -55,7 +55,7 @@ def test_subscribed(spark):
         ),
     ).withColumn("why", F.lit(None).cast("string"))
 
-    found = table(replay.decisions(policy.decided(rows)), "effect", "change", "number")
+    found = table(policy_replay.decisions(policy.decided(rows)), "effect", "change", "number")
 
     assert {("deny", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
 
@@ -65,25 +65,28 @@ def test_default(spark):
     What no rule applies to goes by the default, which is part of what makes two runs the same.
     """
     path = str(TOP / "etc/policies/block-partner.json")
-    policy = replay.sound(path, "a.example", "deny")
+    policy = policy_replay.sound(path, "a.example", "deny")
     rows = log(spark, message(1), message(2, outcome="refused", code=403))
     rows = rows.withColumn("why", F.lit(None).cast("string"))
 
-    found = table(replay.decisions(policy.decided(rows)), "effect", "change", "number")
+    found = table(policy_replay.decisions(policy.decided(rows)), "effect", "change", "number")
 
     assert {("notApplicable", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
-    assert policy.revision != replay.sound(path, "a.example").revision
+    assert policy.revision != policy_replay.sound(path, "a.example").revision
 
 
 def test_undecidable(spark):
     """
     A rate depends on what came before; the log line by itself cannot tell.
     """
-    policy = replay.sound(str(TOP / "etc/policies/rate-limit.json"), "")
+    policy = policy_replay.sound(str(TOP / "etc/policies/rate-limit.json"), "")
     rows = log(spark, message(1), message(2, BOB, ANN)).withColumn("why", F.lit(None).cast("string"))
 
     found = table(
-        replay.decisions_in_all(replay.decisions(policy.decided(rows))), "change", "missing", "number"
+        policy_replay.decisions_in_all(policy_replay.decisions(policy.decided(rows))),
+        "change",
+        "missing",
+        "number",
     )
 
     assert [("undecidable", "what came before", 2)] == found
@@ -112,6 +115,6 @@ def test_unsound(tmp_path):
     (tmp_path / "bad.json").write_text('{"id": 5,')
 
     with pytest.raises(Unreadable, match=r"bad\.json:1:"):
-        replay.sound(str(tmp_path / "bad.json"), "")
+        policy_replay.sound(str(tmp_path / "bad.json"), "")
     with pytest.raises(Unreadable, match="No such file"):
-        replay.sound(str(tmp_path / "none.json"), "")
+        policy_replay.sound(str(tmp_path / "none.json"), "")

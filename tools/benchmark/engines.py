@@ -101,12 +101,12 @@ def spark(question: str, directory: Path) -> Any:
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    from msgnode.mining.bins import percentiles
-    from msgnode.mining.latency import latency
-    from msgnode.mining.pairing import exchanges
+    from msgnode.mining.analyses.columns import percentiles
+    from msgnode.mining.analyses.exchanges import exchanges
+    from msgnode.mining.analyses.latency import latency
+    from msgnode.mining.analyses.volume import volume
     from msgnode.mining.pipeline.parse import parsed
     from msgnode.mining.pipeline.spark import session
-    from msgnode.mining.volume import volume
 
     with session() as running:
         begun = time.monotonic()

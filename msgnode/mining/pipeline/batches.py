@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from msgnode.mining import lives, pairing
-from msgnode.mining.columns import count_where
+from msgnode.mining.analyses import exchanges, session_lifetimes
+from msgnode.mining.analyses.analysis import Question, Source
+from msgnode.mining.analyses.columns import count_where
 from msgnode.mining.pipeline.checkpoint import Batch, Part
 from msgnode.mining.pipeline.log_files import LogFile
 from msgnode.mining.pipeline.output import Output
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import TRAFFIC
-from msgnode.mining.question import Question, Source
 
 AT_ONCE = 4  # small jobs wait more than they compute
 Step = Callable[[DataFrame], DataFrame]
@@ -68,12 +68,12 @@ class Batches:
         self._read(batch, files)
         messages, events = self._of_kind([batch], "message"), self._of_kind([batch], "session")
         self._say("pairing requests and answers")
-        found = pairing.exchanges(messages, self._going_on("exchanges", before), batch.end)
+        found = exchanges.exchanges(messages, self._going_on("exchanges", before), batch.end)
         # Pieces of a good size; an hour with most of the traffic is several.
         found = found.hint("rebalance", "date", "hour")
         self._output.write(found, "exchanges", batch.number, "open", "date", "hour")
         self._say("following sessions")
-        lived = lives.lives(events, self._going_on("lives", before), batch.end)
+        lived = session_lifetimes.lives(events, self._going_on("lives", before), batch.end)
         self._output.write(lived, "lives", batch.number, "open")
         self.sum_up(batch.number, [batch])
 
@@ -116,7 +116,7 @@ class Batches:
         rows = self._parts(question, parts)
         if question.of in ("exchanges", "lives"):
             going_on = self._rows(question.of, [last]).where("open")
-            going_on = going_on.where(pairing.TOLD) if question.of == "exchanges" else going_on
+            going_on = going_on.where(exchanges.TOLD) if question.of == "exchanges" else going_on
             rows = rows.unionByName(question.summarise(going_on))
         return question.combine(rows)
 
@@ -164,7 +164,7 @@ class Batches:
         return self._stored(batches).where(F.col("kind") == kind)
 
     def _rows(self, name: str, batches: list[Batch]) -> DataFrame:
-        schema = pairing.SCHEMA if name == "exchanges" else lives.SCHEMA
+        schema = exchanges.SCHEMA if name == "exchanges" else session_lifetimes.SCHEMA
         return self._output.read(name, [batch.number for batch in batches], schema)
 
     def _going_on(self, name: str, before: Batch | None) -> DataFrame | None:

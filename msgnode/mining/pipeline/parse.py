@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from msgnode.mining.columns import hour_of
+from msgnode.mining.analyses.columns import hour_of
 from msgnode.mining.pipeline.schema import TRAFFIC, VERSIONS
 
 _HOUR = r"(\d{8})T(\d{2})\.jsonl(?:\.gz)?$"

@@ -13,7 +13,7 @@ import hmac
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import TYPES
+from msgnode.mining.analyses.columns import TYPES
 
 _BLOCK = 64  # bytes, of SHA-256
 _DIGITS = 16

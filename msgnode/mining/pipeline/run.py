@@ -12,8 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from msgnode.mining import graph
-from msgnode.mining.columns import HOUR
+from msgnode.mining.analyses import subscription_graph
+from msgnode.mining.analyses.analysis import Question
+from msgnode.mining.analyses.catalogue import QUESTIONS
+from msgnode.mining.analyses.columns import HOUR
+from msgnode.mining.analyses.timeline import conversation, story
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.batches import Batches, Step, together
 from msgnode.mining.pipeline.checkpoint import MOST_PARTS, Batch, Checkpoint
@@ -21,11 +24,8 @@ from msgnode.mining.pipeline.ingest import Intake
 from msgnode.mining.pipeline.lock import alone
 from msgnode.mining.pipeline.log_files import Files, LogFile, Unreadable
 from msgnode.mining.pipeline.output import Output
-from msgnode.mining.question import Question
-from msgnode.mining.questions import QUESTIONS
 from msgnode.mining.report import write_report
 from msgnode.mining.shown import moment
-from msgnode.mining.story import conversation, story
 
 Say = Callable[[str], None]
 SHOWN = 500  # lines of a story that was not asked for
@@ -151,8 +151,8 @@ class Mine:
         self._say("drawing the graph of subscriptions")
         standing, published = tables["subscriptions"], tables["publications"]
         for name, rows in (
-            ("orphans", graph.orphans(standing, published)),
-            ("edges", graph.edges(standing, published)),
+            ("orphans", subscription_graph.orphans(standing, published)),
+            ("edges", subscription_graph.edges(standing, published)),
         ):
             tables[name] = self._output.write_table(rows, name)
         return tables
@@ -208,7 +208,7 @@ def _replay() -> Any:
     The module that asks policies, which needs more than Spark.
     """
     try:
-        from msgnode.mining import replay as module
+        from msgnode.mining.analyses import policy_replay as module
     except ModuleNotFoundError as why:
         missing = (why.name or "").partition(".")[0]
         raise Unreadable(

@@ -5,9 +5,9 @@ Senders in a loop: the same request again, or the same failure again and again.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import count_where, failed, kind
-from msgnode.mining.question import Question, adding
-from msgnode.mining.talkers import MOST
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import count_where, failed, kind
+from msgnode.mining.analyses.top_talkers import MOST
 
 LEAST = 10  # in an hour
 _LOOP = ("date", "hour", "address", "to", "type")

@@ -5,10 +5,9 @@ How long answers take, which never come, and which come in several parts.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.bins import PERCENTS, bin_of, percentiles
-from msgnode.mining.columns import count_where, destination, kind
-from msgnode.mining.question import Question, adding
-from msgnode.mining.talkers import MOST
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import PERCENTS, bin_of, count_where, destination, kind, percentiles
+from msgnode.mining.analyses.top_talkers import MOST
 
 SLOWEST = 100
 

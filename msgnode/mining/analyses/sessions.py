@@ -5,10 +5,9 @@ How sessions live: how long, how often away, taken over, and when all come back 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.bins import bin_of, percentiles
-from msgnode.mining.columns import SECOND, count_where, quotient
-from msgnode.mining.question import Question, adding
-from msgnode.mining.talkers import MOST
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import SECOND, bin_of, count_where, percentiles, quotient
+from msgnode.mining.analyses.top_talkers import MOST
 
 STORM_TIMES, STORM_LEAST = 10, 20
 _MINUTE = 60 * SECOND

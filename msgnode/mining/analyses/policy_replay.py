@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from msgnode.mining.analyses.analysis import Question, adding
 from msgnode.mining.pipeline.log_files import Unreadable
-from msgnode.mining.question import Question, adding
 from msgnode.policy.decision.algorithms import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather

@@ -5,8 +5,8 @@ What was refused or had nowhere to go, and why.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import destination, domain, failed, kind
-from msgnode.mining.question import Question, adding
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import destination, domain, failed, kind
 
 _CAUSE = ("outcome", "code", "reason", "type", "from_domain", "destination")
 # In an order that does not depend on the order of work.

@@ -8,7 +8,7 @@ begins with, so its events need not be read again.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import HOUR, count_where, date_of, hour_of_day
+from msgnode.mining.analyses.columns import HOUR, count_where, date_of, hour_of_day
 
 ENDS = ("closed", "expired", "renamed")
 _SUMS = ("attached", "detached", "superseded", "aways", "away")

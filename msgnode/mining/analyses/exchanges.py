@@ -17,7 +17,15 @@ does what wants no answer and may get one: it is `open` without being told.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import HOUR, REQUESTS, SECOND, date_of, hour_of_day, is_multicast, quotient
+from msgnode.mining.analyses.columns import (
+    HOUR,
+    REQUESTS,
+    SECOND,
+    date_of,
+    hour_of_day,
+    is_multicast,
+    quotient,
+)
 
 PATIENCE = 120 * SECOND  # an answer that comes later belongs to nothing
 _KEY = ("id", "asker", "asked")

@@ -5,8 +5,8 @@ Who talks most, and what is heard by most.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import count_where, failed, is_multicast, whole
-from msgnode.mining.question import Question, adding
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import count_where, failed, is_multicast, whole
 
 MOST = 1000  # rows of a table of the first few
 

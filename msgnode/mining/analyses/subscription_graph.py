@@ -9,9 +9,9 @@ have had one; `unheard` goes by what the node did, not by that.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import count_where, is_multicast, is_service, whole
-from msgnode.mining.question import Question, adding
-from msgnode.mining.talkers import MOST
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, whole
+from msgnode.mining.analyses.top_talkers import MOST
 
 PUBLISHERS = 10
 _BINDING = ("subscribe", "unsubscribe", "create", "delete")

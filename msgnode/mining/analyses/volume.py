@@ -5,9 +5,8 @@ How much there was: by hour, between domains, and by size.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.bins import bin_of, percentiles
-from msgnode.mining.columns import count_where, domain, failed, kind, whole
-from msgnode.mining.question import Question, adding
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import bin_of, count_where, domain, failed, kind, percentiles, whole
 
 _HOURLY = ("date", "hour", "node", "connector", "type", "outcome")
 _PAIR = ("date", "from_domain", "to_domain")

@@ -11,8 +11,8 @@ with all other hours.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.columns import count_where, failed, whole
-from msgnode.mining.question import Question, adding
+from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.columns import count_where, failed, whole
 
 FEWEST = 3  # other days that have this hour
 SCORE = 6.0

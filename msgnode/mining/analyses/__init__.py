@@ -1,0 +1,3 @@
+"""
+One analysis a module: what it asks of the traffic log, and how parts are put together.
+"""
