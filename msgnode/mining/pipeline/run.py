@@ -24,8 +24,8 @@ from msgnode.mining.pipeline.ingest import Intake
 from msgnode.mining.pipeline.lock import alone
 from msgnode.mining.pipeline.log_files import Files, LogFile, Unreadable
 from msgnode.mining.pipeline.output import Output
-from msgnode.mining.report import write_report
-from msgnode.mining.shown import moment
+from msgnode.mining.report.page import write_report
+from msgnode.mining.report.tables import moment
 
 Say = Callable[[str], None]
 SHOWN = 500  # lines of a story that was not asked for

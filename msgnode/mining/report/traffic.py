@@ -2,8 +2,8 @@
 The report on what was carried: how much, between whom, and how large.
 """
 
-from msgnode.mining import charts
-from msgnode.mining.shown import Section, Tables, table
+from msgnode.mining.report import charts
+from msgnode.mining.report.tables import Section, Tables, table
 
 
 def volume(tables: Tables) -> Section:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from msgnode.mining.sections import sections
+from msgnode.mining.report.sections import sections
 
 _ASSETS = files("msgnode.mining") / "assets"
 

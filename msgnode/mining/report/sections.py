@@ -4,12 +4,12 @@ The sections of the report, in the order they are read: what stands out, then ch
 
 from typing import Any
 
-from msgnode.mining import charts
-from msgnode.mining.answerchapter import answers, handover, unanswered
-from msgnode.mining.sessionchapter import sessions, stories, subscriptions
-from msgnode.mining.shown import Section, Tables, clock, moment
-from msgnode.mining.trafficchapter import domains, sizes, talkers, volume
-from msgnode.mining.troublechapter import decisions, loops, refusals, unusual
+from msgnode.mining.report import charts
+from msgnode.mining.report.problems import decisions, loops, refusals, unusual
+from msgnode.mining.report.responses import answers, handover, unanswered
+from msgnode.mining.report.session_chapter import sessions, stories, subscriptions
+from msgnode.mining.report.tables import Section, Tables, clock, moment
+from msgnode.mining.report.traffic import domains, sizes, talkers, volume
 
 # As they are read, after the overview; what a policy would have done comes last, where one was given.
 SECTIONS = (

@@ -2,8 +2,8 @@
 The report on answers: how long they took, and which never came.
 """
 
-from msgnode.mining import charts
-from msgnode.mining.shown import PERCENTS, Section, Tables, table
+from msgnode.mining.report import charts
+from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
 
 
 def answers(tables: Tables) -> Section:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import FAILED
-from msgnode.mining.shown import latest
+from msgnode.mining.report.tables import latest
 
 HOURS = 24 * 45  # more than that is shown by day
 DOMAINS = 20  # to each side of the heat map

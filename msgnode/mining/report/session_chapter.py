@@ -2,9 +2,9 @@
 The report on who was there: sessions and their ends, who listens to whom, what one address did.
 """
 
-from msgnode.mining import charts
 from msgnode.mining.analyses.sessions import STORM_LEAST, STORM_TIMES
-from msgnode.mining.shown import PERCENTS, Section, Tables, table
+from msgnode.mining.report import charts
+from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
 
 
 def sessions(tables: Tables) -> Section:

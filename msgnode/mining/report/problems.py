@@ -3,7 +3,7 @@ The report on what went wrong: refusals, loops, unusual hours, and what a policy
 """
 
 from msgnode.mining.analyses.anomalies import FEWEST, SCORE
-from msgnode.mining.shown import Section, Tables, table
+from msgnode.mining.report.tables import Section, Tables, table
 
 
 def refusals(tables: Tables) -> Section:

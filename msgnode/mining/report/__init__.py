@@ -1,0 +1,3 @@
+"""
+The report that people read: chapters, tables, charts.
+"""
