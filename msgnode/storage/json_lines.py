@@ -69,7 +69,7 @@ class LineLog(Service):
         self.lost = 0
         self.long = 0
         self.watermark: Watermark | None = None
-        self._log = Logger(f"msgnode.{self.what}")
+        self._log = Logger(type(self).__module__)
         self._directory = directory
         name = "".join(c if c.isalnum() or c in ".-_" else "_" for c in node)
         self._files = HourlyFiles(Path(directory), f"{self.what}-{name}-", most)
