@@ -23,7 +23,8 @@ from msgnode.bus.fanout import Fanout
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.handshake import Handshake
 from msgnode.bus.ingress import Reception
-from msgnode.bus.router import Responder, Router
+from msgnode.bus.responder import Responder
+from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import Merging
 from msgnode.bus.subscriptions import Subscription

@@ -1,5 +1,5 @@
 """
-Imports point down: the tap knows the connectors, the connectors know the core, the core knows no network.
+Imports point one way: the rooms of the source have an order, and no circle is in them.
 """
 
 import ast
@@ -8,64 +8,123 @@ from pathlib import Path
 import msgnode
 
 PACKAGE = Path(msgnode.__file__).parent
+# A room may import those before it, and its own.
+LAYERS = ("structures", "protocol", "config", "transport", "sessions", "storage", "policy", "bus")
+LAYERS += ("backends", "node", "connectors", "admin", "service")
+# What lies beside the node, and all that it may import.
+BESIDE = {
+    "client": {"structures", "protocol", "transport"},
+    "devregistry": {*LAYERS[:6], "backends.registry.global_record"},
+    "mining": {"policy.decision", "policy.language", "policy.replay"},
+    "cli": {*LAYERS[:7], "backends", "client", "mining"},
+    "service": {*LAYERS, "devregistry"},
+}
+# Deciding knows no node: mining runs it on other machines.
+PURE = {"policy.decision", "policy.language", "policy.replay", "protocol", "structures"}
+MOST_MODULES = 15  # in a room
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+TREE = {module(path): path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py"}
 
 
 def imports(path: Path) -> set[str]:
     """
-    The modules a file imports, wherever it does, but those for the types alone.
+    What a file imports, wherever it does, for types alone too; of ours the modules without `msgnode.`.
     """
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
     found = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             for name in node.names:
-                whole = f"{node.module}.{name.name}"
-                found.add(whole if whole in TREE or node.module == "twisted.internet" else node.module)
+                whole = f"{node.module}.{name.name}".removeprefix("msgnode.")
+                if node.module == "twisted.internet" or whole in TREE:
+                    found.add(whole)
+                else:
+                    found.add(str(node.module).removeprefix("msgnode."))
     return found
 
 
-def module(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-TREE = {module(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 IMPORTS = {name: imports(path) for name, path in TREE.items()}
 
 
-class TestImports:
+def below(name: str) -> set[str]:
     """
-    The rule of the design, kept by reading the source.
+    The rooms that a module may import, its own among them.
     """
+    room = name.partition(".")[0]
+    if name.rpartition(".")[0] in PURE and room == "policy":
+        return PURE
+    beside = BESIDE.get(room)
+    return {room} | (set(LAYERS[: LAYERS.index(room)]) if beside is None else beside)
 
-    def test_tap(self):
-        """
-        Nobody imports a tap.
-        """
-        taps = {name for name in TREE if name.endswith(".tap")}
-        assert [name for name in TREE if taps & IMPORTS[name]] == []
 
-    def test_no_cycle(self):
-        """
-        No module imports itself, however far round.
-        """
-        left = {name: {i for i in IMPORTS[name] if i in TREE} for name in TREE}
-        while free := [name for name, needed in left.items() if not needed & left.keys()]:
-            for name in free:
-                del left[name]
+def is_in(name: str, rooms: set[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:n]) in rooms for n in range(1, len(parts) + 1))
 
-        assert left == {}
 
-    def test_reactor(self):
-        """
-        No module takes the reactor from the air but the taps, inside makeService.
-        """
-        found = [name for name in TREE if "twisted.internet.reactor" in IMPORTS[name]]
+def test_rooms_import_only_rooms_below():
+    """
+    What a module imports lies in its own room, in one below, or is not ours.
+    """
+    wrong = [
+        (name, found)
+        for name in TREE
+        for found in IMPORTS[name] & TREE.keys()
+        if not is_in(found, below(name))
+    ]
 
-        assert found == [name for name in TREE if name.endswith(".tap")]
+    assert wrong == []
+
+
+def test_modules_import_in_no_circle():
+    """
+    No module imports itself, however far round, not even for its types.
+    """
+    left = {name: found & TREE.keys() for name, found in IMPORTS.items()}
+    while free := [name for name, needed in left.items() if not needed & left.keys()]:
+        for name in free:
+            del left[name]
+
+    assert left == {}
+
+
+def test_rooms_can_be_taken_in():
+    """
+    No room has more modules than fit on a screen, and each says in one sentence what it is.
+    """
+    rooms = {path.parent for path in TREE.values()}
+
+    for room in rooms - {PACKAGE}:
+        assert len(list(room.glob("*.py"))) - 1 <= MOST_MODULES, room
+        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), room
+    assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py", "node.py"]
+
+
+def test_deciding_needs_no_network():
+    """
+    What decides, and what is on the wire, imports neither Twisted's network nor a file of the node's.
+    """
+    network = ("twisted.web", "twisted.internet.", "autobahn", "treq", "sqlite3", "OpenSSL")
+
+    for name in TREE:
+        if is_in(name, PURE):
+            allowed = {"twisted.internet.defer", "twisted.internet.interfaces", "twisted.internet.task"}
+            found = {each for each in IMPORTS[name] - allowed if each.startswith(network)}
+            assert not found, name
+
+
+def test_taps_are_imported_by_nobody():
+    """
+    A tap is the last: only Twisted's plugins name it, and no other module takes the reactor from the air.
+    """
+    taps = {name for name in TREE if name.endswith(".tap")}
+
+    assert [name for name in TREE if taps & IMPORTS[name]] == []
+    assert {name for name in TREE if "twisted.internet.reactor" in IMPORTS[name]} == taps

@@ -10,7 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.router import Reply
+from msgnode.bus.responder import Reply
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session

@@ -9,15 +9,13 @@ here and nowhere else.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from msgnode.bus.responder import Responder
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Blocked, NotOffered
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
-
-if TYPE_CHECKING:
-    from msgnode.bus.router import Responder
 
 CONNECTOR, RESPONDER, BACK_END = "connector", "responder", "back end"
 UP, DOWN, PAUSED = "up", "down", "paused"
@@ -59,7 +57,7 @@ class Components:
         self._names: dict[Any, str] = {}
         self._connections = connections
 
-    def offer(self, name: str, responder: "Responder", addresses: Iterable[str]) -> None:
+    def offer(self, name: str, responder: Responder, addresses: Iterable[str]) -> None:
         """
         Let it answer at these addresses, in the place of one of its name.
         """

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.handshake import Handshake
 from msgnode.bus.receipts import Receipts, wants_answer
-from msgnode.bus.router import Reply
+from msgnode.bus.responder import Reply
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import FAILED, Claimed, Malformed, NoRoute, NoSession, Rejected, failure_code
 from msgnode.protocol.message import NO_TOKEN, Message, compose, decode

@@ -5,7 +5,6 @@ A message whose `to` is a list: each recipient gets a copy, which is carried and
 from collections.abc import Callable
 from copy import copy
 from time import time_ns
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -13,6 +12,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.fanout import KEPT, Fanout
 from msgnode.bus.receipts import Receipts, wants_answer
+from msgnode.bus.responder import Reply
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import Domain
@@ -21,9 +21,6 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counts
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Journal
-
-if TYPE_CHECKING:
-    from msgnode.bus.router import Reply
 
 log = Logger()
 
@@ -77,7 +74,7 @@ class Several:
 
     def __init__(
         self,
-        carry: Callable[[Message, Session, int], "Reply"],
+        carry: Callable[[Message, Session, int], Reply],
         domain: Domain,
         routes: RoutingTable,
         receipts: Receipts,
@@ -97,7 +94,7 @@ class Several:
         self._fanout = fanout
         self._limits = limits
 
-    def route(self, message: Message, to: list[str], session: Session) -> "Reply":
+    def route(self, message: Message, to: list[str], session: Session) -> Reply:
         """
         Carry a copy to each of several recipients, and write down each copy.
         """
@@ -139,7 +136,7 @@ class Several:
             except Exception:
                 self._not_sent(Failure(), one, session, lines)
 
-    def _sent(self, reply: "Reply", one: Message, session: Session, lines: Lines) -> None:
+    def _sent(self, reply: Reply, one: Message, session: Session, lines: Lines) -> None:
         if isinstance(reply, Message) and self.leaving is not None:
             reply = self.leaving(reply, session)
         if isinstance(reply, Message):  # each copy has its own

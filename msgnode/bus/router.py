@@ -9,7 +9,7 @@ the bytes go to each session bound to it.
 from collections.abc import Callable, Iterator
 from copy import copy
 from time import time_ns
-from typing import Any, Protocol
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -19,6 +19,7 @@ from msgnode.bus.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.receipts import Receipts, wants_answer
 from msgnode.bus.recipient_list import Several
+from msgnode.bus.responder import Reply
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import IN, OUT, SUBSCRIBE, Policy
@@ -50,19 +51,6 @@ class Own:
 
 
 OWN = Own()
-
-Reply = Message | Deferred[Message] | None
-
-
-class Responder(Protocol):
-    """
-    Who answers at a node address.
-    """
-
-    def respond(self, message: Message, session: Session) -> Reply:
-        """
-        The reply, which the node delivers.  Raises Rejected to refuse.
-        """
 
 
 class Router:

@@ -7,11 +7,11 @@ slices, while its client waits and others are heard.
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from msgnode.backends.registry.registrations import Registered
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.sessions.allocation_keys import Keys, key_size
@@ -26,6 +26,17 @@ from msgnode.structures.time_slices import ADDRESSES, Slices
 log = Logger()
 
 
+class Registrations(Protocol):
+    """
+    What sessions have registered at the domain registry.
+    """
+
+    def move(self, session: Session, other: Session) -> Iterator[None]:
+        """
+        All that the session has is the other's, in slices.
+        """
+
+
 class Merging:
     """
     Moves addresses, allocation keys, registrations, messages and counts, as far as the limits allow.
@@ -35,7 +46,7 @@ class Merging:
         self,
         sessions: Sessions,
         routes: RoutingTable,
-        registered: Registered,
+        registered: Registrations,
         keeping: Keeping,
         budget: Budget,
         limits: Limits,

@@ -12,7 +12,7 @@ import click
 from msgnode.cli.policy_check import check
 from msgnode.cli.policy_files import as_json_option, policy_file, read_policy, readable, refuse, stop
 from msgnode.cli.policy_replay import replay
-from msgnode.policy.decision.attributes import DIRECTIONS
+from msgnode.policy.decision.attribute import DIRECTIONS
 from msgnode.policy.decision.context import CLAIMED, VERIFIED
 from msgnode.policy.decision.problems import PolicyRefused, Wrong
 from msgnode.policy.language.document import Document

@@ -18,8 +18,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHostnameResolver, IHostResolution, IResolutionReceiver
 from zope.interface import implementer
 
-from msgnode.client.client import WAIT, Client
-from msgnode.client.message import Message
+from msgnode.client.client import Client
+from msgnode.client.message import WAIT, Message
 from msgnode.client.registration import EXPIRES, Registration
 from msgnode.client.subscriptions import Handler
 

@@ -18,14 +18,13 @@ from msgnode.client.connection import Attachment
 from msgnode.client.endpoint import Place, place
 from msgnode.client.errors import Closed, Refused
 from msgnode.client.login import Login, Source
-from msgnode.client.message import Message, decode, encode, send_answer
+from msgnode.client.message import WAIT, Message, decode, encode, send_answer
 from msgnode.client.pending_requests import Pending
 from msgnode.client.registration import EXPIRES, Registration, entry, question, registry
 from msgnode.client.subscriptions import Addresses, Handler
 
 log = Logger()
 
-WAIT = 20.0  # seconds for an answer
 PASSED_ON = 1000  # requests of others' whose refusal by the node is told to their senders
 
 

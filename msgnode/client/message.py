@@ -8,7 +8,7 @@ handler raised, 501 if it did not handle it, 503 if it was held and dropped,
 
 import json
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -19,12 +19,10 @@ from twisted.python.failure import Failure
 from msgnode.client.errors import ClientError, Refused, TimedOut
 from msgnode.protocol.address import is_multicast
 
-if TYPE_CHECKING:
-    from msgnode.client.client import Client
-
 log = Logger()
 
 HOLD = 60.0  # seconds
+WAIT = 20.0  # seconds for an answer
 
 
 class _NotHandled:
@@ -57,6 +55,36 @@ def decode(data: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+class Requester(Protocol):
+    """
+    A client, as far as its messages, subscriptions and registrations need one (client.py).
+    """
+
+    reactor: Any
+    stopped: Exception | None
+
+    @property
+    def runtime(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
+
+    def send(self, message: dict[str, Any]) -> None: ...
+
+    def request(
+        self,
+        to: str,
+        body: Any = None,
+        *,
+        type: str = "read",
+        from_: str = "",
+        timeout: float = WAIT,
+        **header: Any,
+    ) -> "Deferred[Message]": ...
+
+    def pass_on(self, request: dict[str, Any], to: str) -> None: ...
+
+
 class Message:
     """
     `fields` is the whole JSON object.
@@ -64,7 +92,7 @@ class Message:
 
     __slots__ = ("__weakref__", "_answered", "_client", "_deadline", "fields", "held")
 
-    def __init__(self, fields: dict[str, Any], client: "Client") -> None:
+    def __init__(self, fields: dict[str, Any], client: Requester) -> None:
         self.fields = fields
         self._client = client
         self._answered = self.held = False
@@ -201,7 +229,7 @@ class Message:
             self.refuse(500, "the recipient failed over this message")
 
 
-def send_answer(client: "Client", request: dict[str, Any], body: dict[str, Any]) -> None:
+def send_answer(client: Requester, request: dict[str, Any], body: dict[str, Any]) -> None:
     """
     The response to a request: its id, and its transaction if it has one.
     """
@@ -216,5 +244,5 @@ def send_answer(client: "Client", request: dict[str, Any], body: dict[str, Any])
     client.send({**answer, "body": body})
 
 
-def send_error(client: "Client", request: dict[str, Any], code: int, text: str) -> None:
+def send_error(client: Requester, request: dict[str, Any], code: int, text: str) -> None:
     send_answer(client, request, {"code": code, "desc": text, "description": text})

@@ -5,7 +5,7 @@ The messages are those that runtimes send to `domain://registry.<domain>`.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -13,10 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.client.errors import ClientError, Refused
-from msgnode.client.message import Message
-
-if TYPE_CHECKING:
-    from msgnode.client.client import Client
+from msgnode.client.message import Message, Requester
 
 log = Logger()
 
@@ -34,7 +31,7 @@ class Registration:
     One hyperty's entry; `url` is its address.
     """
 
-    def __init__(self, client: "Client", url: str, entry: dict[str, Any]) -> None:
+    def __init__(self, client: Requester, url: str, entry: dict[str, Any]) -> None:
         self.url = url
         self._client = client
         self._entry = entry

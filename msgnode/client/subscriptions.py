@@ -3,14 +3,11 @@ The addresses a client is bound to, and who handles what comes for them.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.client.message import Message
-
-if TYPE_CHECKING:
-    from msgnode.client.client import Client
+from msgnode.client.message import Message, Requester
 
 Handler = Callable[[Message], Any]
 
@@ -20,7 +17,7 @@ class Addresses:
     A handler is found by the whole address, else by the nearest one above it at a `/`.
     """
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: Requester) -> None:
         self._client = client
         self._handlers: dict[str, Handler] = {}
         self._bound: dict[str, None] = {}  # in the order they were bound

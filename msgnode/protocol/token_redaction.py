@@ -25,6 +25,7 @@ UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a 
 SPELT_LINE = b"\\u005"  # what an underscore begins with where it is an escape
 MARK = "*"
 MOST_TOKENS = 1000  # in one message
+TOKEN_STATES = ("none", "valid", "invalid", "unknown")  # what the identity tokens in a message may prove
 
 _SHAPE = r"mn[sd]_[A-Za-z0-9_-]{43,}"  # a longer word holds one, too
 _IN_TEXT = re.compile(_SHAPE)

@@ -9,18 +9,49 @@ seen is on disk, and a sender is told that its messages are here after that.
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.sessions.limits.spool_share import RECORD
-from msgnode.sessions.outbox import ACK_AFTER, Outbox
 from msgnode.sessions.persistence import Paper
 from msgnode.sessions.queue import FOREVER, OVERHEAD, Kept, Payload
 
+ACK_AFTER = 64  # messages; fewer are acknowledged by the clock
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
 MOST_AFTER = 10_000  # calls that wait for a disk that takes nothing
 TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing
+
+
+class Acknowledging(Protocol):
+    """
+    One direction of a session, whose client is told when what it sent is on disk (outbox.py).
+    """
+
+    on_disk: int
+
+    @property
+    def finished(self) -> int:
+        """
+        The number up to which all messages have come and been carried.
+        """
+
+    @property
+    def untold(self) -> int:
+        """
+        How many messages the client does not know of that they are on disk.
+        """
+
+    def write_down(self) -> None:
+        """
+        Add to the batch what has come since the last.
+        """
+
+    def tell(self) -> None:
+        """
+        Acknowledge to the client what is on disk.
+        """
 
 
 class Ledger:
@@ -60,10 +91,10 @@ class Ledger:
         self._try_again = 0.0  # when a disk that took nothing is asked again
         self._clock = clock
         self._wall = wall
-        self.heard_from: set[Outbox] = set()  # whose clients sent something since the last settle
-        self._unwritten: set[Outbox] = set()  # the same, from when the disk took nothing
+        self.heard_from: set[Acknowledging] = set()  # whose clients sent something since the last settle
+        self._unwritten: set[Acknowledging] = set()  # the same, from when the disk took nothing
         self._after: deque[Callable[[], object]] = deque(maxlen=MOST_AFTER)
-        self._untold: set[Outbox] = set()
+        self._untold: set[Acknowledging] = set()
         self._telling = False
         self._dirty = True  # a node may start on a disk that takes nothing
         self.unpaged = False  # is there more in memory than what is on its way to the disk?

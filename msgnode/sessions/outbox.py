@@ -13,17 +13,13 @@ docs/protocol.md, "Acknowledged resume", is for whoever writes the other side.
 from collections import deque
 from collections.abc import Callable
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import compose
+from msgnode.sessions.journal import Ledger
 from msgnode.sessions.queue import FOREVER, OVERHEAD, Kept
-
-if TYPE_CHECKING:
-    from msgnode.sessions.session import Session
-
-ACK_AFTER = 64  # messages; fewer are acknowledged by the ledger's clock
 
 # Where the agreement between node and client stands.  `live`: connected;
 # `held`: away, and everything owed is kept; `short` and `gapped`: the same, but
@@ -46,6 +42,73 @@ STEPS = {
     ("gapped", "reopened"): "live",
     ("gapped", "dropped"): "gapped",
 }
+
+
+class OutboxConnection(Protocol):
+    """
+    A connection, as an outbox uses it (session.Connection says what each is).
+    """
+
+    counted: bool
+    full: bool
+
+    def send(self, data: bytes) -> None: ...
+    def fetch(self) -> None: ...
+    def drop(self) -> None: ...
+
+
+class OutboxOwner(Protocol):
+    """
+    The session whose outbox it is.
+
+    `last_key` counts all that was ever kept for it, `missed` what its client will never get.
+    """
+
+    runtime: str
+    sid: int
+    last_key: int
+    missed: int
+
+    @property
+    def connection(self) -> OutboxConnection | None: ...
+
+    @property
+    def outbox(self) -> "Outbox | None": ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    def pause(self) -> None:
+        """
+        What comes now waits.
+        """
+
+    def read_back(self, kept: Kept) -> bytes | None:
+        """
+        The message, wherever it lies; None if it is lost.
+        """
+
+    def is_lost(self, kept: Kept) -> bool: ...
+
+    def settle_receipt(self, kept: Kept, code: int) -> None:
+        """
+        Tell who asked what became of it.
+        """
+
+    def take_in(self, kept: Kept, number: int) -> None:
+        """
+        Owe what another session was owed.
+        """
+
+    def note(self) -> None:
+        """
+        Write down who it is, with its outbox.
+        """
+
+    def say(self, connection: Any, data: bytes) -> None:
+        """
+        Send what is not counted.
+        """
 
 
 class Outbox:
@@ -84,7 +147,7 @@ class Outbox:
         "weeded",
     )
 
-    def __init__(self, session: "Session", most_messages: int, most_bytes: int, asked: bool) -> None:
+    def __init__(self, session: OutboxOwner, most_messages: int, most_bytes: int, asked: bool) -> None:
         self.epoch = token_hex(8)
         self.stands = "none"
         self.asked = asked
@@ -256,7 +319,7 @@ class Outbox:
         self.holes = 0
         return missed
 
-    def move(self, session: "Session") -> None:
+    def move(self, session: OutboxOwner) -> None:
         """
         The counts go on in another session, with what is not acknowledged.
         """

@@ -3,14 +3,30 @@ What of the sessions is kept on disk: the seam between the core and the store.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, succeed
 
+from msgnode.sessions.principal import Proof
 from msgnode.sessions.queue import Kept
 
-if TYPE_CHECKING:
-    from msgnode.sessions.session import Session
+
+class SessionRecord(Protocol):
+    """
+    What is kept of a session, beside what is bound to it.
+
+    `used`: has it ever had an address?  `identity` is who a certificate has
+    shown to be its owner, `host` where it was opened from.
+    """
+
+    sid: int
+    runtime: str
+    token_hash: bytes
+    anonymous: bool
+    used: bool
+    identity: str
+    host: str
+    proof: Proof | None
 
 
 class Keeping(Protocol):
@@ -24,10 +40,10 @@ class Keeping(Protocol):
     changes: int
     failing: str
 
-    def opened(self, session: "Session") -> None: ...
-    def changed(self, session: "Session") -> None: ...
-    def left(self, session: "Session", when: float | None) -> None: ...
-    def ended(self, session: "Session") -> None: ...
+    def opened(self, session: SessionRecord) -> None: ...
+    def changed(self, session: SessionRecord) -> None: ...
+    def left(self, session: SessionRecord, when: float | None) -> None: ...
+    def ended(self, session: SessionRecord) -> None: ...
     def moved(self, sid: int, other: int) -> None: ...
     def bound(self, sid: int, address: str, kinds: int) -> None: ...
     def keyed(self, sid: int, key: str, addresses: Iterable[str]) -> None: ...
@@ -45,16 +61,16 @@ class Nothing:
     changes = 0
     failing = ""
 
-    def opened(self, session: "Session") -> None:
+    def opened(self, session: SessionRecord) -> None:
         pass
 
-    def changed(self, session: "Session") -> None:
+    def changed(self, session: SessionRecord) -> None:
         pass
 
-    def left(self, session: "Session", when: float | None) -> None:
+    def left(self, session: SessionRecord, when: float | None) -> None:
         pass
 
-    def ended(self, session: "Session") -> None:
+    def ended(self, session: SessionRecord) -> None:
         pass
 
     def moved(self, sid: int, other: int) -> None:

@@ -15,7 +15,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.protocol.message import Message
@@ -30,6 +29,7 @@ from msgnode.sessions.limits.unread_answers import Unread
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.persistence import Keeping, Paper
 from msgnode.sessions.queue import Waiting
+from msgnode.sessions.routing import Routes
 from msgnode.sessions.session import Connection, Session, hashed
 
 log = Logger()
@@ -55,7 +55,7 @@ class Sessions(Service):
     def __init__(
         self,
         config: Config,
-        routes: RoutingTable,
+        routes: Routes,
         journal: Journal,
         counts: Counts,
         clock: IReactorTime,

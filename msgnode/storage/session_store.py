@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.session import Session
+from msgnode.sessions.persistence import SessionRecord
 from msgnode.storage.database import NAME, Change, Loaded, connect, is_full, load, lock, write
 
 log = Logger()
@@ -149,21 +149,21 @@ class Store(Service):
 
     # -- the Keeping -----------------------------------------------------------
 
-    def opened(self, session: Session) -> None:
+    def opened(self, session: SessionRecord) -> None:
         who = (session.sid, session.runtime, session.token_hash, session.anonymous, session.used)
         self._note(OPEN, (*who, session.identity))
         if session.host:
             self._note(FROM, (session.sid, session.host))
 
-    def changed(self, session: Session) -> None:
+    def changed(self, session: SessionRecord) -> None:
         self._note(CHANGE, (session.token_hash, session.used, session.identity, session.sid))
         if session.proof is not None:
             self._note(PROVE, (session.sid, session.proof.encoded()))
 
-    def left(self, session: Session, when: float | None) -> None:
+    def left(self, session: SessionRecord, when: float | None) -> None:
         self._note(LEAVE, (when, session.sid))
 
-    def ended(self, session: Session) -> None:
+    def ended(self, session: SessionRecord) -> None:
         for statement in (END, UNBIND_ALL, UNKEY_ALL, UNPROVE, UNFROM):
             self._note(statement, (session.sid,))
 

@@ -16,8 +16,6 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from msgnode.sessions.counters import Counts
-
 log = Logger()
 
 # By class, not by what a transport can do: a TLS transport passes
@@ -36,6 +34,22 @@ class Holder(Protocol):
     def flush(self) -> None: ...
 
 
+class HeldBackCounter(Protocol):
+    """
+    Counts how often a client had to wait, because too much was to leave for it at once.
+    """
+
+    held_back: int
+
+
+class Uncounted:
+    """
+    Counts for nobody.
+    """
+
+    held_back = 0
+
+
 class Cork:
     """
     Holds back what goes out while one read is worked through.
@@ -50,11 +64,11 @@ class Cork:
         self,
         settle: Callable[[], None] = lambda: None,
         most: int = MOST_HELD,
-        counts: Counts | None = None,
+        counts: HeldBackCounter | None = None,
     ) -> None:
         self.settle = settle
         self.most = most  # bytes held for one connection
-        self.counts = counts or Counts()
+        self.counts = counts or Uncounted()
         self.held = False
         self._depth = 0
         self._outlets: list[Holder] = []

@@ -17,7 +17,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from msgnode.mining.analyses.analysis import Question, adding
 from msgnode.mining.pipeline.log_files import Unreadable
-from msgnode.policy.decision.algorithms import PERMIT
+from msgnode.policy.decision.decision import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather
 from msgnode.policy.language.program import Program

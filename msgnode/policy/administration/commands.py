@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from msgnode.policy.administration.document_edit import Content, Files, value_of, written
 from msgnode.policy.administration.policy_store import Policies, Refused
 from msgnode.policy.administration.versions import Version
-from msgnode.policy.decision.attributes import OWNERS
+from msgnode.policy.decision.attribute import OWNERS
 from msgnode.policy.decision.context import Identity
 from msgnode.policy.decision.problems import Wrong
 from msgnode.policy.enforcement.decision_log import as_dict

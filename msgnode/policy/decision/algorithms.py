@@ -7,31 +7,23 @@ must go on with several possible outcomes at once.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
 from msgnode.policy.decision.context import Context
-from msgnode.policy.decision.obligations import Obligation
+from msgnode.policy.decision.decision import DENY, PERMIT, Outcome
 
-if TYPE_CHECKING:
-    from msgnode.policy.decision.tree import Node
-
-PERMIT, DENY = "permit", "deny"
+T = TypeVar("T")
+Decide = Callable[[T, Context], Outcome | None]
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class Combine(Protocol):
     """
-    What a rule, policy or set says; one that does not apply says None.
+    Of the outcomes of several nodes, one; `decide` gives that of each.
     """
 
-    effect: str
-    path: str
-    obligations: tuple[Obligation, ...] = ()
-
-
-Decide = Callable[["Node", Context], Outcome | None]
-Combine = Callable[[Iterable["Node"], Decide, Context], Outcome | None]
+    def __call__(self, nodes: Iterable[T], decide: Decide[T], context: Context, /) -> Outcome | None: ...
 
 
 def _overriding(effect: str) -> Combine:
@@ -39,7 +31,7 @@ def _overriding(effect: str) -> Combine:
     The first outcome of that effect; without one, whatever the others agree on, with all they oblige to.
     """
 
-    def combine(nodes: Iterable["Node"], decide: Decide, context: Context) -> Outcome | None:
+    def combine(nodes: Iterable[T], decide: Decide[T], context: Context) -> Outcome | None:
         found: Outcome | None = None
         for node in nodes:
             outcome = decide(node, context)
@@ -56,7 +48,7 @@ def _overriding(effect: str) -> Combine:
     return combine
 
 
-def first_applicable(nodes: Iterable["Node"], decide: Decide, context: Context) -> Outcome | None:
+def first_applicable(nodes: Iterable[T], decide: Decide[T], context: Context) -> Outcome | None:
     """
     The first outcome there is.
     """

@@ -4,71 +4,37 @@ The attributes a policy can test: what they are called, what they hold, what the
 Each is read at most once for a message, and only if a test asks for it.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
+from typing import Any
 
 from msgnode.policy.decision import addresses
+from msgnode.policy.decision.attribute import (
+    BODY,
+    CLOCK,
+    HEADER,
+    ID,
+    IDENTITY,
+    LINK,
+    RATE,
+    RECIPIENTS,
+    SESSION,
+    SIZE,
+    WEEKDAYS,
+    WINDOWS,
+    Attribute,
+)
+from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.problems import Wrong, near
 
-if TYPE_CHECKING:
-    from msgnode.policy.decision.context import Context
 
-# What an attribute comes from.  The header's are known for all messages with
-# the same from, to and type; all others may change from message to message.
-HEADER, ID, SIZE, RECIPIENTS, BODY, IDENTITY, CLOCK, SESSION, LINK, RATE = 0, 1, 2, 4, 8, 16, 32, 64, 128, 256
-
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-OWNERS = ("mine", "other", "none")
-STATES = ("none", "valid", "invalid", "unknown")  # of the tokens in a message
-SHOWN = ("state", "user", "idp", "expires")  # what they prove
-DIRECTIONS = ("connect", "in", "out", "subscribe")
-WINDOWS = {"lastSecond": 1, "lastMinute": 60, "lastHour": 3600}
-
-
-class Attribute(Struct, frozen=True, gc=False):
-    """
-    One attribute.
-
-    `kind` says how it is compared: `text` as it stands, `name` without regard
-    to case, `address` without regard to the case of scheme and host, `number`,
-    `flag`, `time`, `date`, `weekday`, `names` (any of several), or `any`.
-    """
-
-    name: str
-    kind: str
-    source: int
-    read: Callable[["Context"], Any]
-    about: str = ""
-
-    @property
-    def is_text(self) -> bool:
-        """
-        Is its value always a text, as tests compare it?
-        """
-        return self.kind in ("text", "name", "address", "time", "date", "weekday")
-
-    def fold(self, text: str) -> str:
-        """
-        A text of a policy, as the attribute's value would write it.
-        """
-        if self.kind in ("name", "names", "weekday"):
-            return text.casefold()
-        if self.kind == "address":
-            return addresses.folded(text)
-        return text
-
-
-def _msg_types(context: "Context") -> frozenset[str]:
+def _msg_types(context: Context) -> frozenset[str]:
     return addresses.message_types(context.message.from_, context.to)
 
 
-def _auth(context: "Context") -> Any:
+def _auth(context: Context) -> Any:
     return context.body.get("auth") if context.trust == "claimed" else context.identity is not None
 
 
-def _shown(context: "Context", place: int) -> Any:
+def _shown(context: Context, place: int) -> Any:
     """
     What the node found out about the tokens in the message (messageidentity.Shown); None where nobody looks.
     """

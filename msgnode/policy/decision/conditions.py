@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgnode.policy.decision import operators
-from msgnode.policy.decision.attributes import Attribute
+from msgnode.policy.decision.attribute import Attribute
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.operators import MOST_KEYS
 

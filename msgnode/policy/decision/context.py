@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from msgnode.policy.decision import addresses
-from msgnode.policy.decision.attributes import HEADER, Attribute
+from msgnode.policy.decision.attribute import HEADER, Attribute
 from msgnode.protocol.message import Message
 
 CLAIMED, VERIFIED = "claimed", "verified"

@@ -4,17 +4,15 @@ Why a decision is what it is: each set, policy and rule, each test with the valu
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.decision.algorithms import Outcome, first_applicable
+from msgnode.policy.decision.algorithms import first_applicable
 from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.decision import Decision, Outcome
 from msgnode.policy.decision.problems import Place, pointer
 from msgnode.policy.decision.tree import Below, Node
-
-if TYPE_CHECKING:
-    from msgnode.policy.language.program import Decision
 
 Explained = dict[str, Any]
 
@@ -28,7 +26,7 @@ class Explanation(Struct, frozen=True):
     `attributes` are the values that were looked at.
     """
 
-    decision: "Decision"
+    decision: Decision
     revision: str
     tree: list[Explained]
     skipped: list[str]

@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.decision.attributes import Attribute, step_down
+from msgnode.policy.decision.attribute import Attribute
+from msgnode.policy.decision.attributes import step_down
 from msgnode.protocol import lossless_json
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message

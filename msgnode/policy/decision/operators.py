@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from msgnode.policy.decision.addresses import split
-from msgnode.policy.decision.attributes import ALIASES, TABLE, WEEKDAYS, Attribute
+from msgnode.policy.decision.attribute import WEEKDAYS, Attribute
+from msgnode.policy.decision.attributes import ALIASES, TABLE
 from msgnode.policy.decision.problems import Wrong, near, shown
 from msgnode.policy.decision.values import glob, number_of, scalars, text_of, under_of, written
 

@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from msgnode.policy.decision.attributes import WINDOWS, Attribute
+from msgnode.policy.decision.attribute import WINDOWS, Attribute
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.obligations import Obligation, RateLimit
 from msgnode.policy.decision.values import text_of

@@ -7,19 +7,15 @@ may be so or not.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from msgnode.policy.decision import addresses
-from msgnode.policy.decision.algorithms import PERMIT
 from msgnode.policy.decision.conditions import Condition, Needs, One, holds
 from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.decision import PERMIT, Decision
 from msgnode.policy.decision.obligations import Obligation, Redirect
 from msgnode.policy.decision.tree import Below, Node
-
-if TYPE_CHECKING:
-    from msgnode.policy.language.program import Decision
 
 # What an address says of itself.
 _OF_ADDRESS: dict[str, Callable[[str], str]] = {
@@ -41,8 +37,8 @@ def redirect_of(obligations: tuple[Obligation, ...], context: Context) -> Redire
 
 
 def follow(
-    decide: Callable[[Context], "Decision"], context: Context, decision: "Decision"
-) -> tuple["Decision", Context]:
+    decide: Callable[[Context], Decision], context: Context, decision: Decision
+) -> tuple[Decision, Context]:
     """
     The decision on the message where it goes in the end, and the context of that.
 

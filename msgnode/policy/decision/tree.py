@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from msgnode.policy.decision import attributes
-from msgnode.policy.decision.algorithms import Algorithm, Outcome
-from msgnode.policy.decision.attributes import HEADER, Attribute
+from msgnode.policy.decision.algorithms import Algorithm
+from msgnode.policy.decision.attribute import HEADER, Attribute
 from msgnode.policy.decision.conditions import ALWAYS, Condition, Needs, either
 from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.decision import Outcome
 from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.problems import Place
 from msgnode.policy.decision.values import text_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgnode.policy.decision.addresses import ABOUT
-from msgnode.policy.decision.attributes import DIRECTIONS, WEEKDAYS, Attribute
+from msgnode.policy.decision.attribute import DIRECTIONS, WEEKDAYS, Attribute
 from msgnode.policy.decision.problems import Wrong, near, shown
 from msgnode.protocol.lossless_json import Literal
 

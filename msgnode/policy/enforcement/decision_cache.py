@@ -2,10 +2,10 @@
 Verdicts: what the live policies said, remembered where only a message's header counts.
 """
 
+from msgnode.policy.decision.decision import PERMIT, Decision
 from msgnode.policy.enforcement.decision_log import Tally
-from msgnode.policy.language.program import Decision, Program
+from msgnode.policy.language.program import Program
 
-PERMIT = "permit"
 MOST_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
 LONGEST_REMEMBERED = 1024  # characters of from, to and type together
 

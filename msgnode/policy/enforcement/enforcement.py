@@ -20,6 +20,7 @@ from twisted.logger import Logger
 
 from msgnode.config.schema import Config
 from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, PERMIT, Decision
 from msgnode.policy.decision.rates import Counters
 from msgnode.policy.enforcement.context_builder import Senders
 from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, Live, Verdict
@@ -27,7 +28,7 @@ from msgnode.policy.enforcement.decision_log import Decisions, Line
 from msgnode.policy.enforcement.dry_run import Trial
 from msgnode.policy.enforcement.obligations import Fulfilment
 from msgnode.policy.enforcement.points import CONNECT, IN, OUT
-from msgnode.policy.language.program import Decision, Program
+from msgnode.policy.language.program import Program
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import mark
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
@@ -39,7 +40,6 @@ from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 
-PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"
 TEXT = "Blocked by policy"
 
 

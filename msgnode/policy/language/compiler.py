@@ -4,8 +4,9 @@ From the JSON of a document to the nodes that decide.
 
 from typing import Any
 
-from msgnode.policy.decision.algorithms import ALGORITHMS, ALIASES, DENY, PERMIT
+from msgnode.policy.decision.algorithms import ALGORITHMS, ALIASES
 from msgnode.policy.decision.conditions import ALWAYS, Condition
+from msgnode.policy.decision.decision import DENY, PERMIT
 from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.operators import Groups
 from msgnode.policy.decision.problems import Place, Wrong, near, shown

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgnode.policy.decision import attributes, operators
-from msgnode.policy.decision.attributes import Attribute
+from msgnode.policy.decision.attribute import Attribute
 from msgnode.policy.decision.conditions import ALWAYS, Any_, Condition, Not, One, both
 from msgnode.policy.decision.operators import OPERATORS, Groups
 from msgnode.policy.decision.problems import Place, Wrong, near, shown

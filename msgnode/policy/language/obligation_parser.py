@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgnode.policy.decision import attributes
-from msgnode.policy.decision.attributes import Attribute
+from msgnode.policy.decision.attribute import Attribute
 from msgnode.policy.decision.conditions import Condition
 from msgnode.policy.decision.obligations import (
     Advice,

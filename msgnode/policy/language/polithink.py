@@ -7,7 +7,7 @@ What cannot mean the same here is refused with its place; nothing is guessed.
 import json
 from typing import Any
 
-from msgnode.policy.decision.attributes import WEEKDAYS
+from msgnode.policy.decision.attribute import WEEKDAYS
 from msgnode.policy.decision.problems import Place, PolicyRefused, near, shown
 from msgnode.policy.language.document import Document
 

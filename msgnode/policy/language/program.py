@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from msgnode.policy.decision.algorithms import Outcome, first_applicable
-from msgnode.policy.decision.attributes import HEADER
+from msgnode.policy.decision.algorithms import first_applicable
+from msgnode.policy.decision.attribute import HEADER
 from msgnode.policy.decision.context import Context
+from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, Decision, Outcome
 from msgnode.policy.decision.explanation import Explanation, explain
-from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.decision.redirects import circle
 from msgnode.policy.decision.tree import Below, decide
@@ -23,24 +22,6 @@ from msgnode.policy.language.compile_cache import Piece, Pieces
 from msgnode.policy.language.compiler import MOST_UNFILED, UNFILED, Compiler
 from msgnode.policy.language.document import Document, all_groups
 from msgnode.protocol.errors import Malformed
-
-PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable", "indeterminate"
-
-
-class Decision(Struct, frozen=True, gc=False):
-    """
-    What becomes of a message, by which rule, and what else is to be done.
-
-    `remember`: it is the same for every message with this from, to and type,
-    at the same place in the node, and obliges to nothing.  `unenforced` is what rules
-    with `"enforce": false` would have said.
-    """
-
-    effect: str
-    path: str = ""
-    obligations: tuple[Obligation, ...] = ()
-    remember: bool = False
-    unenforced: tuple[Outcome, ...] = ()
 
 
 class Program:

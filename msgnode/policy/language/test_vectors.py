@@ -7,16 +7,15 @@ They stand under `tests` in the document, or beside NAME.json in NAME.vectors.js
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from msgnode.policy.decision.attributes import DIRECTIONS, OWNERS, SHOWN, STATES
+from msgnode.policy.decision.attribute import DIRECTIONS, OWNERS, SHOWN
 from msgnode.policy.decision.context import CLAIMED, VERIFIED, Context, Identity
+from msgnode.policy.decision.decision import Decision
 from msgnode.policy.decision.problems import Wrong, near, shown
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
-
-if TYPE_CHECKING:
-    from msgnode.policy.language.program import Decision
+from msgnode.protocol.token_redaction import TOKEN_STATES
 
 EFFECTS = ("permit", "deny", "notApplicable", "indeterminate")
 KEYS = (
@@ -41,7 +40,7 @@ KEYS = (
 _DEFAULTS = {"id": 1, "type": "create", "from": "hyperty://example.org/1", "to": "hyperty://example.org/2"}
 
 
-def fails(decide: Callable[[Context], "Decision"], vector: Any) -> str:
+def fails(decide: Callable[[Context], Decision], vector: Any) -> str:
     """
     Why a vector is not met; empty if it is.  Wrong if it is none.
     """
@@ -123,8 +122,8 @@ def shown_identity(value: Any) -> tuple[Any, ...]:
     state, user, idp, expires = (given.get(name) for name in SHOWN)
     texts = all(text is None or isinstance(text, str) for text in (user, idp))
     number = expires is None or (isinstance(expires, int | float) and not isinstance(expires, bool))
-    if state not in STATES or not texts or not number or given.keys() - set(SHOWN):
-        what = f"one of {', '.join(STATES)}, or an object with {', '.join(SHOWN)}"
+    if state not in TOKEN_STATES or not texts or not number or given.keys() - set(SHOWN):
+        what = f"one of {', '.join(TOKEN_STATES)}, or an object with {', '.join(SHOWN)}"
         raise Wrong(f"expected {what}; found {shown(value)}", "messageIdentity")
     return state, user or "", idp or "", expires
 

@@ -7,7 +7,7 @@ from copy import copy
 from datetime import datetime
 from typing import Any
 
-from msgnode.policy.decision.attributes import CLOCK, HEADER, ID, LINK, SIZE, Attribute
+from msgnode.policy.decision.attribute import CLOCK, HEADER, ID, LINK, SIZE, Attribute
 from msgnode.policy.decision.context import Context
 from msgnode.protocol.address import LONGEST
 from msgnode.protocol.message import Message

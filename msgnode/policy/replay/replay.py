@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.decision.algorithms import DENY, PERMIT, Outcome
 from msgnode.policy.decision.conditions import One, holds
+from msgnode.policy.decision.decision import DENY, NOT_APPLICABLE, PERMIT, Outcome
 from msgnode.policy.decision.obligations import RateLimit, too_large
 from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.decision.redirects import follow
 from msgnode.policy.decision.tree import Below, Node
-from msgnode.policy.language.program import NOT_APPLICABLE, Program
+from msgnode.policy.language.program import Program
 from msgnode.policy.replay.log_context import Line, NotLogged, places
 
 UNDECIDABLE = "undecidable"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from msgnode.policy.decision.algorithms import PERMIT
+from msgnode.policy.decision.decision import PERMIT
 from msgnode.policy.replay.replay import Verdict
 
 

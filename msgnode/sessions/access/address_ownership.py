@@ -9,19 +9,16 @@ is that runtime's.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from twisted.logger import Logger
 
-from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import SessionTimes
 from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import Claimed, Rejected
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES
-
-if TYPE_CHECKING:
-    from msgnode.sessions.session import Session
+from msgnode.sessions.routing import Routes
+from msgnode.sessions.session import Session
 
 log = Logger()
 
@@ -33,7 +30,7 @@ class AddressOwnership:
     `options` has `from_check` and `takeover_after`; `now` is the clock that sessions are stamped with.
     """
 
-    def __init__(self, options: SessionTimes, routes: RoutingTable, now: Callable[[], float]) -> None:
+    def __init__(self, options: SessionTimes, routes: Routes, now: Callable[[], float]) -> None:
         self._options = options
         self._routes = routes
         self._now = now
@@ -43,13 +40,13 @@ class AddressOwnership:
 
     # -- whose it is ---------------------------------------------------------
 
-    def owner(self, address: str) -> "Session | None":
+    def owner(self, address: str) -> Session | None:
         """
         The session that announced the address, else that at or below whose runtimeURL it lies.
         """
         return self._announced(address) or self._routes.runtime(address)
 
-    def _announced(self, address: str) -> "Session | None":
+    def _announced(self, address: str) -> Session | None:
         """
         The session that announced it and is still there, where no runtime has come before it.
         """
@@ -61,7 +58,7 @@ class AddressOwnership:
             return None
         return owner
 
-    def owns(self, address: str, session: "Session") -> bool:
+    def owns(self, address: str, session: Session) -> bool:
         """
         Is it the session's own, or without an owner by its kind and bound to the session?
         """
@@ -76,13 +73,13 @@ class AddressOwnership:
             return runtime is session
         return bool(held) and is_multicast(address)
 
-    def may_send(self, from_: str, session: "Session") -> bool:
+    def may_send(self, from_: str, session: Session) -> bool:
         """
         May the session send from it: its own, or learnt of it because nobody else has it?
         """
         return self.owns(from_, session) or bool(session.bindings.get(from_, 0) & LEARNT)
 
-    def standing(self, address: str, session: "Session") -> tuple[str, str]:
+    def standing(self, address: str, session: Session) -> tuple[str, str]:
         """
         For the policies: `mine`, `other` or `none`, and the owner's verified user, if any.
         """
@@ -93,7 +90,7 @@ class AddressOwnership:
 
     # -- announcing ------------------------------------------------------------
 
-    def check_bind(self, address: str, session: "Session", kind: int) -> None:
+    def check_bind(self, address: str, session: Session, kind: int) -> None:
         """
         With `from_check`: Rejected (403) if nobody but its owner may hear it.
         """
@@ -108,7 +105,7 @@ class AddressOwnership:
             self._told_of_binding.add(session)
             log.warn("{runtime} binds {address}, another's", runtime=session.runtime, address=address)
 
-    def announce(self, address: str, session: "Session", kind: int) -> int:
+    def announce(self, address: str, session: Session, kind: int) -> int:
         """
         The session allocates or subscribes it: OWNED if it is its own from now on, else 0.
         """
@@ -122,7 +119,7 @@ class AddressOwnership:
             owner = self._announced(address)
         return OWNED
 
-    def holds(self, runtime: str, session: "Session | None" = None) -> bool:
+    def holds(self, runtime: str, session: Session | None = None) -> bool:
         """
         Is it an address of another than `session`, or what a session was called before, so that nobody
         may open a new one by it?
@@ -138,16 +135,16 @@ class AddressOwnership:
         is_kept = runtime.startswith("hyperty://") or self._options.from_check == "refuse"
         return is_kept or bool(owner.bindings[runtime] & ALLOCATED)
 
-    def _shares(self, owner: "Session", session: "Session") -> bool:
+    def _shares(self, owner: Session, session: Session) -> bool:
         return owner is session or _is_same_user(owner, session)
 
-    def _yields(self, owner: "Session", kind: int) -> bool:
+    def _yields(self, owner: Session, kind: int) -> bool:
         """
         To whom the node allocates an address, who only subscribed it gives way: it may be of a pool.
         """
         return kind == ALLOCATED or self._is_replaceable(owner)
 
-    def _is_replaceable(self, owner: "Session") -> bool:
+    def _is_replaceable(self, owner: Session) -> bool:
         """
         Has an owner whom nobody knows been away for too long?
         """
@@ -157,7 +154,7 @@ class AddressOwnership:
 
     # -- sending ---------------------------------------------------------------
 
-    def check_sender(self, from_: str, session: "Session") -> None:
+    def check_sender(self, from_: str, session: Session) -> None:
         """
         With `from_check`: may the session send from it, or is it a hyperty that nobody has?
         """
@@ -172,21 +169,21 @@ class AddressOwnership:
             log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_[:200])
 
 
-def _user(session: "Session") -> str:
+def _user(session: Session) -> str:
     """
     Whose the session is, though what proved it may have ended.
     """
     return session.proof.user if session.proof is not None else session.identity
 
 
-def _is_same_user(owner: "Session", session: "Session") -> bool:
+def _is_same_user(owner: Session, session: Session) -> bool:
     """
     Is the session now its owner's, as a token or a certificate has shown?
     """
     return bool(session.identity) and session.identity == _user(owner)
 
 
-def _name(session: "Session") -> str:
+def _name(session: Session) -> str:
     """
     The user as policies know the senders.
     """

@@ -18,16 +18,16 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.policy.decision.attributes import STATES
 from msgnode.protocol.errors import Malformed, Rejected
 from msgnode.protocol.message import Message, part
+from msgnode.protocol.token_redaction import TOKEN_STATES
 from msgnode.sessions.access.device_tokens import PREFIX
 from msgnode.sessions.principal import Claim, Validator
 from msgnode.structures.log_limits import Failures
 
 log = Logger()
 
-NONE, VALID, INVALID, UNKNOWN = STATES
+NONE, VALID, INVALID, UNKNOWN = TOKEN_STATES
 FIELDS = ("assertion", "access_token")
 PATIENCE = 2.5  # seconds for a provider; the stubs of today give up after three
 MOST_REFUSED = 10_000  # tokens that were no good, and need not be looked at again
@@ -39,7 +39,7 @@ _PLAIN = b'"identity"'
 
 class Shown(NamedTuple):
     """
-    What the tokens in one message prove: `state` is one of STATES.
+    What the tokens in one message prove: `state` is one of TOKEN_STATES.
 
     `user` and `idp` as policies know users and who vouches for them, and
     `expires`, in seconds since 1970, of a valid one only; `why` it is not.

@@ -12,13 +12,13 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import SessionTimes
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import split_token
 from msgnode.protocol.close_codes import TAKEN, Closing
 from msgnode.protocol.errors import NoSession
 from msgnode.protocol.token_redaction import may_hold_token
+from msgnode.sessions.routing import Routes
 from msgnode.sessions.session import Connection, Session
 
 
@@ -27,7 +27,7 @@ class Takeover:
     The operator's switches for it, applied.
     """
 
-    def __init__(self, options: SessionTimes, routes: RoutingTable, now: Callable[[], float]) -> None:
+    def __init__(self, options: SessionTimes, routes: Routes, now: Callable[[], float]) -> None:
         self._options = options
         self._routes = routes
         self._now = now

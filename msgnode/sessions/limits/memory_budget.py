@@ -9,15 +9,13 @@ here; only what adds to the node's state does.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from msgnode.config.schema import Config
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.rate_limits import Bucket, Buckets
-
-if TYPE_CHECKING:
-    from msgnode.sessions.session import Session
+from msgnode.sessions.principal import Proof
 
 # Bytes of memory beside those of the names: objects, and entries in tables.
 SESSION, BINDING, KEY, KEYED, REGISTERED = 2048, 256, 512, 256, 512
@@ -70,6 +68,18 @@ def binding_size(address: str) -> int:
     return BINDING + text_size(address)
 
 
+class AccountHolder(Protocol):
+    """
+    A session, as far as it pays for what the node remembers of it.
+    """
+
+    account: Account
+    runtime: str
+    host: str
+    identity: str
+    proof: Proof | None
+
+
 class Budget:
     """
     The accounts, and the limits on them; `refused` counts by the name of the limit.
@@ -93,7 +103,7 @@ class Budget:
         """
         return peer_host(connection.peer, self._config.trusted_proxies)
 
-    def by_kind(self, sessions: "Iterable[Session]") -> dict[str, list[Account]]:
+    def by_kind(self, sessions: Iterable[AccountHolder]) -> dict[str, list[Account]]:
         """
         The accounts of sessions, users and hosts.
         """
@@ -135,21 +145,21 @@ class Budget:
         self._opened.set(self._config.limits.new_sessions_per_minute_per_ip, 0)
         return self._opened.find(host, self._now() / 60) if self._opened.on else ANY
 
-    def opened(self, session: "Session") -> None:
+    def opened(self, session: AccountHolder) -> None:
         """
         A session is there, or is there again after a restart.
         """
         session.account.charge(SESSION + text_size(session.runtime), 1)
         self._place(session.account, self._payer(session))
 
-    def may_rename(self, session: "Session", runtime: str) -> bool:
+    def may_rename(self, session: AccountHolder, runtime: str) -> bool:
         """
         Is there room for the longer name?  The session counts already.
         """
         more = text_size(runtime) - text_size(session.runtime)
         return more <= 0 or self.has_room(session.account, more)
 
-    def settle(self, session: "Session") -> None:
+    def settle(self, session: AccountHolder) -> None:
         """
         Whose it is may have changed; who has it now pays for it.
         """
@@ -157,13 +167,13 @@ class Budget:
         if payer is not session.account.above:
             self._place(session.account, payer)
 
-    def ended(self, session: "Session") -> None:
+    def ended(self, session: AccountHolder) -> None:
         """
         Nothing is kept for it any more.
         """
         self._place(session.account, None)
 
-    def _payer(self, session: "Session") -> Account:
+    def _payer(self, session: AccountHolder) -> Account:
         proof = session.proof
         user = proof.user if proof is not None else session.identity
         kind, name = (OF_USER, user) if user else (OF_HOST, session.host)

@@ -7,13 +7,10 @@ bucket is not empty, and is paid off before the next one does.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
-
-if TYPE_CHECKING:
-    from msgnode.sessions.session import Connection, Session
 
 LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
 
@@ -111,6 +108,23 @@ class Buckets:
                 self._buckets[name] = bucket
 
 
+class Sender(Protocol):
+    """
+    A session, as far as its messages are counted.
+
+    `identity` is its user, as far as one is known.
+    """
+
+    runtime: str
+    identity: str
+
+    @property
+    def visits(self) -> bool:
+        """
+        Does it last for one message only?
+        """
+
+
 class Rates:
     """
     Sessions' and peers' buckets.  While `on` is false nobody need ask.
@@ -136,7 +150,7 @@ class Rates:
         self._peers.set(limits.peer_rate_messages, limits.peer_rate_bytes)
         self.on = self._sessions.on or self._peers.on
 
-    def take(self, session: "Session | None", peer: str, size: int) -> bool:
+    def take(self, session: Sender | None, peer: str, size: int) -> bool:
         """
         May a message of that size come in, from that session and that peer?  If not, it costs them nothing.
 
@@ -152,14 +166,14 @@ class Rates:
             bucket.size -= size
         return True
 
-    def wait(self, session: "Session", peer: str) -> float:
+    def wait(self, session: Sender, peer: str) -> float:
         """
         Seconds until they may send again; 0: now.
         """
         now = self._now()
         return max((buckets.wait(name, now) for buckets, name in self._payers(session, peer)), default=0.0)
 
-    def _payers(self, session: "Session | None", peer: str) -> list[tuple[Buckets, str]]:
+    def _payers(self, session: Sender | None, peer: str) -> list[tuple[Buckets, str]]:
         """
         Visitors, whose sessions last for one message, have one together: those of a user, else of an address.
         """
@@ -173,6 +187,14 @@ class Rates:
         if host and self._peers.on:
             found.append((self._peers, host))
         return found
+
+
+class Peer(Protocol):
+    """
+    A connection, as far as it has an address.
+    """
+
+    peer: str
 
 
 class Inflation:
@@ -198,7 +220,7 @@ class Inflation:
         """
         self._buckets.set(0, self._config.websocket.inflated_bytes_per_second)
 
-    def who(self, connection: "Connection") -> str:
+    def who(self, connection: Peer) -> str:
         """
         Whom it is counted for.
         """
