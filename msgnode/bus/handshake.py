@@ -222,6 +222,8 @@ class Handshake:
             obstacle = DISK
         if obstacle is None:
             obstacle = self._blocked(message, runtime, found, connection)
+        if obstacle is None and session is not None and nameless is not None and session is not nameless:
+            obstacle = None if self._merging.has_room(nameless, session) else FULL
         if obstacle is not None:
             self._refuse(obstacle, connection)
             return obstacle

@@ -25,6 +25,8 @@ from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 
+MOST_ABSORBED = 64  # sids that a session's note in the spool names until the database is written
+
 
 class Registrations(Protocol):
     """
@@ -62,6 +64,13 @@ class Merging:
         self._slices = slices
         self._holding = holding
 
+    @staticmethod
+    def has_room(session: Session, other: Session) -> bool:
+        """
+        May they become one now, or must the database first take in what did before?
+        """
+        return len(session.absorbed) + len(other.absorbed) < MOST_ABSORBED
+
     def merge(self, session: Session, other: Session, connection: Connection, epoch: str) -> None:
         """
         All that the session has is the other's, which this connection speaks for.
@@ -95,7 +104,8 @@ class Merging:
         """
         All is the other's.  The spool says who has become one until the database does.
         """
-        self._keeping.settled().addCallbacks(partial(_forget, session, other), lambda why: None)
+        gone = [*session.absorbed, session.sid]
+        self._keeping.settled().addCallbacks(partial(_forget, gone, other), lambda why: None)
 
     def _move_all(self, session: Session, other: Session) -> Iterator[None]:
         try:
@@ -150,9 +160,8 @@ class Merging:
             session.account.charge(size)
 
 
-def _forget(session: Session, other: Session, done: None) -> None:
+def _forget(gone: list[int], other: Session, done: None) -> None:
     """
     The database knows that they are one.
     """
-    if session.sid in other.absorbed:
-        other.absorbed.remove(session.sid)
+    other.absorbed = [sid for sid in other.absorbed if sid not in gone]

@@ -82,6 +82,7 @@ class Holding:
         self.held: dict[Connection, _Held] = {}
         self._newest: dict[Session, Connection] = {}  # of those, by whose connection it is
         self._behind: dict[Connection, list[Connection]] = {}  # which ones it waits for
+        self._telling = False
         self._part = part
         self._is_there = is_there
         self._clock = clock
@@ -289,4 +290,17 @@ class Holding:
         if held.paused and self._is_there(connection):
             connection.resume_reading()
         for over in held.waiting:
+            self._tell(over)
+
+    def _tell(self, over: Deferred[None]) -> None:
+        """
+        One turn each, where one thing that was over lets another be: they may stand in a long row.
+        """
+        if self._telling:
+            self._clock.callLater(0, self._tell, over)
+            return
+        self._telling = True
+        try:
             over.callback(None)
+        finally:
+            self._telling = False

@@ -31,9 +31,6 @@ from msgnode.sessions.queue import FOREVER, Kept, Waiting, patience
 log = Logger()
 
 
-MOST_ABSORBED = 63  # sids that are remembered until the database is written
-
-
 def hashed(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
@@ -608,7 +605,7 @@ class Session:
             if self._read_again(kept):
                 self._put_behind(kept)
         self.used = self.used or other.used
-        self.absorbed = [*self.absorbed[-MOST_ABSORBED:], other.sid]
+        self.absorbed = [*self.absorbed, *other.absorbed, other.sid]
         self.note()
 
     def give_way(self, successor: "Session") -> None:
