@@ -103,8 +103,26 @@ class HoldingTests(SynchronousTestCase):
         self.assertEqual([], self.heard())
 
         self.holding.release(work)
+        self.node.clock.advance(0)
 
         self.assertEqual([4, 5, 6], self.heard())
+        self.assertFalse(self.holding.held)
+
+    def test_long_row(self) -> None:
+        """
+        However many times its client comes back meanwhile, one behind the other, all go on.
+        """
+        work = self.holding.hold(self.client)
+        numbers = range(5, 505)
+        for number in numbers:
+            newer = Client(self.node)
+            newer.reopen(f"runtime://example.org/a/{self.client.token}")
+            newer.tell({"id": number, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
+
+        self.holding.release(work)
+        self.node.clock.advance(0)
+
+        self.assertEqual([*numbers], self.heard())
         self.assertFalse(self.holding.held)
 
     def test_behind_each_other(self) -> None:

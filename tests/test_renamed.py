@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bus.session_merge import MOST_ABSORBED
 from msgnode.protocol.errors import Blocked
 from msgnode.protocol.message import Message
 from msgnode.sessions.limits.memory_budget import SESSION
@@ -846,6 +847,57 @@ class DurableTests(RenamedCase):
             self.assertEqual([ROOM], list(self.node.sessions.get(RUNTIME).bindings))
             self.node.clock.advance(3600)
             self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
+
+    def test_in_a_row(self) -> None:
+        """
+        Nor where the session that another became one with becomes one with a third.
+        """
+        for long_ago in (True, False):
+            self.node = DurableNode(directory(self))
+            self.open()
+            self.tell("subscribe", resources=[ROOM])
+            first, name = self.client, self.session.runtime
+            self.open()
+            self.node.client(RUNTIME)
+            self.node.clock.advance(1)
+            second, self.client = self.client, first
+            between = self.come_back(second.session.runtime)
+            self.client.token = between.take()[0]["body"]["runtimeToken"]
+            if long_ago:
+                self.node.clock.advance(1)
+
+            self.come_back().drop()
+            self.kill()
+            self.kill()
+
+            self.assertEqual([ROOM], list(self.node.sessions.get(RUNTIME).bindings))
+            self.assertIsNone(self.node.sessions.get(name))
+            self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
+
+    def test_too_many(self) -> None:
+        """
+        Of more at a time than the node writes down at once some are told to try again, and none is lost.
+        """
+        self.node = DurableNode(directory(self))
+        self.node.client(RUNTIME)
+        rooms = [f"comm://example.org/{number}" for number in range(MOST_ABSORBED + 5)]
+        clients = []
+        for room in rooms:
+            self.open()
+            self.tell("subscribe", resources=[room])
+            clients.append(self.client)
+        self.node.clock.advance(1)
+
+        refused = []
+        for self.client in clients:
+            refused += [] if self.come_back().take() else [self.client]
+        self.kill()
+        self.node.clock.advance(1)
+        for self.client in refused:
+            self.assertEqual(200, self.come_back().take()[0]["body"]["code"])
+
+        self.assertEqual(5, len(refused))
+        self.assertEqual(set(rooms), set(self.node.sessions.get(RUNTIME).bindings))
 
     def test_full_disk(self) -> None:
         """
