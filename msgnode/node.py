@@ -15,43 +15,43 @@ from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.backends.registry.registrations import Registered
+from msgnode.backends.registry.registrations import Registrations
 from msgnode.bus.allocation import Allocation
 from msgnode.bus.bindings import Binder, Requests
 from msgnode.bus.components import BackEnd, ComponentResponder, Components
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.handshake import Handshake
-from msgnode.bus.ingress import Reception
+from msgnode.bus.ingress import Ingress
 from msgnode.bus.responder import Responder
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
-from msgnode.bus.session_merge import Merging
+from msgnode.bus.session_merge import SessionMerge
 from msgnode.bus.subscriptions import Subscription
 from msgnode.config.schema import Config
-from msgnode.policy.enforcement.enforcement import Enforcement
+from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.access.asserted_identity import vouched
-from msgnode.sessions.access.authentication import Gate
-from msgnode.sessions.access.identity_expiry import Identities
+from msgnode.sessions.access.authentication import Authenticator
+from msgnode.sessions.access.identity_expiry import IdentityExpiry
 from msgnode.sessions.access.message_tokens import MessageIdentity
 from msgnode.sessions.access.takeover import Takeover
-from msgnode.sessions.counters import Counts, RegistryCounts
-from msgnode.sessions.input_order import Holding
-from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.counters import Counters, RegistryCounts
+from msgnode.sessions.input_order import InputOrder
+from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.disk_watermark import Watermark
 from msgnode.sessions.limits.memory_budget import Budget
-from msgnode.sessions.limits.partial_input import Partials
-from msgnode.sessions.limits.rate_limits import Inflation, Rates
+from msgnode.sessions.limits.partial_input import PartialInput
+from msgnode.sessions.limits.rate_limits import Inflation, RateLimiter
 from msgnode.sessions.limits.spool_share import Shares
-from msgnode.sessions.persistence import Air, Keeping, Nothing, Paper
-from msgnode.sessions.principal import Validator
+from msgnode.sessions.persistence import MessageLog, NullMessageLog, NullSessionStore, SessionStore
+from msgnode.sessions.principal import TokenValidator
 from msgnode.sessions.session import Connection, Session
-from msgnode.sessions.session_table import Journal, Sessions
+from msgnode.sessions.session_table import Sessions, TrafficRecorder
 from msgnode.structures.time_slices import Slices
 
 
@@ -76,26 +76,26 @@ class Node:
         self,
         config: Config,
         clock: IReactorTime,
-        journal: Journal,
-        keeping: Keeping | None = None,
-        paper: Paper | None = None,
+        journal: TrafficRecorder,
+        keeping: SessionStore | None = None,
+        paper: MessageLog | None = None,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
-        validator: Validator | None = None,
+        validator: TokenValidator | None = None,
     ) -> None:
         self.config = config
-        self.counts = Counts()
+        self.counts = Counters()
         self.registry_counts = RegistryCounts()
-        self.arrivals = Arrivals(config)
-        self.rates = Rates(config, clock.seconds)
+        self.arrivals = ConnectionLimits(config)
+        self.rates = RateLimiter(config, clock.seconds)
         self.budget = Budget(config, clock.seconds)
-        self.partials = Partials(config, self.budget, clock)
+        self.partials = PartialInput(config, self.budget, clock)
         self.inflation = Inflation(config, clock.seconds)
         self.slices = Slices(clock)
-        self.keeping = keeping = keeping or Nothing()
+        self.keeping = keeping = keeping or NullSessionStore()
         state = Path(config.state) if config.state != "none" else None
         self.watermark = Watermark(state, lambda: config.storage.reserve_bytes)
-        self.paper = paper = paper or Air()
+        self.paper = paper = paper or NullMessageLog()
         self.routes = RoutingTable(keeping, self.slices)
         self.sessions = Sessions(
             config,
@@ -112,7 +112,7 @@ class Node:
         )
         self._domain = domain = Domain(config.domain)
         self._takeover = takeover = Takeover(config.session, self.routes, clock.seconds)
-        self.holding = Holding(
+        self.holding = InputOrder(
             self.sessions.part, self.sessions.connections.__contains__, clock, self.partials
         )
         self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
@@ -120,11 +120,11 @@ class Node:
         self.message_identity = None
         if validator is not None:
             self.message_identity = MessageIdentity(config.identity, validator, clock)
-        self.registered = Registered(
+        self.registered = Registrations(
             keeping, self.sessions.get, config.limits.bindings_per_session, self.budget
         )
         self.sessions.farewell = self.registered.forget
-        merging = Merging(
+        merging = SessionMerge(
             self.sessions,
             self.routes,
             self.registered,
@@ -170,7 +170,7 @@ class Node:
         self.sessions.receipt = router.receipts.give_late
         self.publish = router.publish
         self.awaited = router.awaited
-        self._reception = reception = Reception(
+        self._reception = reception = Ingress(
             self.handshake,
             router.route,
             self.sessions.tell,
@@ -183,7 +183,7 @@ class Node:
         self.receive = reception.receive
         self.garbled = reception.garbled
         self.settle = self.sessions.ledger.settle
-        self.enforcement = Enforcement(
+        self.enforcement = PolicyEnforcement(
             config, clock, self._ask_policies, owners, who=self.gate.who, partials=self.partials
         )
         subscription.may_serve = self._may_serve
@@ -192,16 +192,16 @@ class Node:
         self.apply()
 
     def _watch(
-        self, validator: Validator | None, clock: IReactorTime, wall: Callable[[], float]
-    ) -> tuple[Identities, Gate]:
+        self, validator: TokenValidator | None, clock: IReactorTime, wall: Callable[[], float]
+    ) -> tuple[IdentityExpiry, Authenticator]:
         """
         Who may come in, and until when.
         """
         options, sessions = self.config.identity, self.sessions
         believed = validator.still_holds if validator is not None else lambda proof: True
-        identities = Identities(options, clock, wall, sessions.park, self.keeping, believed)
+        identities = IdentityExpiry(options, clock, wall, sessions.park, self.keeping, believed)
         find, is_there = self.routes.runtime, sessions.connections.__contains__
-        gate = Gate(
+        gate = Authenticator(
             options, validator, identities, find, sessions.part, is_there, self.holding, clock.seconds
         )
         return identities, gate

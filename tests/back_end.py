@@ -12,8 +12,8 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from msgnode.backends.http_client import Rest
-from msgnode.config.sections import BackEnd
+from msgnode.backends.http_client import BackendClient
+from msgnode.config.sections import BackEndOptions
 from tests.network import Link, Wire
 
 
@@ -94,11 +94,13 @@ class Memory:
         self.pump()
         return len(self.links)
 
-    def rest(self, base: str = "http://registry.example.org", **options: Any) -> Rest:
+    def rest(self, base: str = "http://registry.example.org", **options: Any) -> BackendClient:
         """
         A client of this back end.
         """
-        return Rest(base, BackEnd(**options), self.clock, "registry", dial=lambda host, port: self)
+        return BackendClient(
+            base, BackEndOptions(**options), self.clock, "registry", dial=lambda host, port: self
+        )
 
 
 class Unforeseen(Exception):
@@ -112,7 +114,7 @@ class Broken:
     In the place of a back end's client: while it is `broken` each request ends as nobody foresaw.
     """
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, rest: BackendClient) -> None:
         self.rest = rest
         self.broken = True
         self.asked = 0

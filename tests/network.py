@@ -17,7 +17,7 @@ from twisted.test.iosim import FakeTransport, IOPump
 from zope.interface import implementer
 
 from msgnode.admin.admin_tokens import AdminTokens
-from msgnode.admin.health import Lag
+from msgnode.admin.health import EventLoopLag
 from msgnode.config.schema import Listen
 from msgnode.connectors.websocket import WebSocketConnection
 from msgnode.service.tap import factories
@@ -147,7 +147,7 @@ class Network:
         self.node = node or MemoryNode(world=World, **sections)
         self.clock = self.node.clock
         self.journal = self.node.journal
-        self.lag = Lag(self.clock)
+        self.lag = EventLoopLag(self.clock)
         self.links: list[Link] = []
         self.runtimes: list[Any] = []
         self.policies = policies_of(self.node, self.clock)

@@ -10,7 +10,7 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from msgnode.client import Client, Message
-from msgnode.client.endpoint import LineFactory, Place, WebSocketFactory
+from msgnode.client.endpoint import Endpoint, LineFactory, WebSocketFactory
 from tests.network import Link, Network
 
 NAMES = {"line": "tcp://example.org:9091", "web": "ws://example.org/ws"}
@@ -49,7 +49,7 @@ class Program(Client):
         make = LineFactory if wire == "line" else lambda owner: WebSocketFactory(owner, url, net.clock)
         runtime = f"runtime://example.org/{name}" if name else ""
         options = {"chance": lambda: 0.0, "heard": self.came.append, **options}
-        super().__init__(net.clock, Place(url, self.endpoint, make), runtime, **options)
+        super().__init__(net.clock, Endpoint(url, self.endpoint, make), runtime, **options)
 
     def opened(self) -> "Program":
         """

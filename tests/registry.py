@@ -4,7 +4,7 @@ A node in memory with the embedded registries behind it, by HTTP.
 
 from typing import Any
 
-from msgnode.backends.http_client import Rest
+from msgnode.backends.http_client import BackendClient
 from msgnode.devregistry.database import connect
 from msgnode.devregistry.domain_api import Domain
 from msgnode.devregistry.global_api import Graph
@@ -49,8 +49,8 @@ class RegistryNode(MemoryNode):
     def _serve(self, resource: RegistryResource) -> Any:
         return RegistrySite(resource, reactor=self.clock).buildProtocol(None)
 
-    def _rest(self, memory: Memory, options: Any, name: str) -> Rest:
-        return Rest("http://registry", options, self.clock, name, dial=lambda host, port: memory)
+    def _rest(self, memory: Memory, options: Any, name: str) -> BackendClient:
+        return BackendClient("http://registry", options, self.clock, name, dial=lambda host, port: memory)
 
     @staticmethod
     def _at_once(function: Any, *arguments: Any) -> Any:

@@ -11,7 +11,7 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import check
-from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from tests.fakes import MemoryNode
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -41,7 +41,7 @@ class NameTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.arrivals = Arrivals(check({"trusted_proxies": ["192.0.2.9"]}, "test"))
+        self.arrivals = ConnectionLimits(check({"trusted_proxies": ["192.0.2.9"]}, "test"))
         self.observer = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
 
     def logged(self) -> list[str]:
@@ -95,9 +95,9 @@ class CountTests(SynchronousTestCase):
     The counting itself.
     """
 
-    def arrivals(self, **limits: Any) -> Arrivals:
+    def arrivals(self, **limits: Any) -> ConnectionLimits:
         trusted = limits.pop("trusted", [])
-        return Arrivals(check({"limits": limits, "trusted_proxies": trusted}, "test"))
+        return ConnectionLimits(check({"limits": limits, "trusted_proxies": trusted}, "test"))
 
     def test_in_all(self) -> None:
         """

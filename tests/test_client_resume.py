@@ -411,7 +411,7 @@ class LineResumeTests(ResumeSuite, SynchronousTestCase):
         self.assertEqual(0, self.looks())
 
     def looks(self) -> int:
-        return sum("Pulse" in str(call) for call in self.net.clock.getDelayedCalls())
+        return sum("Keepalive" in str(call) for call in self.net.clock.getDelayedCalls())
 
     def test_wrong_port(self) -> None:
         """

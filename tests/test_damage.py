@@ -10,7 +10,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.storage.spool import segment_of
-from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import number_of, segments
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
@@ -216,7 +216,9 @@ class ResumeTests(DamageCase):
         return [message["id"] for message in client.take()[1:]]
 
     def sweep(self) -> None:
-        for _ in Sweep(self.node.spool, self.node.sessions, self.node.clock)._sweep(lambda place: True):
+        for _ in SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock)._sweep(
+            lambda place: True
+        ):
             pass
 
     def test_swept(self) -> None:

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.admin.health import Lag, Metrics
+from msgnode.admin.health import EventLoopLag, Metrics
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
 from msgnode.sessions.outbox import STEPS
-from msgnode.storage.traffic_log import Line
+from msgnode.storage.traffic_log import TrafficLine
 from tests.examples import TOP, Bound, Play, blocks, requests, sections
 from tests.fakes import MemoryNode
 from tests.http_client import HTTPClient
@@ -167,7 +167,7 @@ def test_traffic_examples():
     """
     shown = next(block for block in blocks("docs/traffic-log.md") if block.info == "jsonl").text.splitlines()
 
-    decoded = [msgspec.json.decode(line, type=Line) for line in shown]
+    decoded = [msgspec.json.decode(line, type=TrafficLine) for line in shown]
 
     assert shown == [msgspec.json.encode(line).decode() for line in decoded]
 
@@ -239,7 +239,7 @@ def test_operations_names_every_metric():
     docs/operations.md explains every metric, and no other.
     """
     node = MemoryNode()
-    page = Metrics(node, Lag(node.clock), int).render_GET(DummyRequest([b""])).decode()
+    page = Metrics(node, EventLoopLag(node.clock), int).render_GET(DummyRequest([b""])).decode()
 
     found = [cells[0].strip("`") for cells in rows("docs/operations.md", "## Is it well?")]
 
@@ -251,7 +251,7 @@ def test_traffic_log_names_every_key():
     """
     docs/traffic-log.md explains every key of a line, in their order, and its Spark schema has them all.
     """
-    names = [field.encode_name for field in msgspec.structs.fields(Line)]
+    names = [field.encode_name for field in msgspec.structs.fields(TrafficLine)]
     code = next(block.text for block in blocks("docs/traffic-log.md") if "StructType" in block.text)
 
     found = [cells[0].strip("`") for cells in rows("docs/traffic-log.md", "## Keys")]

@@ -12,10 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.http_headers import Headers
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.admin.health import Lag, Metrics
-from msgnode.backends.http_client import Answer, Rest, Unanswered
+from msgnode.admin.health import EventLoopLag, Metrics
+from msgnode.backends.http_client import BackendClient, Response, Unanswered
 from msgnode.backends.registry.disconnector import AGAIN
-from msgnode.backends.registry.status import AT_ONCE, MOST_IN_DOUBT, Announcements, Poller
+from msgnode.backends.registry.status import AT_ONCE, MOST_IN_DOUBT, RegistryPoller, StatusNotifications
 from msgnode.devregistry.fault_injection import Fault
 from msgnode.service.wiring import attach_domain, attach_farewell
 from msgnode.structures.time_slices import ADDRESSES
@@ -161,7 +161,7 @@ class EnvelopeTests(RegistryCase):
         for _ in range(6):
             self.ann.request("read", {"resource": H2})
 
-        page = Metrics(node, Lag(node.clock), int).render_GET(DummyRequest([b""])).decode()
+        page = Metrics(node, EventLoopLag(node.clock), int).render_GET(DummyRequest([b""])).decode()
 
         asked = 'msgnode_back_end_requests_total{back_end="domain registry",outcome="%s"} %.1f'
         for outcome, number in (("2xx", 1), ("4xx", 1), ("unreachable", 5), ("paused", 1)):
@@ -384,7 +384,7 @@ class NotificationTests(RegistryCase):
         self.bob, self.cleo = (self.node.client(runtime) for runtime in (BOB, "runtime://example.org/cleo"))
         for watcher in (self.bob, self.cleo):
             watcher.subscribe(*(f"{url}/registration" for url in (H1, O1)))
-        self.poller = Poller(self.node.rest, self.node.registry.changed, 5, self.node.clock)
+        self.poller = RegistryPoller(self.node.rest, self.node.registry.changed, 5, self.node.clock)
         self.poller.startService()
         self.addCleanup(self.poller.stopService)
 
@@ -399,11 +399,11 @@ class NotificationTests(RegistryCase):
             A registry that answers so.
             """
 
-            async def request(self, method: str, path: str) -> Answer:
-                return Answer(200, Headers(), json.dumps(rows).encode(), self)
+            async def request(self, method: str, path: str) -> Response:
+                return Response(200, Headers(), json.dumps(rows).encode(), self)
 
         told: list[str] = []
-        poller = Poller(Told(), lambda url, status: told.append(url), 5, self.node.clock)
+        poller = RegistryPoller(Told(), lambda url, status: told.append(url), 5, self.node.clock)
         poller.startService()
         self.addCleanup(poller.stopService)
 
@@ -659,7 +659,7 @@ class NoAnswerTests(RegistryCase):
         """
         Of those in doubt the newest are remembered, however many there are.
         """
-        announcements = Announcements(REGISTRY, lambda message: 0)
+        announcements = StatusNotifications(REGISTRY, lambda message: 0)
         urls = [f"hyperty://example.org/{n}" for n in range(MOST_IN_DOUBT + 1)]
         for url in urls:
             announcements.doubt(url, "live")
@@ -674,18 +674,18 @@ class Deaf:
     In the place of the registry's client: what is asked is carried out, and the answer lost.
     """
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, rest: BackendClient) -> None:
         self._rest = rest
         self.outcome = ""
 
-    def request(self, *what: Any, **how: Any) -> Deferred[Answer]:
+    def request(self, *what: Any, **how: Any) -> Deferred[Response]:
         outcome = self.outcome
         if outcome in ("busy", "paused"):
             return fail(Unanswered("no", 503 if outcome == "busy" else 504, outcome))
         return self._rest.request(*what, **how).addCallback(self._lose, outcome)
 
     @staticmethod
-    def _lose(answer: Answer, outcome: str) -> Answer:
+    def _lose(answer: Response, outcome: str) -> Response:
         if outcome == "504":
             return answer._replace(status=504, content=b"<html>")
         if outcome:

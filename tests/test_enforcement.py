@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.policy.administration.document_edit import load
 from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from msgnode.protocol.message import compose
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.principal import Principal
 from tests.fakes import MemoryNode
 from tests.policies_made import document, files, rule, use
 
@@ -755,7 +755,7 @@ class EnforcementTests(SynchronousTestCase):
         """
         The log of decisions names the user of a token.
         """
-        self.node.enforcement.senders.who = lambda connection: Proof("user://x/ann@x", "x", "1", "ann@x")
+        self.node.enforcement.senders.who = lambda connection: Principal("user://x/ann@x", "x", "1", "ann@x")
         self.use(rule("deny"))
 
         self.a.post(OTHER, "create")

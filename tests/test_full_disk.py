@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.protocol.close_codes import FULL
 from msgnode.sessions.limits import overload
 from msgnode.storage import spool
-from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import segments
 from msgnode.transport.cork import Cork, Outlet
 from tests.durable import Counting, DurableNode, Refusing, Wire
@@ -82,7 +82,7 @@ class AnewTests(DiskCase):
     def overrun(self, before: int = 0) -> None:
         self.make()
         self.patch(spool, "MOST_HELD_BACK", 10_000)
-        self.sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock)
+        self.sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock)
         # One session in a turn, as where each has much to write.
         self.sweep._cooperator = Cooperator(
             lambda: lambda: True, lambda call: self.node.clock.callLater(0.02, call), started=False

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode import __version__
-from msgnode.admin.health import Lag
+from msgnode.admin.health import EventLoopLag
 from tests.http_client import HTTPClient
 from tests.network import Network
 from tests.poll_runtime import PollRuntime
@@ -274,7 +274,7 @@ class LagTests(SynchronousTestCase):
         A loop that is late at every beat shows it at every beat.
         """
         clock = Clock()
-        lag = Lag(clock)
+        lag = EventLoopLag(clock)
         lag.startService()
         self.addCleanup(lag.stopService)
 

@@ -1,5 +1,5 @@
 """
-Holding: the frames of a connection that wait while one of them is worked on.
+Input order: the frames of a connection that wait while one of them is worked on.
 """
 
 import json

@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Site
 
-from msgnode.backends.http_client import Rest
+from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity import opaque_tokens
 from msgnode.backends.identity.introspection import DAY, basic
 from msgnode.backends.identity.opaque_tokens import ENDLESS, NO_GOOD, Remembered
@@ -23,7 +23,7 @@ from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected
 from msgnode.service.wiring import tokens_of
 from msgnode.sessions.access.authentication import PATIENCE
-from msgnode.sessions.principal import Claim, Proof
+from msgnode.sessions.principal import Principal, VerifiedToken
 from tests.back_end import Memory
 from tests.fakes import Client, MemoryNode, directory
 from tests.openid import NOW, OpenID, provider
@@ -67,10 +67,10 @@ class OpaqueCase(SynchronousTestCase):
         listed = {"auth": "required", "providers": list(providers)}
         return check({"domain": "example.org", "identity": listed}, "test").identity
 
-    def connect(self, host: str, options: IdentityProvider) -> Rest:
+    def connect(self, host: str, options: IdentityProvider) -> BackendClient:
         wires = self.other_wires if host == OTHER else self.wires
         plain = host.replace("https:", "http:")  # the wires know no TLS
-        return Rest(plain, options, self.clock, "provider", dial=lambda host, port: wires)
+        return BackendClient(plain, options, self.clock, "provider", dial=lambda host, port: wires)
 
     def pump(self) -> None:
         for wires in (self.wires, self.other_wires) * 3:
@@ -81,7 +81,7 @@ class OpaqueCase(SynchronousTestCase):
         self.wall += seconds
         self.pump()
 
-    def proof(self, token: str = TOKEN) -> Proof:
+    def proof(self, token: str = TOKEN) -> Principal:
         """
         What the token proves; raises Rejected.
         """
@@ -91,7 +91,7 @@ class OpaqueCase(SynchronousTestCase):
             outcome: list[Any] = []
             found.addBoth(outcome.append)
             self.assertEqual(1, len(outcome), "no answer")
-            found = outcome[0] if isinstance(outcome[0], Claim) else outcome[0].raiseException()
+            found = outcome[0] if isinstance(outcome[0], VerifiedToken) else outcome[0].raiseException()
         return found.proof
 
     def refusal(self, token: str = TOKEN) -> tuple[int, str]:

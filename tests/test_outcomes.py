@@ -17,8 +17,8 @@ from twisted.web.error import SchemeNotSupported
 
 from msgnode.backends.call_outcomes import in_words, is_worth_repeating, outcome_of
 from msgnode.backends.http_body import TooLarge
-from msgnode.backends.http_client import Rest, Unanswered
-from msgnode.structures.log_limits import Failures
+from msgnode.backends.http_client import BackendClient, Unanswered
+from msgnode.structures.log_limits import FailureLog
 from tests.back_end import Memory
 from tests.test_reloading import logged
 
@@ -93,7 +93,7 @@ class EveryClassTests(SynchronousTestCase):
         self.clock = Clock()
         self.memory = Memory(self.clock)
 
-    def ask(self, rest: Rest, why: Any, **more: Any) -> str:
+    def ask(self, rest: BackendClient, why: Any, **more: Any) -> str:
         self.memory.refuse = why
         return self.failureResultOf(rest.request("PUT", "/x", **more), Unanswered).value.outcome
 
@@ -174,7 +174,7 @@ class FailuresTests(SynchronousTestCase):
         A thousand of one kind are four events, each with its number; another kind is one of its own.
         """
         said = logged(self)
-        failures = Failures(Logger("msgnode.tests"))
+        failures = FailureLog(Logger("msgnode.tests"))
         one, other = Failure(Unheard("a")), Failure(ZeroDivisionError())
         for _ in range(1000):
             failures.note("asking {what}", one, what="her")

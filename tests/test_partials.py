@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
 from msgnode.sessions.limits.memory_budget import Budget
-from msgnode.sessions.limits.partial_input import AT_ONCE, FREE, Partials
+from msgnode.sessions.limits.partial_input import AT_ONCE, FREE, PartialInput
 from tests.fakes import Turns
 from tests.http_client import HTTPClient
 from tests.network import Network
@@ -39,11 +39,11 @@ class CountTests(SynchronousTestCase):
     The counting itself.
     """
 
-    def start(self, trusted: list[str] | None = None, **limits: Any) -> Partials:
+    def start(self, trusted: list[str] | None = None, **limits: Any) -> PartialInput:
         self.clock = Turns()
         config = check({"limits": limits, "trusted_proxies": trusted or []}, "test")
         self.budget = Budget(config, self.clock.seconds)
-        return Partials(config, self.budget, self.clock)
+        return PartialInput(config, self.budget, self.clock)
 
     def test_host(self) -> None:
         """

@@ -13,9 +13,9 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError
-from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.document_edit import GENTLE, gently
-from msgnode.policy.administration.policy_store import Policies, Refused
+from msgnode.policy.administration.policy_store import PolicyRejected, PolicyStore
 from msgnode.protocol.errors import Rejected
 from msgnode.service.wiring import policies_of
 from tests.fakes import MemoryNode, directory
@@ -42,7 +42,7 @@ class PoliciesTests(SynchronousTestCase):
         text = what if isinstance(what, str) else json.dumps(what)
         (path or self.file).write_text(text)
 
-    def begin(self, source: str | None = None, **options: Any) -> Policies:
+    def begin(self, source: str | None = None, **options: Any) -> PolicyStore:
         """
         A node that starts, or starts again.
         """
@@ -71,12 +71,12 @@ class PoliciesTests(SynchronousTestCase):
         code: int = a.take()[0]["body"]["code"]
         return code
 
-    def push(self, policies: Policies, what: Any, **how: Any) -> Any:
+    def push(self, policies: PolicyStore, what: Any, **how: Any) -> Any:
         text = what if isinstance(what, str) else json.dumps(what)
         return policies.push((("document", text),), "a test", **how)
 
     def assertRefused(self, pushed: Deferred[Any], code: int, *words: str) -> None:
-        why: Any = self.failureResultOf(pushed, Refused).value
+        why: Any = self.failureResultOf(pushed, PolicyRejected).value
         self.assertEqual(code, why.code)
         for word in words:
             self.assertIn(word, str(why.body()))
@@ -312,7 +312,7 @@ class PoliciesTests(SynchronousTestCase):
 
         self.assertRefused(self.push(policies, document(rule("permit"), version=2)), 409, "version 2")
         self.assertEqual(3, policies.content().version)
-        desk = PolicyDesk(policies, self.node.enforcement)
+        desk = PolicyCommands(policies, self.node.enforcement)
         self.assertEqual(DENY, desk.policies({}, "a test")["document"]["policySets"])
 
     def test_half_character(self) -> None:

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.obligations import Advice, Log, Notify, edited, too_large
-from msgnode.policy.decision.rates import Counters, RateLimits
+from msgnode.policy.decision.rates import RateCounters, RateLimits
 from msgnode.policy.decision.redirects import follow
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, decode
@@ -315,7 +315,7 @@ class TestCounters:
 
     def setup_method(self):
         self.clock = Clock()
-        self.counters = Counters(self.clock.seconds, most=2)
+        self.counters = RateCounters(self.clock.seconds, most=2)
 
     def decide(self, condition, **fields):
         context = Context(message(**fields))
@@ -345,7 +345,7 @@ class TestCounters:
         """
         All senders together have so many windows; the one that was silent longest is forgotten.
         """
-        counters = Counters(self.clock.seconds, windows=100)
+        counters = RateCounters(self.clock.seconds, windows=100)
         for sender in range(10):
             for kind in range(10):
                 counters.count(Context(message(**{"from": f"hyperty://a.com/{sender}"}, type=f"t{kind}")))

@@ -22,7 +22,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.config.schema import PolicyOptions
-from msgnode.policy.administration.policy_store import Policies
+from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.policy.administration.source import SourceFailed
 from tests.fakes import MemoryNode
 from tests.policies_made import document, rule
@@ -155,7 +155,7 @@ class SourceTests(SynchronousTestCase):
         node = MemoryNode(policy={"source": URL})
         client = node.client("runtime://example.org/a")
         source = RepositorySource(URL, node.config.policy, self.stub, node.clock)
-        policies = Policies(node.config.policy, node.enforcement, source, None, node.clock)
+        policies = PolicyStore(node.config.policy, node.enforcement, source, None, node.clock)
         self.repository.status = 500
         self.repository.body = json.dumps(document(rule("permit"))).encode()
 
@@ -180,7 +180,7 @@ class SourceTests(SynchronousTestCase):
         said = logged(self)
         node = MemoryNode(policy={"source": URL})
         source = RepositorySource(URL, node.config.policy, self.stub, node.clock)
-        policies = Policies(node.config.policy, node.enforcement, source, None, node.clock)
+        policies = PolicyStore(node.config.policy, node.enforcement, source, None, node.clock)
         policies.startService()
         self.addCleanup(policies.stopService)
         self.stub.flush()
@@ -200,7 +200,7 @@ class SourceTests(SynchronousTestCase):
             said = logged(self)
             node = MemoryNode(policy={"source": url})
             source = RepositorySource(url, node.config.policy, self.stub, node.clock)
-            policies = Policies(node.config.policy, node.enforcement, source, None, node.clock)
+            policies = PolicyStore(node.config.policy, node.enforcement, source, None, node.clock)
             policies.startService()
             self.addCleanup(policies.stopService)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.http.poll_post import Wrong, elements
+from msgnode.connectors.http.poll_post import HTTPRefusal, elements
 from msgnode.structures.time_slices import MESSAGES
 from tests.http_client import HTTPClient
 from tests.poll_case import URL, PollCase
@@ -60,7 +60,7 @@ class ElementsTests(SynchronousTestCase):
             b"[nul]",
             b"[[]",
         ):
-            with self.assertRaises(Wrong, msg=body):
+            with self.assertRaises(HTTPRefusal, msg=body):
                 list(elements(body))
 
     def test_one_at_a_time(self) -> None:

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
-from msgnode.sessions.limits.rate_limits import Rates
+from msgnode.sessions.limits.rate_limits import RateLimiter
 from tests.fakes import MemoryNode
 
 A, B = "192.0.2.1:1", "192.0.2.2:1"
@@ -32,11 +32,11 @@ class RatesCase(SynchronousTestCase):
 
     now = 1000.0
 
-    def rates(self, **limits: int) -> Rates:
+    def rates(self, **limits: int) -> RateLimiter:
         self.config: Config = check({"limits": limits}, "test")
-        return Rates(self.config, lambda: self.now)
+        return RateLimiter(self.config, lambda: self.now)
 
-    def taken(self, rates: Rates, times: int, session: Any = None, peer: str = A, size: int = 1) -> int:
+    def taken(self, rates: RateLimiter, times: int, session: Any = None, peer: str = A, size: int = 1) -> int:
         """
         How many of so many messages may come in.
         """

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.message import compose
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.principal import Principal
 from tests.durable import DurableNode
 from tests.fakes import MemoryNode, directory
 from tests.registry import REGISTRY, RegistryNode
@@ -181,7 +181,7 @@ class OwnerTests(SynchronousTestCase):
         """
         ann = "ann@example.org"
         user = f"user://example.org/eve+%2F{ann}"
-        self.eve.session.identity, self.eve.session.proof = user, Proof(user, username=f"eve+/{ann}")
+        self.eve.session.identity, self.eve.session.proof = user, Principal(user, username=f"eve+/{ann}")
 
         self.assertEqual(403, self.create(self.eve, ann))
         self.assertEqual(403, self.create(self.eve, f"eve+/{ann}"))

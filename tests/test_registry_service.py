@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.http_client import Answer
+from msgnode.backends.http_client import Response
 from msgnode.cli.main import main
 from msgnode.config.loader import check, load
 from msgnode.config.schema import ConfigError
@@ -27,7 +27,7 @@ from msgnode.devregistry.resource import RegistryResource, RegistrySite
 from msgnode.devregistry.service import Every, Registries, Rules
 from msgnode.devregistry.tap import Options, rules
 from msgnode.protocol.errors import Rejected
-from msgnode.service.wiring import LONGEST_PATH, Embedded, Place
+from msgnode.service.wiring import LONGEST_PATH, Embedded, EmbeddedPaths
 from tests.back_end import Memory
 from tests.fakes import MemoryNode, directory
 
@@ -107,7 +107,7 @@ class EmbeddedTests(SynchronousTestCase):
         They look for what has expired as often as the configuration says.
         """
         reactor: Any = MemoryReactorClock()
-        place = Place(str(directory(self)))
+        place = EmbeddedPaths(str(directory(self)))
         node = MemoryNode(registry={"sweep_seconds": 7.0})
         service = Embedded(place, node, reactor, maybeDeferred)
         service.startService()
@@ -174,7 +174,7 @@ class PlaceTests(SynchronousTestCase):
         """
         In the state directory.
         """
-        place = Place("/var/lib/msgnode/state")
+        place = EmbeddedPaths("/var/lib/msgnode/state")
 
         self.assertEqual("/var/lib/msgnode/state/x.sock", place.socket("x.sock"))
         self.assertEqual(Path("/var/lib/msgnode/state/registry.sqlite"), place.file)
@@ -184,7 +184,7 @@ class PlaceTests(SynchronousTestCase):
         A socket with too long a name lies elsewhere, the file where it was.
         """
         state = "/" + "é" * (LONGEST_PATH // 2)
-        place = Place(state)
+        place = EmbeddedPaths(state)
         self.addCleanup(place.clear)
 
         self.assertNotIn("é", place.socket("x.sock"))
@@ -194,7 +194,7 @@ class PlaceTests(SynchronousTestCase):
         """
         Without a state directory all is temporary.
         """
-        place = Place("none")
+        place = EmbeddedPaths("none")
 
         made = place.file.parent
         self.assertEqual((0o700, str(made / "x")), (made.stat().st_mode & 0o777, place.socket("x")))
@@ -213,7 +213,7 @@ class WebTests(SynchronousTestCase):
         self.memory = Memory(clock, lambda: RegistrySite(resource, reactor=clock).buildProtocol(None))
         self.rest = self.memory.rest(attempts=1)
 
-    def ask(self, method: str, path: str) -> Answer:
+    def ask(self, method: str, path: str) -> Response:
         asked = self.rest.request(method, path)
         self.memory.pump()
         return self.successResultOf(asked)
@@ -264,7 +264,7 @@ class FaultTests(SynchronousTestCase):
         Bad answers of three kinds.
         """
         for fault, status, begins in (("empty", 400, b""), ("html", 500, b"<html>"), ("redirect", 302, b"")):
-            answer: Answer = self.successResultOf(self.ask(fault))
+            answer: Response = self.successResultOf(self.ask(fault))
 
             self.assertEqual((status, begins), (answer.status, answer.content[: len(begins) or None]))
 

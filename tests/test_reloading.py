@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.config.reload import Reloading, adopt
 from msgnode.config.schema import Config, ConfigError
-from msgnode.service.lifecycle import Whole
+from msgnode.service.lifecycle import NodeService
 from msgnode.service.options import Options
 from tests.fakes import directory
 from tests.http_client import HTTPClient
@@ -305,7 +305,7 @@ class StopTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.whole = Whole(Config(drain_seconds=10), self.clock)
+        self.whole = NodeService(Config(drain_seconds=10), self.clock)
         self.seen: list[str] = []
         self.services = [Slow(name, self.seen) for name in ("log", "store", "sessions")]
         for service in self.services:

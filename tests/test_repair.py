@@ -16,8 +16,8 @@ from msgnode.cli.main import main
 from msgnode.sessions.bindings import ALLOCATED
 from msgnode.storage import spool, spool_end
 from msgnode.storage.database import NAME
-from msgnode.storage.spool_compaction import Sweep
-from msgnode.storage.spool_recovery import Damaged, examine, recover, repair, segments
+from msgnode.storage.spool_compaction import SpoolCompactor
+from msgnode.storage.spool_recovery import CorruptSegment, examine, recover, repair, segments
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
 from tests.http_client import HTTPClient
@@ -79,7 +79,7 @@ class RepairCase(SynchronousTestCase):
         The node does not start before the repair; after it bob gets what is left, and is told.
         """
         self.assertNotEqual([], examine(self.spool))
-        self.assertRaises(Damaged, recover, self.spool)
+        self.assertRaises(CorruptSegment, recover, self.spool)
         self.assertNotEqual([], repair(self.spool))
         self.assertEqual([], examine(self.spool))
 
@@ -352,7 +352,7 @@ class AfterwardsTests(RepairCase):
             session.shed(lambda: False)
         first = segments(self.spool)[-1]
         self.restart()
-        sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock, slack=0)
+        sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock, slack=0)
         sweep.startService()
         while first.exists():
             self.node.clock.advance(2)

@@ -16,10 +16,10 @@ from twisted.logger import globalLogPublisher
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.circuit_breaker import Breaker
-from msgnode.backends.http_client import Rest
+from msgnode.backends.circuit_breaker import CircuitBreaker
+from msgnode.backends.http_client import BackendClient
 from msgnode.config.schema import ConfigError
-from msgnode.config.sections import BackEnd
+from msgnode.config.sections import BackEndOptions
 from msgnode.protocol.errors import Rejected
 from tests.authority import DAY, Authority
 from tests.back_end import Memory, Scripted, http
@@ -440,7 +440,7 @@ class BreakerTests(RestCase):
         """
         An answer with any status, and one that is too large, show that it lives.
         """
-        breaker = Breaker(lambda: 0.0, failures=2)
+        breaker = CircuitBreaker(lambda: 0.0, failures=2)
         self.assertEqual(
             [False, False, False, True],
             [breaker.failed(), breaker.succeeded(), breaker.failed(), breaker.failed()],
@@ -540,6 +540,8 @@ class TLSTests(RestCase):
                 f"{self.authority.path}, its key in PEM",
             ),
         ):
-            why = self.assertRaises(ConfigError, Rest, "https://x", BackEnd(**options), self.clock)
+            why = self.assertRaises(
+                ConfigError, BackendClient, "https://x", BackEndOptions(**options), self.clock
+            )
 
             self.assertEqual(text, str(why))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from msgnode.storage import spool
-from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_compaction import SpoolCompactor
 from tests.durable import SM, Counting, DurableNode, Refusing
 
 TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
@@ -288,7 +288,7 @@ class DiskMachine(ResumeMachine):
     def kill(self) -> None:
         self.node = self.node.killed(self.disk)
         self.node.spool._segment_bytes = 2000
-        Sweep(self.node.spool, self.node.sessions, self.node.clock, slack=4000).startService()
+        SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock, slack=4000).startService()
         for client in self.clients():
             client.node, client.wire = self.node, None
 

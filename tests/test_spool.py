@@ -15,11 +15,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.storage import spool_end
 from msgnode.storage.spool import MOST_HELD_BACK, Spool
-from msgnode.storage.spool_records import Recovered
+from msgnode.storage.spool_records import SessionRecovery
 from msgnode.storage.spool_recovery import (
     BATCH,
     INCOMPLETE,
-    Damaged,
+    CorruptSegment,
     examine,
     number_of,
     recover,
@@ -61,7 +61,7 @@ class SpoolCase(SynchronousTestCase):
         self.addCleanup(spool.close)
         return spool
 
-    def again(self, **how: Any) -> dict[int, Recovered]:
+    def again(self, **how: Any) -> dict[int, SessionRecovery]:
         """
         The process ended; what the next one finds.
         """
@@ -491,7 +491,7 @@ class DamageTests(SpoolCase):
             self.path.write_bytes(wrong)
             try:
                 found = recover(self.directory)
-            except Damaged as why:
+            except CorruptSegment as why:
                 self.assertIn(str(self.path), str(why))
                 self.assertEqual(1, len(examine(self.directory)))
                 continue
@@ -506,7 +506,7 @@ class DamageTests(SpoolCase):
         self.path.write_bytes(self.whole[:-1])
         shutil.copy(self.path, self.path.with_name("spool-00000009.seg"))
 
-        with self.assertRaisesRegex(Damaged, f"{self.path}: is damaged at byte"):
+        with self.assertRaisesRegex(CorruptSegment, f"{self.path}: is damaged at byte"):
             recover(self.directory)
 
     def test_another_version(self) -> None:
@@ -515,7 +515,7 @@ class DamageTests(SpoolCase):
         """
         self.path.write_bytes(self.whole[:7] + b"\x09" + self.whole[8:])
 
-        with self.assertRaisesRegex(Damaged, "another version"):
+        with self.assertRaisesRegex(CorruptSegment, "another version"):
             recover(self.directory)
 
     def test_repair(self) -> None:
@@ -546,7 +546,7 @@ class DamageTests(SpoolCase):
             wrong[first:last] = b"\xff" * (last - first)
             self.path.write_bytes(wrong)
 
-            with self.assertRaisesRegex(Damaged, "goes on after it"):
+            with self.assertRaisesRegex(CorruptSegment, "goes on after it"):
                 recover(self.directory)
             self.assertEqual(len(self.whole), self.path.stat().st_size)
 
@@ -557,7 +557,7 @@ class DamageTests(SpoolCase):
         batch = b"\x63" * 20
         self.path.write_bytes(self.whole + BATCH.pack(len(batch), crc32(batch)) + batch)
 
-        with self.assertRaisesRegex(Damaged, "cannot be read"):
+        with self.assertRaisesRegex(CorruptSegment, "cannot be read"):
             recover(self.directory)
         self.assertEqual(1, len(examine(self.directory)))
         self.assertEqual(1, len(repair(self.directory)))

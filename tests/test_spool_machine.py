@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.queue import Kept
+from msgnode.sessions.queue import QueuedMessage
 from msgnode.storage import spool_end
 from msgnode.storage.spool import Spool, segment_of, write_all
-from msgnode.storage.spool_records import Recovered
+from msgnode.storage.spool_records import SessionRecovery
 from msgnode.storage.spool_recovery import examine, segments
 
 FOREVER = float("inf")
@@ -60,7 +60,7 @@ class Both:
         self.room = 0
         self.open()
 
-    def open(self) -> dict[int, Recovered]:
+    def open(self) -> dict[int, SessionRecovery]:
         self.spool = Spool(self.directory, segment_bytes=SEGMENT, write=self.write)
         found = self.spool.open()
         self.after: list[tuple[int, dict[int, Owed]]] = []
@@ -98,7 +98,7 @@ class Both:
             self.keys += 1
             owed = self.model.setdefault(sid, Owed())
             owed.sent += 1
-            sent.append((sid, Kept(self.keys, data, len(data), FOREVER, 5, sid), owed.sent))
+            sent.append((sid, QueuedMessage(self.keys, data, len(data), FOREVER, 5, sid), owed.sent))
             owed.notes[self.keys] = (data, FOREVER, 5, sid, owed.sent)
         self.spool.keep_sent(sent)
         for _, kept, _ in sent:
@@ -178,7 +178,7 @@ class Both:
         self.after = self.after[-1:]
         self.floor = self.after[0][0]
 
-    def restart(self, cut: float) -> dict[int, Recovered]:
+    def restart(self, cut: float) -> dict[int, SessionRecovery]:
         """
         The process ends; of the last file so much is there.
         """
@@ -196,7 +196,7 @@ class Both:
         self.test.assertEqual(self.model, self.as_model(found, self.model))
         return found
 
-    def as_model(self, found: dict[int, Recovered], model: dict[int, Owed]) -> dict[int, Owed]:
+    def as_model(self, found: dict[int, SessionRecovery], model: dict[int, Owed]) -> dict[int, Owed]:
         shown = {}
         for sid, owed in found.items():
             expected = model.get(sid, Owed())

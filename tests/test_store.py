@@ -20,8 +20,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.persistence import Nothing
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.persistence import NullSessionStore
+from msgnode.sessions.principal import Principal
 from msgnode.storage import database
 from msgnode.storage.database import NAME, STEPS
 from msgnode.storage.session_store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
@@ -34,7 +34,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from twisted.internet.task import Clock
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.principal import Principal
 from msgnode.storage.session_store import Store
 
 clock = Clock()
@@ -163,7 +163,7 @@ class KeepingTests(StoreTests):
         changed = session(1)
         self.store.opened(changed)
         changed.token_hash, changed.used, changed.identity = b"new", True, "y"
-        changed.proof = Proof("user://example.org/ann", until=1.5)
+        changed.proof = Principal("user://example.org/ann", until=1.5)
         self.store.changed(changed)
         self.commit()
 
@@ -207,7 +207,7 @@ class KeepingTests(StoreTests):
         """
         for sid in (1, 2):
             known = session(sid)
-            known.proof = Proof("user://example.org/ann")
+            known.proof = Principal("user://example.org/ann")
             self.store.opened(known)
             self.store.changed(known)
             self.store.bound(sid, "comm://a", 1)
@@ -312,7 +312,7 @@ class KeepingTests(StoreTests):
         """
         A node without a state directory answers at once.
         """
-        nothing = Nothing()
+        nothing = NullSessionStore()
         nothing.opened(session(1))
 
         self.successResultOf(nothing.settled())

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.storage import spool
-from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import segments
 from tests.durable import Counting, DurableNode, Refusing
 from tests.fakes import directory
@@ -30,7 +30,7 @@ class SweepTests(SynchronousTestCase):
 
     def short(self) -> None:
         self.node.spool._segment_bytes = 2000
-        sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock, slack=4000)
+        sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock, slack=4000)
         sweep.startService()
 
     def send(self, *numbers: int) -> None:
@@ -109,7 +109,7 @@ class SweepTests(SynchronousTestCase):
         for number in range(100):
             self.ann.post("runtime://example.org/ann", n=number, body={"v": "x" * 300})
         first = segments(self.node.directory / "spool")[0]
-        sweep = Sweep(self.node.spool, self.node.sessions, self.node.clock)
+        sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock)
         sweep._cooperator.start()
         sweep._begin(lambda place: True)
         disk.full = True

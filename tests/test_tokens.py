@@ -18,7 +18,7 @@ from msgnode.backends.identity.jwt import LONGEST
 from msgnode.backends.identity.oidc_provider import AGAIN, UNKNOWN
 from msgnode.config.loader import check
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.principal import Claim
+from msgnode.sessions.principal import VerifiedToken
 from tests.openid import NOW, OTHER_RSA, RSA, OpenID, okp, provider, unsigned
 from tests.world import World
 
@@ -64,7 +64,7 @@ class IdentityCase(SynchronousTestCase):
         self.bench = Bench(**self.options)
         self.openid, self.tokens = self.bench.openid, self.bench.tokens
 
-    def validate(self, token: str) -> Claim:
+    def validate(self, token: str) -> VerifiedToken:
         """
         The claim; raises Rejected.
         """
@@ -75,9 +75,9 @@ class IdentityCase(SynchronousTestCase):
         return found
 
     def failed(self, found: Deferred[Any]) -> bool:
-        return found.called and not isinstance(found.result, Claim)
+        return found.called and not isinstance(found.result, VerifiedToken)
 
-    def fail_with(self, found: Deferred[Any]) -> Claim:
+    def fail_with(self, found: Deferred[Any]) -> VerifiedToken:
         raise self.failureResultOf(found).value
 
     def refusal(self, token: str) -> tuple[int, str]:
@@ -172,7 +172,7 @@ class BelievedTests(IdentityCase):
         self.tokens.start()
         self.bench.pump()
 
-        self.assertIsInstance(self.tokens.validate(self.openid.token()), Claim)
+        self.assertIsInstance(self.tokens.validate(self.openid.token()), VerifiedToken)
 
 
 class RefusedTests(IdentityCase):
@@ -457,7 +457,7 @@ class RotationTests(IdentityCase):
             bench.pump()
             self.assertEqual(1, bench.openid.asked["/keys"], max_age)
             bench.advance(1)
-            self.assertIsInstance(bench.tokens.validate(bench.openid.token(sub="b")), Claim)
+            self.assertIsInstance(bench.tokens.validate(bench.openid.token(sub="b")), VerifiedToken)
             bench.pump()
             self.assertEqual(2, bench.openid.asked["/keys"], max_age)
 

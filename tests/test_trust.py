@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.cli.main import main
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
-from msgnode.sessions.access.device_tokens import Devices, line, make_token
+from msgnode.sessions.access.device_tokens import DeviceTokens, line, make_token
 from tests.fakes import directory
 from tests.openid import provider
 
@@ -169,7 +169,7 @@ class DevicesTests(SynchronousTestCase):
 
     def read(self, text: str) -> Any:
         self.path.write_text(text)
-        return Devices(str(self.path)).read()
+        return DeviceTokens(str(self.path)).read()
 
     def test_made(self) -> None:
         """
@@ -177,7 +177,7 @@ class DevicesTests(SynchronousTestCase):
         """
         result = CliRunner().invoke(main, ["token", "device://example.org/lamp"])
         secret, text = (row.partition(":")[2].strip() for row in result.output.splitlines())
-        devices = Devices("")
+        devices = DeviceTokens("")
         devices.use(self.read(f"{text}\n"))
 
         self.assertEqual("device://example.org/lamp", devices.find(secret).user)
@@ -213,7 +213,7 @@ class DevicesTests(SynchronousTestCase):
         A hash may be written in capitals, as some tools do.
         """
         digest = sha256(b"mnd_x").hexdigest().upper()
-        devices = Devices("")
+        devices = DeviceTokens("")
         devices.use(self.read(f"{digest} a\n"))
 
         self.assertEqual("a", devices.find("mnd_x").user)

@@ -9,18 +9,18 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.http_client import Answer
+from msgnode.backends.http_client import Response
 from msgnode.backends.identity.oidc_provider import AGAIN as KEYS_AGAIN
-from msgnode.backends.identity.opaque_tokens import Opaque
+from msgnode.backends.identity.opaque_tokens import OpaqueTokens
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.registry.disconnector import AGAIN
-from msgnode.backends.registry.status import Poller
-from msgnode.policy.administration.policy_store import Policies
+from msgnode.backends.registry.status import RegistryPoller
+from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.policy.administration.source import Documents
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.service.wiring import attach_domain, attach_farewell, attach_graph
-from msgnode.sessions.principal import Claim, Proof
+from msgnode.sessions.principal import Principal, VerifiedToken
 from tests.back_end import Broken, Unforeseen
 from tests.fakes import MemoryNode
 from tests.openid import provider
@@ -104,7 +104,7 @@ class DomainTests(UnforeseenCase):
         A poll that fails is followed by the next.
         """
         told: list[str] = []
-        poller = Poller(self.rest, lambda url, status: told.append(url), 5, self.node.clock)
+        poller = RegistryPoller(self.rest, lambda url, status: told.append(url), 5, self.node.clock)
         poller.startService()
         self.addCleanup(poller.stopService)
         self.ann.register(H1, expires=1)
@@ -137,10 +137,10 @@ class DomainTests(UnforeseenCase):
             A registry that answers so.
             """
 
-            async def request(self, method: str, path: str) -> Answer:
-                return Answer(200, None, json.dumps(rows).encode(), None)  # type: ignore[arg-type]
+            async def request(self, method: str, path: str) -> Response:
+                return Response(200, None, json.dumps(rows).encode(), None)  # type: ignore[arg-type]
 
-        poller = Poller(Told(), changed, 5, self.node.clock)  # type: ignore[arg-type]
+        poller = RegistryPoller(Told(), changed, 5, self.node.clock)  # type: ignore[arg-type]
         poller.startService()
         self.addCleanup(poller.stopService)
         self.node.wait(5)
@@ -211,10 +211,10 @@ class OtherTests(UnforeseenCase):
         """
         A provider that fails strangely is as one that is silent; the next is asked all the same.
         """
-        claim = Claim(Proof("user://example.org/ann"))
+        claim = VerifiedToken(Principal("user://example.org/ann"))
         asked: list[Any] = [Asked(Unforeseen("strange")), Asked(claim)]
 
-        found = Opaque(asked, Clock(), lambda: 0.0).validate(TOKEN, b"key")
+        found = OpaqueTokens(asked, Clock(), lambda: 0.0).validate(TOKEN, b"key")
 
         self.assertIs(claim, self.successResultOf(found))
         self.assertLoggedOnce()
@@ -225,7 +225,7 @@ class OtherTests(UnforeseenCase):
         """
         asked: list[Any] = [Asked(Unforeseen("strange")), Asked(None)]
 
-        found = Opaque(asked, Clock(), lambda: 0.0).validate(TOKEN, b"key")
+        found = OpaqueTokens(asked, Clock(), lambda: 0.0).validate(TOKEN, b"key")
 
         why = self.failureResultOf(found, Rejected).value
         self.assertEqual((503, SILENT), (why.code, str(why)))
@@ -260,7 +260,7 @@ class PolicyTests(UnforeseenCase):
         """
         node = MemoryNode(policy={"source": "https://policies.example.org/all.json"})
         source = Source()
-        policies = Policies(node.config.policy, node.enforcement, source, None, node.clock)
+        policies = PolicyStore(node.config.policy, node.enforcement, source, None, node.clock)
         policies.startService()
         self.addCleanup(policies.stopService)
         self.assertEqual("", policies.wrong)

@@ -6,7 +6,7 @@ from itertools import count
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.queue import FOREVER, Kept, Waiting, patience
+from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, patience
 
 _keys = count(1)
 
@@ -46,14 +46,14 @@ class PatienceTests(SynchronousTestCase):
             self.assertEqual(FOREVER, patience(type, "hyperty://d/1"))
 
 
-def kept(*texts: str, until: float = FOREVER, priority: int = 5) -> list[Kept]:
+def kept(*texts: str, until: float = FOREVER, priority: int = 5) -> list[QueuedMessage]:
     """
     Messages of these texts, in their order.
     """
-    return [Kept(next(_keys), text.encode(), len(text), until, priority) for text in texts]
+    return [QueuedMessage(next(_keys), text.encode(), len(text), until, priority) for text in texts]
 
 
-def drained(waiting: Waiting) -> list[bytes | None]:
+def drained(waiting: MessageQueue) -> list[bytes | None]:
     """
     Everything that waits, in the order in which it leaves.
     """
@@ -65,7 +65,7 @@ class WaitingTests(SynchronousTestCase):
     A queue by priority, bounded in messages and bytes.
     """
 
-    def put(self, waiting: Waiting, messages: list[Kept]) -> list[list[bytes | None]]:
+    def put(self, waiting: MessageQueue, messages: list[QueuedMessage]) -> list[list[bytes | None]]:
         """
         Put them one by one; what had to go for each.
         """
@@ -75,7 +75,7 @@ class WaitingTests(SynchronousTestCase):
         """
         What came first leaves first.
         """
-        waiting = Waiting(10, 100)
+        waiting = MessageQueue(10, 100)
         self.put(waiting, kept("a", "b", "c"))
 
         self.assertEqual([b"a", b"b", b"c"], drained(waiting))
@@ -85,7 +85,7 @@ class WaitingTests(SynchronousTestCase):
         """
         What has a higher priority leaves first; within one the order is kept.
         """
-        waiting = Waiting(10, 100)
+        waiting = MessageQueue(10, 100)
         self.put(waiting, kept("a") + kept("x", priority=0) + kept("b") + kept("u", "v", priority=9))
 
         self.assertEqual([b"u", b"v", b"a", b"b", b"x"], drained(waiting))
@@ -94,7 +94,7 @@ class WaitingTests(SynchronousTestCase):
         """
         After nine that overtook it the oldest leaves, however little urgent it is.
         """
-        waiting = Waiting(100, 1000)
+        waiting = MessageQueue(100, 1000)
         self.put(waiting, kept("x", priority=0) + kept(*"abcdefghijkl", priority=9))
 
         self.assertEqual(b"abcdefghixjkl", b"".join(drained(waiting)))
@@ -103,7 +103,7 @@ class WaitingTests(SynchronousTestCase):
         """
         What is stale is found, also behind what is not; the rest stays in order.
         """
-        waiting = Waiting(10, 100)
+        waiting = MessageQueue(10, 100)
         self.put(waiting, kept("a", until=5) + kept("b", until=7) + kept("c", until=5) + kept("d"))
 
         self.assertEqual([b"a", b"c"], [gone.data for gone in waiting.stale(5)])
@@ -114,7 +114,7 @@ class WaitingTests(SynchronousTestCase):
         """
         Beyond so many messages the oldest goes.
         """
-        waiting = Waiting(2, 100)
+        waiting = MessageQueue(2, 100)
 
         self.assertEqual([[], [], [b"a"], [b"b"]], self.put(waiting, kept("a", "b", "c", "d")))
 
@@ -124,7 +124,7 @@ class WaitingTests(SynchronousTestCase):
         """
         The oldest of the lowest priority goes, were it the one that came last.
         """
-        waiting = Waiting(2, 100)
+        waiting = MessageQueue(2, 100)
         self.put(waiting, kept("a", "b"))
 
         self.assertEqual([[b"x"]], self.put(waiting, kept("x", priority=1)))
@@ -134,7 +134,7 @@ class WaitingTests(SynchronousTestCase):
         """
         Beyond so many bytes as many of the oldest go as it takes; exactly so many fit.
         """
-        waiting = Waiting(100, 10)
+        waiting = MessageQueue(100, 10)
         self.assertEqual([[], [], []], self.put(waiting, kept("aaa", "bbb", "cccc")))
 
         self.assertEqual([[b"aaa", b"bbb"]], self.put(waiting, kept("dddd")))
@@ -146,7 +146,7 @@ class WaitingTests(SynchronousTestCase):
         """
         A single message always fits, whatever its size.
         """
-        waiting = Waiting(1, 1)
+        waiting = MessageQueue(1, 1)
 
         self.assertEqual([[], [b"long"]], self.put(waiting, kept("long", "longer")))
         self.assertEqual([b"longer"], drained(waiting))

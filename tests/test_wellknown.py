@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
-from msgnode.connectors.http.protostub import Stubs
+from msgnode.connectors.http.protostub import StubCatalogue
 from tests.http_client import HTTPClient, Response
 from tests.network import Network
 
@@ -239,7 +239,7 @@ class CatalogueTests(Base):
         The version rises when the public URL changes, so that nobody keeps the old one.
         """
         config = check({}, "test")
-        stubs = Stubs(config, now=lambda: 1000.0)
+        stubs = StubCatalogue(config, now=lambda: 1000.0)
         self.assertEqual(1000, stubs.version)
 
         config.public_url = "https://new.example.org"

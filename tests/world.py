@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.web.server import Site
 
-from msgnode.backends.http_client import Rest
+from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, IdentityProvider
@@ -34,10 +34,12 @@ class World:
         self.broker_wires = Memory(clock, lambda: Site(self.broker).buildProtocol(None))
         self.tokens = Tokens(config.identity, clock, self.connect, wall)
 
-    def connect(self, host: str, options: IdentityProvider) -> Rest:
+    def connect(self, host: str, options: IdentityProvider) -> BackendClient:
         # The wires know no TLS; whom they lead to is settled.
         plain = host.replace("https:", "http:")
-        return Rest(plain, options, self._clock, "provider", dial=lambda host, port: self.provider_wires)
+        return BackendClient(
+            plain, options, self._clock, "provider", dial=lambda host, port: self.provider_wires
+        )
 
     def offer(self, node: Node) -> None:
         offer_identity(node, self.tokens)
@@ -45,9 +47,11 @@ class World:
             node.offer("QoS broker", self._qos(node.config.qos, node.config.domain))
 
     def _qos(self, options: QoSOptions, domain: str) -> QoSBroker:
-        def rest(url: str) -> Rest:
+        def rest(url: str) -> BackendClient:
             plain = url.replace("https:", "http:")
-            return Rest(plain, options, self._clock, "QoS broker", dial=lambda host, port: self.broker_wires)
+            return BackendClient(
+                plain, options, self._clock, "QoS broker", dial=lambda host, port: self.broker_wires
+            )
 
         last_hop = rest(options.connectivity) if options.connectivity else None
         return QoSBroker(options, domain, rest(options.url), last_hop)

@@ -26,7 +26,7 @@ LAG_EVERY = 0.5  # seconds
 CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when nobody uses them
 
 
-class Lag(Service):
+class EventLoopLag(Service):
     """
     How late the event loop runs: `last` and `worst` in seconds.
     """
@@ -58,7 +58,7 @@ class Lag(Service):
         self._due = self._since + beats * LAG_EVERY
 
 
-class Live(Resource):
+class LivenessResource(Resource):
     """
     `/live` on the web port: status and version, for a load balancer.
     """
@@ -85,7 +85,7 @@ class Live(Resource):
         return "degraded" if self._node.strain() else "up"
 
 
-class LiveInFull(Live):
+class HealthResource(LivenessResource):
     """
     `/live` on the admin listener.
     """
@@ -129,7 +129,9 @@ class Metrics(Resource):
 
     isLeaf = True
 
-    def __init__(self, node: Node, lag: Lag, lost_lines: Callable[[], int], *others: Collector) -> None:
+    def __init__(
+        self, node: Node, lag: EventLoopLag, lost_lines: Callable[[], int], *others: Collector
+    ) -> None:
         super().__init__()
         self._registry = CollectorRegistry()
         for collector in (NodeCollector(node, lag, lost_lines), *others):
@@ -145,7 +147,7 @@ class NodeCollector(Collector):
     Reads the node's numbers when Prometheus asks.
     """
 
-    def __init__(self, node: Node, lag: Lag, lost_lines: Callable[[], int]) -> None:
+    def __init__(self, node: Node, lag: EventLoopLag, lost_lines: Callable[[], int]) -> None:
         self._node = node
         self._lag = lag
         self._lost_lines = lost_lines

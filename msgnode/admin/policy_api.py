@@ -15,8 +15,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admin.admin_tokens import EVERY, AdminTokens
-from msgnode.policy.administration.commands import PolicyDesk
-from msgnode.policy.administration.policy_store import Refused
+from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.policy.administration.policy_store import PolicyRejected
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error, answer_json
@@ -63,7 +63,7 @@ class PolicyAdmin(Resource):
 
     isLeaf = True
 
-    def __init__(self, desk: PolicyDesk, tokens: AdminTokens) -> None:
+    def __init__(self, desk: PolicyCommands, tokens: AdminTokens) -> None:
         super().__init__()
         self._desk = desk
         self._tokens = tokens
@@ -117,9 +117,9 @@ def _understood(request: Request) -> Asked:
         allowed.append(wanted)
     if allowed:
         request.setHeader(b"Allow", ", ".join(allowed).encode())
-        raise Refused(f"{' and '.join(allowed)}, not {verb}", 405)
+        raise PolicyRejected(f"{' and '.join(allowed)}, not {verb}", 405)
     known = ", ".join(sorted({pattern.partition("/")[0] for _, pattern in ROUTES}))
-    raise Refused(f"nothing at /policy/{'/'.join(path)[:200]}; there are {known}", 404)
+    raise PolicyRejected(f"nothing at /policy/{'/'.join(path)[:200]}; there are {known}", 404)
 
 
 def _matched(pattern: list[str], path: list[str]) -> dict[str, Any] | None:
@@ -145,11 +145,11 @@ def _with_body(params: dict[str, Any], request: Request, body: str | None) -> di
     try:
         value = json.loads(data) if data or body != "members" else []
     except (ValueError, RecursionError) as why:
-        raise Refused(f"the body is not JSON: {why}", 400) from None
+        raise PolicyRejected(f"the body is not JSON: {why}", 400) from None
     if body != "*":
         return {**params, body: value}
     if not isinstance(value, dict):
-        raise Refused("the body must be an object", 400)
+        raise PolicyRejected("the body must be an object", 400)
     return {**params, **value}
 
 

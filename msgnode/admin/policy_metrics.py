@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from msgnode.policy.administration.policy_store import Policies
+from msgnode.policy.administration.policy_store import PolicyStore
 
 MOST_RULES = 200  # with a label of their own; the others are counted together
 
@@ -17,7 +17,7 @@ class PolicyCollector(Collector):
     Beside the node's own numbers in `/metrics`; nothing while there are no policies.
     """
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: PolicyStore) -> None:
         self._policies = policies
 
     def collect(self) -> Iterator[Metric]:

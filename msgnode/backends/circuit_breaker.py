@@ -11,7 +11,7 @@ FAILURES = 5  # in a row, until it opens
 PAUSE = 5.0  # seconds between two that are let through meanwhile
 
 
-class Breaker:
+class CircuitBreaker:
     """
     `now` gives seconds.
     """

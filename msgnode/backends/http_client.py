@@ -22,12 +22,12 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 
 from msgnode.backends.call_outcomes import in_words, is_worth_repeating, outcome_of
-from msgnode.backends.circuit_breaker import Breaker
+from msgnode.backends.circuit_breaker import CircuitBreaker
 from msgnode.backends.http_body import Body, Sent
-from msgnode.config.sections import BackEnd
+from msgnode.config.sections import BackEndOptions
 from msgnode.protocol.errors import Rejected
-from msgnode.structures.log_limits import Failures
-from msgnode.transport.endpoints import Dial, Plain, agent_for
+from msgnode.structures.log_limits import FailureLog
+from msgnode.transport.endpoints import Dial, IdentityEncodingAgent, agent_for
 
 log = Logger()
 
@@ -54,7 +54,7 @@ class Unanswered(Rejected):
         return False if self.outcome in ("busy", "paused", "untrusted") else None
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """
     What the back end answered, whatever its status.
     """
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
     status: int
     headers: Headers
     content: bytes
-    asked: "Rest"
+    asked: "BackendClient"
     attempts: int = 1  # more, when the line broke before an answer came
 
     def json(self) -> Any:
@@ -85,7 +85,7 @@ class Answer(NamedTuple):
             return None
         return value if isinstance(value, dict) else None
 
-    def check(self) -> "Answer":
+    def check(self) -> "Response":
         """
         Itself if it is a success.  Else Rejected: with a status of 400 to 499, or with 502.
         """
@@ -96,7 +96,7 @@ class Answer(NamedTuple):
         raise Rejected(f"The {self.asked.name} refused: {said}", code, "back-end")
 
 
-class Rest:
+class BackendClient:
     """
     The HTTP client of one back end, which `name` tells people: "domain registry".
 
@@ -110,7 +110,7 @@ class Rest:
     def __init__(
         self,
         base: str,
-        options: BackEnd,
+        options: BackEndOptions,
         reactor: Any,
         name: str = "back end",
         agent: IAgent | None = None,
@@ -123,11 +123,11 @@ class Rest:
         self._base, made = agent_for(base, options, reactor, dial)
         self._said = base
         forgetful = IndexableCookieJar(DefaultCookiePolicy(allowed_domains=[]))
-        self._http = HTTPClient(Plain(agent or made), forgetful, Sent)
+        self._http = HTTPClient(IdentityEncodingAgent(agent or made), forgetful, Sent)
         self._slots = DeferredSemaphore(options.in_flight)
-        self._breaker = Breaker(reactor.seconds)
+        self._breaker = CircuitBreaker(reactor.seconds)
         self._pending = 0  # bytes of requests that wait or are under way
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
 
     @property
     def down(self) -> bool:
@@ -152,7 +152,7 @@ class Rest:
         safe: bool | None = None,
         data: Any = None,
         deadline: float | None = None,
-    ) -> Deferred[Answer]:
+    ) -> Deferred[Response]:
         """
         The back end's answer.  Fails with Rejected: 504 if there is none, 502 if too much comes, 503 if busy.
 
@@ -173,7 +173,7 @@ class Rest:
         self._pending += size
         attempts = self._options.attempts if (method in SAFE if safe is None else safe) else 1
         late = self._reactor.callLater(deadline or self._options.deadline, lambda: answer.cancel())
-        answer: Deferred[Answer] = Deferred.fromCoroutine(
+        answer: Deferred[Response] = Deferred.fromCoroutine(
             self._call(method, self._base + path, sent, data, attempts, late)
         )
         return answer.addBoth(self._over, size).addBoth(_in_time, late)
@@ -184,7 +184,7 @@ class Rest:
 
     async def _call(
         self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int, late: IDelayedCall
-    ) -> Answer:
+    ) -> Response:
         try:
             await self._slots.acquire()
         except CancelledError:
@@ -211,7 +211,7 @@ class Rest:
 
     async def _attempts(
         self, method: str, url: str, headers: dict[Any, Any], data: Any, attempts: int, late: IDelayedCall
-    ) -> Answer:
+    ) -> Response:
         most = attempts
         while True:
             attempts -= 1
@@ -228,7 +228,7 @@ class Rest:
                 body = Body(self._options.answer)
                 response.deliverBody(body)
                 content = await body.whole
-                return Answer(response.code, response.headers, content, self, most - attempts)
+                return Response(response.code, response.headers, content, self, most - attempts)
             except Exception as why:
                 if not attempts or not late.active() or not is_worth_repeating(why):
                     raise
@@ -249,8 +249,8 @@ class Rest:
             for waiting in list(self._slots.waiting):
                 waiting.cancel()
 
-    def _refuse(self, outcome: str) -> Deferred[Answer]:
-        refused: Deferred[Answer] = Deferred()
+    def _refuse(self, outcome: str) -> Deferred[Response]:
+        refused: Deferred[Response] = Deferred()
         refused.errback(self._rejected(outcome))
         return refused
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 
-from msgnode.backends.http_client import Answer, Rest
+from msgnode.backends.http_client import BackendClient, Response
 from msgnode.config.sections import QoSOptions
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
@@ -33,7 +33,11 @@ class QoSBroker:
     """
 
     def __init__(
-        self, options: QoSOptions, domain: str, broker: Rest, connectivity: Rest | None = None
+        self,
+        options: QoSOptions,
+        domain: str,
+        broker: BackendClient,
+        connectivity: BackendClient | None = None,
     ) -> None:
         self.addresses = tuple(
             f"{address}{slash}"
@@ -160,7 +164,7 @@ class QoSBroker:
             raise self._nonsense()
         return message.reply({"code": 200, "value": found["value"]})
 
-    async def _ask(self, path: str) -> Answer:
+    async def _ask(self, path: str) -> Response:
         # Each call resets the password, or hangs: never twice.
         answer = await self._broker.request("GET", path, safe=False)
         if answer.status == 404:

@@ -21,7 +21,7 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.bindings import ALLOCATED
-from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
@@ -45,7 +45,7 @@ class Allocation:
         routes: RoutingTable,
         binder: Binder,
         requests: Requests,
-        keeping: Keeping,
+        keeping: SessionStore,
     ) -> None:
         self._keeping = keeping
         self._config = config

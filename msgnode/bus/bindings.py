@@ -24,9 +24,9 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.sessions.input_order import Holding
+from msgnode.sessions.input_order import InputOrder
 from msgnode.sessions.limits.memory_budget import KEYED, Budget, binding_size
-from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
@@ -220,7 +220,7 @@ class Requests:
     Requests to the node whose work takes more than one turn: what their client sends behind them waits.
     """
 
-    def __init__(self, slices: Slices, holding: Holding, keeping: Keeping) -> None:
+    def __init__(self, slices: Slices, holding: InputOrder, keeping: SessionStore) -> None:
         self._slices = slices
         self._holding = holding
         self._keeping = keeping

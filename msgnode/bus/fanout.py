@@ -19,9 +19,9 @@ from twisted.logger import Logger
 
 from msgnode.config.schema import Limits
 from msgnode.protocol.message import Message
-from msgnode.sessions.counters import Counts
-from msgnode.sessions.input_order import Holding, Work
-from msgnode.sessions.journal import Ledger
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.input_order import InputOrder, Work
+from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.queue import OVERHEAD, Payload
 from msgnode.sessions.session import Connection, Session
 from msgnode.structures.time_slices import Slices
@@ -81,10 +81,10 @@ class Fanout:
     def __init__(
         self,
         limits: Limits,
-        holding: Holding,
+        holding: InputOrder,
         slices: Slices,
-        counts: Counts,
-        ledger: Ledger,
+        counts: Counters,
+        ledger: DeliveryJournal,
         is_there: Callable[[Any], bool],
         clock: IReactorTime,
     ) -> None:

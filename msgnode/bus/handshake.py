@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.bus.session_merge import Merging
+from msgnode.bus.session_merge import SessionMerge
 from msgnode.policy.enforcement.points import CONNECT, Policy
 from msgnode.protocol.address import SESSION, Domain, split_token
 from msgnode.protocol.close_codes import (
@@ -33,7 +33,7 @@ from msgnode.protocol.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.protocol.message import Message, compose
 from msgnode.protocol.token_redaction import without_secrets
 from msgnode.sessions.access.address_ownership import AddressOwnership
-from msgnode.sessions.access.authentication import Gate
+from msgnode.sessions.access.authentication import Authenticator
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.limits.memory_budget import Budget
 from msgnode.sessions.resume import Wish, agree, must_wait, wish_of
@@ -68,9 +68,9 @@ class Handshake:
         domain: Domain,
         takeover: Takeover,
         owners: AddressOwnership,
-        gate: Gate,
+        gate: Authenticator,
         budget: Budget,
-        merging: Merging,
+        merging: SessionMerge,
     ) -> None:
         self._gate = gate
         self._merging = merging

@@ -30,12 +30,12 @@ from msgnode.protocol.token_redaction import (
     redacted,
     without_secrets,
 )
-from msgnode.sessions.counters import Counts
-from msgnode.sessions.input_order import Holding
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.input_order import InputOrder
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Connection, Session
-from msgnode.sessions.session_table import Journal
-from msgnode.structures.log_limits import Failures
+from msgnode.sessions.session_table import TrafficRecorder
+from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
@@ -43,7 +43,7 @@ VALIDATOR = "mn:/validator"
 OPENS = ("open", "re-open")
 
 
-class Reception:
+class Ingress:
     """
     Takes what came, has it carried, and tells the sender what went wrong.
     """
@@ -53,12 +53,12 @@ class Reception:
         handshake: Handshake,
         route: Callable[[Message, Session], Reply],
         tell: Callable[[Connection, bytes], None],
-        journal: Journal,
-        counts: Counts,
+        journal: TrafficRecorder,
+        counts: Counters,
         receipts: Receipts,
-        holding: Holding,
+        holding: InputOrder,
     ) -> None:
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         self._holding = holding
         self._held = holding.held
         # What the operator has each message looked at for: rates, tokens.

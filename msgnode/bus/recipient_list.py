@@ -18,9 +18,9 @@ from msgnode.config.schema import Limits
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
 from msgnode.protocol.message import Message
-from msgnode.sessions.counters import Counts
+from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Session
-from msgnode.sessions.session_table import Journal
+from msgnode.sessions.session_table import TrafficRecorder
 
 log = Logger()
 
@@ -67,7 +67,7 @@ class Lines:
             rest.micros = max(rest.micros, one.micros)
 
 
-class Several:
+class RecipientList:
     """
     `carry` is the router's way for one message, which is told how many were sent.
     """
@@ -78,8 +78,8 @@ class Several:
         domain: Domain,
         routes: RoutingTable,
         receipts: Receipts,
-        journal: Journal,
-        counts: Counts,
+        journal: TrafficRecorder,
+        counts: Counters,
         fanout: Fanout,
         limits: Limits,
     ) -> None:

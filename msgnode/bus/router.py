@@ -18,7 +18,7 @@ from msgnode.bus.components import Components
 from msgnode.bus.fanout import DECIDED, MANY, Batch, Delivery, Fanout
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.receipts import Receipts, wants_answer
-from msgnode.bus.recipient_list import Several
+from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.responder import Reply
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
@@ -28,12 +28,12 @@ from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejec
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.bindings import LEARNT, OWNED
-from msgnode.sessions.counters import Counts
+from msgnode.sessions.counters import Counters
 from msgnode.sessions.limits.disk_watermark import Watermark
 from msgnode.sessions.limits.memory_budget import Budget, binding_size
-from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.session import Session
-from msgnode.sessions.session_table import Journal
+from msgnode.sessions.session_table import TrafficRecorder
 
 # Not the address of one hyperty, so never learnt from a `from`.
 _NO_SENDER = ("/children/", "/changes", "/subscription")
@@ -41,7 +41,7 @@ _SENDS = OWNED | LEARNT  # who is bound so may send from there
 _KEPT = frozenset({"create", "subscribe"})  # requests to the node after which it has more to keep
 
 
-class Own:
+class LocalOrigin:
     """
     Where the node's own messages come from.
     """
@@ -50,7 +50,7 @@ class Own:
     peer = ""
 
 
-OWN = Own()
+LOCAL_ORIGIN = LocalOrigin()
 
 
 class Router:
@@ -64,9 +64,9 @@ class Router:
         domain: Domain,
         routes: RoutingTable,
         components: Components,
-        journal: Journal,
-        counts: Counts,
-        keeping: Keeping,
+        journal: TrafficRecorder,
+        counts: Counters,
+        keeping: SessionStore,
         owners: AddressOwnership,
         budget: Budget,
         fanout: Fanout,
@@ -91,7 +91,7 @@ class Router:
         self._journal = journal
         self._counts = counts
         self._registry = f"domain://registry.{domain.name}"
-        self.several = Several(
+        self.several = RecipientList(
             self.route, domain, routes, self.receipts, journal, counts, fanout, config.limits
         )
 
@@ -288,7 +288,7 @@ class Router:
         return len(recipients)
 
     def _published(self, done: object, message: Message) -> None:
-        message.origin = OWN
+        message.origin = LOCAL_ORIGIN
         self._journal.message(message, None)
 
     def _publish_decided(self, message: Message, recipients: tuple[Session, ...]) -> Deferred[Any] | None:

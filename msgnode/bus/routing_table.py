@@ -22,7 +22,7 @@ from msgnode.protocol.address import LONGEST
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.sessions.limits.memory_budget import binding_size
-from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.persistence import SessionStore
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class RoutingTable:
     Addresses are exact strings; nothing is normalised.
     """
 
-    def __init__(self, keeping: Keeping, slices: Slices) -> None:
+    def __init__(self, keeping: SessionStore, slices: Slices) -> None:
         self._keeping = keeping
         self._slices = slices
         self._listeners = Listeners()

@@ -16,9 +16,9 @@ from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.bindings import LEARNT
-from msgnode.sessions.input_order import Holding
+from msgnode.sessions.input_order import InputOrder
 from msgnode.sessions.limits.memory_budget import Budget, binding_size
-from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES, Slices
@@ -39,7 +39,7 @@ class Registrations(Protocol):
         """
 
 
-class Merging:
+class SessionMerge:
     """
     Moves addresses, allocation keys, registrations, messages and counts, as far as the limits allow.
     """
@@ -49,11 +49,11 @@ class Merging:
         sessions: Sessions,
         routes: RoutingTable,
         registered: Registrations,
-        keeping: Keeping,
+        keeping: SessionStore,
         budget: Budget,
         limits: Limits,
         slices: Slices,
-        holding: Holding,
+        holding: InputOrder,
     ) -> None:
         self._sessions = sessions
         self._routes = routes

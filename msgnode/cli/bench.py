@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from msgnode.cli.connection import REFUSED, SECONDS, Talk, talks
+from msgnode.cli.connection import REFUSED, SECONDS, NodeConnection, talks
 from msgnode.cli.load_generator import Load, Measured
 
 BUSY = 0.85  # of a core; above it this process may be what is measured
@@ -63,17 +63,17 @@ def bench(
     \b
     Exit code 0: measured.  1: messages were lost.  3: cannot connect.
     """
-    talk = Talk(**options)
+    talk = NodeConnection(**options)
     load = Load(talk, pattern, pairs, subscribers, size, window)
 
-    async def action(talk: Talk) -> None:
+    async def action(talk: NodeConnection) -> None:
         await load.connect(resume)
         _report(talk, pattern, load.clients, window, await load.run(seconds))
 
     talk.run(action, resume=resume)
 
 
-def _report(talk: Talk, pattern: str, clients: int, window: int, measured: Measured) -> None:
+def _report(talk: NodeConnection, pattern: str, clients: int, window: int, measured: Measured) -> None:
     unit = "answers" if pattern == "request" else "messages"
     rate = round(measured.arrived / measured.seconds)
     delays = measured.delays

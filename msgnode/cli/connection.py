@@ -135,7 +135,7 @@ class Console:
         raise SystemExit(status)
 
 
-class Talk:
+class NodeConnection:
     """
     One verb at work: its options, its console and the connected client.
     """
@@ -190,7 +190,10 @@ class Talk:
         return token
 
     def run(
-        self, action: Callable[["Talk"], Awaitable[None]], until_interrupted: bool = False, **options: Any
+        self,
+        action: Callable[["NodeConnection"], Awaitable[None]],
+        until_interrupted: bool = False,
+        **options: Any,
     ) -> NoReturn:
         """
         Do it over a connection and exit; `options` are the client's.

@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.connection import LATE, Talk
+from msgnode.cli.connection import LATE, NodeConnection
 from msgnode.client import Message
 
 _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "yellow"}
@@ -23,7 +23,7 @@ class Listening:
 
     def __init__(
         self,
-        talk: Talk,
+        talk: NodeConnection,
         addresses: tuple[str, ...],
         types: tuple[str, ...],
         from_: str,
@@ -40,7 +40,7 @@ class Listening:
         self._connections = 0
         self._enough: Deferred[None] = Deferred()
 
-    async def begin(self, talk: Talk) -> None:
+    async def begin(self, talk: NodeConnection) -> None:
         """
         Called once connected; over when it has enough.
         """

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
-from msgnode.cli.connection import Talk
+from msgnode.cli.connection import NodeConnection
 from msgnode.client import Client, Message, Refused
 
 WIDTH = 30  # characters of the progress bar
@@ -121,7 +121,7 @@ class Load:
     """
 
     def __init__(
-        self, talk: Talk, pattern: str, pairs: int, subscribers: int, size: int, window: int
+        self, talk: NodeConnection, pattern: str, pairs: int, subscribers: int, size: int, window: int
     ) -> None:
         self._talk = talk
         self._pattern = pattern

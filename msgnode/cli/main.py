@@ -28,7 +28,7 @@ from msgnode.config.schema import Config, ConfigError
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather
 from msgnode.policy.language.program import Program
-from msgnode.sessions.access.device_tokens import Devices, line, make_token
+from msgnode.sessions.access.device_tokens import DeviceTokens, line, make_token
 
 _SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 
@@ -96,7 +96,7 @@ def _without_secrets(config: Config) -> Any:
 
 
 def _check_endpoints(config: Config, where: str) -> None:
-    from msgnode.transport.endpoints import Trust
+    from msgnode.transport.endpoints import TLSTrust
     from msgnode.transport.tls import as_table, options_for
 
     for listener in map(as_table, config.listeners()):
@@ -117,7 +117,7 @@ def _check_endpoints(config: Config, where: str) -> None:
                 raise ConfigError(f"{where}: {listener.kind}: {why}") from None
     for name, back_end in (("registry", config.registry), ("global_registry", config.global_registry)):
         try:
-            Trust(back_end)
+            TLSTrust(back_end)
         except ConfigError as why:
             raise ConfigError(f"{where}: {name}: {why}") from None
 
@@ -142,15 +142,15 @@ def _check_back_ends(config: Config, where: str) -> None:
     Can the files be read that they need?  Nobody is called.
     """
     from msgnode.backends.identity.introspection import secret_of
-    from msgnode.transport.endpoints import Trust
+    from msgnode.transport.endpoints import TLSTrust
 
     try:
-        Devices(config.identity.devices).read()
+        DeviceTokens(config.identity.devices).read()
         for provider in config.identity.providers:
             if provider.introspection is not None:
                 secret_of(provider.introspection)
         for back_end in (*config.identity.providers, config.qos):
-            Trust(back_end)
+            TLSTrust(back_end)
     except ConfigError as why:
         raise ConfigError(f"{where}: {why}") from None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, Talk, body_of, pretty, talks
+from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, NodeConnection, body_of, pretty, talks
 from msgnode.cli.listener import Listening
 from msgnode.client import TimedOut
 
@@ -51,7 +51,7 @@ def send(
     header = {name: value for name, value in (("priority", priority), ("ttl", ttl)) if value is not None}
     content = body_of(body)
 
-    async def action(talk: Talk) -> None:
+    async def action(talk: NodeConnection) -> None:
         receipt = talk.client.deliver(to, content, type=type_, from_=from_, timeout=wait, **header)
         try:
             told = (await receipt).body
@@ -68,7 +68,7 @@ def send(
             talk.console.stop(f"{told['description']}{word}: {told['to']}", REFUSED, **why)
         talk.console.result(click.style(text, fg="green"), {"ok": True, **told})
 
-    Talk(**options).run(action)
+    NodeConnection(**options).run(action)
 
 
 @click.command(short_help="Ask an address; print the answer.")
@@ -96,11 +96,11 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
     """
     content = body_of(body)
 
-    async def action(talk: Talk) -> None:
+    async def action(talk: NodeConnection) -> None:
         reply = await talk.client.request(to, content, type=type_, from_=from_, timeout=timeout)
         talk.console.result(pretty(reply.body), reply.fields)
 
-    Talk(**options).run(action)
+    NodeConnection(**options).run(action)
 
 
 @click.command(short_help="Print what is sent to addresses.")
@@ -134,6 +134,6 @@ def listen(
     Exit code 0: interrupted, or --count was reached.  3: cannot connect.
     4: --for was over before --count.
     """
-    talk = Talk(**options)
+    talk = NodeConnection(**options)
     listening = Listening(talk, addresses, types, from_, count, seconds)
     talk.run(listening.begin, until_interrupted=True, heard=listening.heard, changed=listening.changed)

@@ -57,12 +57,12 @@ def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **ot
     """
     say = Progress(as_json)
     with _told(as_json):
-        from msgnode.mining.pipeline.run import Mine
+        from msgnode.mining.pipeline.run import MiningRun
         from msgnode.mining.pipeline.spark import session
 
         options = _options(logs, others)
         with session(verbose) as spark:
-            mine = Mine(spark, options, say.step)
+            mine = MiningRun(spark, options, say.step)
             shown = partial(_print, logs=options.logs, as_json=as_json, say=say)
             shown(mine.run())
             if follow:
@@ -75,7 +75,7 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
 
     A run that fails is tried again by the next.
     """
-    from msgnode.mining.pipeline.output import Refused
+    from msgnode.mining.pipeline.output import OutputRefused
 
     while True:
         wait()
@@ -85,7 +85,7 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
                 shown(found)
         except Exception as why:
             sentence = _sentence(why)
-            if not sentence or isinstance(why, Refused):
+            if not sentence or isinstance(why, OutputRefused):
                 raise
             click.echo(f"msgnode: {sentence}; will try again", err=True)
 
@@ -124,7 +124,7 @@ def _told(as_json: bool) -> Iterator[None]:
         import pyspark  # noqa: F401
     except ImportError:
         _stop("Spark for Python is missing; install it: pip install 'msgnode[mining]'", 2, as_json)
-    from msgnode.mining.pipeline.output import Refused
+    from msgnode.mining.pipeline.output import OutputRefused
 
     try:
         yield
@@ -132,7 +132,7 @@ def _told(as_json: bool) -> Iterator[None]:
         sentence = _sentence(why)
         if not sentence:
             raise
-        _stop(sentence, 1 if isinstance(why, Refused) else 2, as_json)
+        _stop(sentence, 1 if isinstance(why, OutputRefused) else 2, as_json)
     except KeyboardInterrupt:
         raise SystemExit(0) from None
 
@@ -144,14 +144,14 @@ def _sentence(why: Exception) -> str:
     from pyspark.errors import PySparkException
 
     from msgnode.mining.pipeline.log_files import Unreadable
-    from msgnode.mining.pipeline.output import Refused
+    from msgnode.mining.pipeline.output import OutputRefused
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call
         return f"Spark gave up: {java.getMessage()}".splitlines()[0].rstrip()
     if isinstance(why, PySparkException):
         return f"Spark gave up: {why}".splitlines()[0].rstrip()
-    return str(why) if isinstance(why, Refused | Unreadable | OSError | ValueError) else ""
+    return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""
 
 
 def _stop(text: str, code: int, as_json: bool) -> NoReturn:

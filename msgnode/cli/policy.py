@@ -14,7 +14,7 @@ from msgnode.cli.policy_files import as_json_option, policy_file, read_policy, r
 from msgnode.cli.policy_replay import replay
 from msgnode.policy.decision.attribute import DIRECTIONS
 from msgnode.policy.decision.context import CLAIMED, VERIFIED
-from msgnode.policy.decision.problems import PolicyRefused, Wrong
+from msgnode.policy.decision.problems import InvalidValue, PolicyRefused
 from msgnode.policy.language.document import Document
 from msgnode.policy.language.files import VECTORS
 from msgnode.policy.language.formatter import lay_out
@@ -60,7 +60,7 @@ def explain(file: Path, message: str, as_json: bool, **given: str | None) -> Non
     vector |= {names.get(key, key): value for key, value in given.items() if value}
     try:
         explanation = program.explain(context(vector))
-    except Wrong as why:
+    except InvalidValue as why:
         stop(f"message: {why}" if why.under[:1] == ("message",) else str(why), as_json)
     if as_json:
         click.echo(json.dumps(explanation.to_builtins(), default=str))

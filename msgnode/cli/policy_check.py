@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from msgnode.cli.policy_files import PATH, as_json_option, plain, readable, stop
-from msgnode.policy.decision.problems import PolicyRefused, Wrong
+from msgnode.policy.decision.problems import InvalidValue, PolicyRefused
 from msgnode.policy.language.document import Document
 from msgnode.policy.language.files import gather, policy_of, vectors_of
 from msgnode.policy.language.program import Program
@@ -79,7 +79,7 @@ def _run_vectors(program: Program, files: Any, as_json: bool) -> tuple[list[dict
             count += 1
             try:
                 why = fails(made.decide, vector)
-            except Wrong as wrong:
+            except InvalidValue as wrong:
                 why = str(wrong)
             if why:
                 failed.append({"pointer": f"/{number}", "where": str(path), "text": why})

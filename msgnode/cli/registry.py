@@ -7,7 +7,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, Talk, talks
+from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, NodeConnection, talks
 from msgnode.client import Refused
 from msgnode.client.registration import EXPIRES, UNAVAILABLE, Registration
 
@@ -62,7 +62,7 @@ def register(
     3: cannot connect.  4: no answer in time.
     """
 
-    async def action(talk: Talk) -> None:
+    async def action(talk: NodeConnection) -> None:
         done = {"ok": True, "url": url_}
         if end:
             await Registration(talk.client, url_, {}).end()
@@ -84,7 +84,7 @@ def register(
             await Deferred()
         registration.stop()
 
-    Talk(**options).run(action, until_interrupted=keep)
+    NodeConnection(**options).run(action, until_interrupted=keep)
 
 
 @click.command(short_help="Ask the domain registry.")
@@ -113,7 +113,7 @@ def find(
     if not what.strip():
         raise click.BadParameter("expected an address, a user or a mail address", param_hint="WHAT")
 
-    async def action(talk: Talk) -> None:
+    async def action(talk: NodeConnection) -> None:
         try:
             found = await talk.client.find(what, resources=resources, schemes=schemes, timeout=timeout)
         except Refused as why:
@@ -126,7 +126,7 @@ def find(
         entries = [found] if alone else list(found.values())
         talk.console.result("\n".join(_shown(entry) for entry in entries if isinstance(entry, dict)), found)
 
-    Talk(**options).run(action)
+    NodeConnection(**options).run(action)
 
 
 def _shown(entry: dict[str, Any]) -> str:

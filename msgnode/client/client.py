@@ -14,14 +14,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.client.connection import Attachment
-from msgnode.client.endpoint import Place, place
+from msgnode.client.connection import ClientConnection
+from msgnode.client.endpoint import Endpoint, place
 from msgnode.client.errors import Closed, Refused
 from msgnode.client.login import Login, Source
 from msgnode.client.message import WAIT, Message, decode, encode, send_answer
-from msgnode.client.pending_requests import Pending
+from msgnode.client.pending_requests import PendingRequests
 from msgnode.client.registration import EXPIRES, Registration, entry, question, registry
-from msgnode.client.subscriptions import Addresses, Handler
+from msgnode.client.subscriptions import Handler, Subscriptions
 
 log = Logger()
 
@@ -45,7 +45,7 @@ class Client:
     def __init__(
         self,
         reactor: Any,
-        url: str | Place,
+        url: str | Endpoint,
         runtime: str = "",
         *,
         token: str = "",
@@ -66,12 +66,12 @@ class Client:
         self._changed = changed
         self._run = run
         self._ids = count(1)
-        self._addresses = Addresses(self)
-        self._answers, self._receipts = Pending(reactor), Pending(reactor)
+        self._addresses = Subscriptions(self)
+        self._answers, self._receipts = PendingRequests(reactor), PendingRequests(reactor)
         self._passed_on: OrderedDict[tuple[str, Any], dict[str, Any]] = OrderedDict()  # by `from` and `id`
         where = place(url, reactor, ca, certificate) if isinstance(url, str) else url
         login = Login(identity, run) if identity else None
-        self._attachment = Attachment(reactor, where, self, runtime, token, login, resume, chance)
+        self._attachment = ClientConnection(reactor, where, self, runtime, token, login, resume, chance)
 
     # -- the session -----------------------------------------------------------
 

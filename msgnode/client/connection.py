@@ -18,12 +18,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.client.backoff import Backoff
-from msgnode.client.endpoint import Place
+from msgnode.client.endpoint import Endpoint
 from msgnode.client.errors import CannotConnect, Closed, Full
-from msgnode.client.keepalive import QUIET, Pulse
+from msgnode.client.keepalive import QUIET, Keepalive
 from msgnode.client.login import Login
 from msgnode.client.message import decode, encode
-from msgnode.client.resume_state import Tally
+from msgnode.client.resume_state import ResumeState
 from msgnode.client.transports import Link
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import NO_OPEN, Closing
@@ -40,7 +40,7 @@ TOO_LONG, TOKEN = 1009, 4401
 _FINAL = frozenset({1003, 4401, 4403, 4409})
 
 
-class Holder(Protocol):
+class ConnectionOwner(Protocol):
     """
     Whose session it is.
     """
@@ -71,7 +71,7 @@ class Holder(Protocol):
         """
 
 
-class Attachment:
+class ClientConnection:
     """
     `tally` has what is counted, `token` what the node gave out.
     """
@@ -79,8 +79,8 @@ class Attachment:
     def __init__(
         self,
         reactor: Any,
-        place: Place,
-        holder: Holder,
+        place: Endpoint,
+        holder: ConnectionOwner,
         runtime: str,
         token: str,
         login: Login | None,
@@ -89,7 +89,7 @@ class Attachment:
     ) -> None:
         self.runtime = runtime
         self.token = token
-        self.tally = Tally()
+        self.tally = ResumeState()
         self.opened = 0  # times
         self._reactor = reactor
         self._place = place
@@ -109,7 +109,7 @@ class Attachment:
         self._flushing: list[tuple[int, Deferred[None]]] = []
         self._timer: IDelayedCall | None = None
         self._ack: IDelayedCall | None = None
-        self._pulse: Pulse | None = None
+        self._pulse: Keepalive | None = None
 
     @property
     def is_open(self) -> bool:
@@ -310,7 +310,7 @@ class Attachment:
         self._link = link
         if not link.pings:
             silent = f"the node said nothing for {2 * QUIET:g} s"
-            self._pulse = Pulse(self._reactor, link, self.runtime, partial(self._drop, link, silent))
+            self._pulse = Keepalive(self._reactor, link, self.runtime, partial(self._drop, link, silent))
         first, self._first = self._first, None
         if first is not None:
             first.callback(None)

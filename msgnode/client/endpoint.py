@@ -27,7 +27,7 @@ PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091}
 PING = 25  # seconds between WebSocket pings, and until one must be answered
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """
     `factory` is given who is told of the connections it makes.
     """
@@ -91,23 +91,23 @@ class WebSocketFactory(WebSocketClientFactory):
         return link
 
 
-def place(url: str, reactor: Any, ca: str | None = None, certificate: str | None = None) -> Place:
+def place(url: str, reactor: Any, ca: str | None = None, certificate: str | None = None) -> Endpoint:
     """
     `ca` is a file of certificates to trust instead of the system's, `certificate` one with the client's own
     and its key; both in PEM.  ValueError says what is wrong with the URL or the files.
     """
     parts = _split(url)
     if parts.scheme == "unix":
-        return Place(url, UNIXClientEndpoint(reactor, parts.path), LineFactory)
+        return Endpoint(url, UNIXClientEndpoint(reactor, parts.path), LineFactory)
     assert parts.hostname is not None
     port = parts.port or PORTS[parts.scheme]
     endpoint: IStreamClientEndpoint = HostnameEndpoint(reactor, parts.hostname.encode(), port)
     if parts.scheme in ("wss", "tls"):
         endpoint = TLSEndpoint(reactor, endpoint, _tls(parts.hostname, ca, certificate))
     if parts.scheme in ("tcp", "tls"):
-        return Place(url, endpoint, LineFactory)
+        return Endpoint(url, endpoint, LineFactory)
     whole = parts._replace(path=parts.path or "/ws").geturl()
-    return Place(url, endpoint, lambda owner: WebSocketFactory(owner, whole, reactor))
+    return Endpoint(url, endpoint, lambda owner: WebSocketFactory(owner, whole, reactor))
 
 
 def _split(url: str) -> SplitResult:

@@ -18,7 +18,7 @@ from msgnode.protocol.address import SESSION
 QUIET = 25.0  # seconds without a word until the node is asked, and until it must have answered
 
 
-class Pulse:
+class Keepalive:
     """
     Looks after an open link of lines; `dead` is called when the node does not answer.
     """

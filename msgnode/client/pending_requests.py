@@ -11,7 +11,7 @@ from msgnode.client.errors import Refused, TimedOut
 from msgnode.client.message import Message
 
 
-class Pending:
+class PendingRequests:
     """
     By their ids.  An answer from somewhere else than was asked is none, unless it is the node's, or
     who was asked might pass the request on, and the answer knows its transaction.

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 
-class Tally:
+class ResumeState:
     """
     `counting` is true while the node counts too; else what is kept only waits for a connection.
 

@@ -12,7 +12,7 @@ from msgnode.client.message import Message, Requester
 Handler = Callable[[Message], Any]
 
 
-class Addresses:
+class Subscriptions:
     """
     A handler is found by the whole address, else by the nearest one above it at a `/`.
     """

@@ -11,14 +11,14 @@ from msgspec import Meta, field
 
 from msgnode.config.address_range import expand
 from msgnode.config.sections import (
-    BackEnd,
+    BackEndOptions,
     Bytes,
     Count,
-    GlobalRegistry,
+    GlobalRegistryOptions,
     OrOff,
     Positive,
     QoSOptions,
-    Registry,
+    RegistryOptions,
     Seconds,
     Section,
 )
@@ -192,7 +192,7 @@ class IntrospectionOptions(Section):
     url: str = ""
 
 
-class IdentityProvider(BackEnd, kw_only=True):
+class IdentityProvider(BackEndOptions, kw_only=True):
     """
     An OpenID provider whose tokens are believed.
 
@@ -295,8 +295,8 @@ class Config(Section):
     identity: IdentityOptions = field(default_factory=IdentityOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     qos: QoSOptions = field(default_factory=QoSOptions)
-    registry: Registry = field(default_factory=Registry)
-    global_registry: GlobalRegistry = field(default_factory=GlobalRegistry)
+    registry: RegistryOptions = field(default_factory=RegistryOptions)
+    global_registry: GlobalRegistryOptions = field(default_factory=GlobalRegistryOptions)
 
     @property
     def origins(self) -> list[str]:

@@ -20,7 +20,7 @@ class Section(Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
 
-class BackEnd(Section):
+class BackEndOptions(Section):
     """
     A server that the node calls by HTTP: how long, how often, how much at once, and whom to trust.
     """
@@ -36,7 +36,7 @@ class BackEnd(Section):
     answer: Bytes = 8 * 1024 * 1024
 
 
-class Registry(BackEnd):
+class RegistryOptions(BackEndOptions):
     """
     The domain registry, the code for what is registered but away, and what is told it at a session's end.
     """
@@ -55,7 +55,7 @@ class Registry(BackEnd):
     sweep_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 20.0
 
 
-class GlobalRegistry(BackEnd):
+class GlobalRegistryOptions(BackEndOptions):
     """
     The global registry; with `verify` a record's signature and GUID are checked before it is sent.
     """
@@ -66,7 +66,7 @@ class GlobalRegistry(BackEnd):
     verify: bool = True
 
 
-class QoSOptions(BackEnd):
+class QoSOptions(BackEndOptions):
     """
     The QoS broker, which knows TURN servers, and this domain's account with it.
     """

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgnode.config.address_range import MOST, expand
 from msgnode.config.schema import IDP, Config, IdentityOptions, IntrospectionOptions, PoolAddresses
-from msgnode.config.sections import BackEnd, QoSOptions
+from msgnode.config.sections import BackEndOptions, QoSOptions
 from msgnode.protocol.address import Domain, is_scheme
 
 Mistakes = Iterator[tuple[str, str]]
@@ -215,7 +215,7 @@ def _wrong_introspection(key: str, options: IntrospectionOptions) -> Iterator[tu
         yield key, "expected either 'client_secret' or 'client_secret_file'"
 
 
-def _wrong_key(key: str, options: BackEnd) -> Iterator[tuple[str, str]]:
+def _wrong_key(key: str, options: BackEndOptions) -> Iterator[tuple[str, str]]:
     if options.key and not options.cert:
         yield f"{key}.key", "expected 'cert' beside 'key'"
 

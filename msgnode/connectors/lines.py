@@ -23,7 +23,7 @@ from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES
 from msgnode.transport.cork import Cork, Outlet
 from msgnode.transport.read_backlog import Backlog, Reading
-from msgnode.transport.sockets import Unheard, take_turns, verified_name
+from msgnode.transport.sockets import RejectedConnection, take_turns, verified_name
 
 VALIDATOR = "mn:/validator"
 LAST_WORD = 5  # seconds for a client to read why it is closed
@@ -249,5 +249,5 @@ class LineFactory(ServerFactory):
 
     def buildProtocol(self, addr: Any) -> Any:
         if not self.node.arrivals.heard(addr):
-            return Unheard()
+            return RejectedConnection()
         return super().buildProtocol(addr)

@@ -26,7 +26,7 @@ from twisted.python.failure import Failure
 
 from msgnode.connectors.peer_faults import PeerLog, fault_of
 from msgnode.protocol.close_codes import Closing
-from msgnode.sessions.limits.partial_input import Partials
+from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.structures.time_slices import MESSAGES, Slices
 from msgnode.transport.cork import Cork, Outlet
 from msgnode.transport.read_backlog import Backlog, Reading
@@ -448,7 +448,7 @@ class LaneFactory(WebSocketServerFactory):
 
     protocol: Any = LaneProtocol
     deflateAbove = 1024  # bytes; a shorter text goes out as it is
-    partials: Partials | None = None  # None: nobody counts what has begun to come
+    partials: PartialInput | None = None  # None: nobody counts what has begun to come
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """
 What a sender is told when its message is not carried.
 
-Raised where it is known, answered in one place: Reception.  A bug is
+Raised where it is known, answered in one place: the ingress.  A bug is
 not one of these; it reaches the log.
 """
 

@@ -30,7 +30,7 @@ def or_stop(where: str = "") -> Iterator[None]:
         sys.exit(2)
 
 
-class Whole(MultiService):
+class NodeService(MultiService):
     """
     Everything, started in order, or one line that says why not; what started last stops first.
 

@@ -15,11 +15,11 @@ from msgnode.node import Node
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.principal import read_proof
-from msgnode.sessions.queue import Kept
+from msgnode.sessions.queue import QueuedMessage
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
 from msgnode.storage.spool import Spool
-from msgnode.storage.spool_recovery import Damaged
+from msgnode.storage.spool_recovery import CorruptSegment
 
 log = Logger()
 
@@ -40,7 +40,7 @@ class Restart(Service):
         rows = self._store.open()
         try:
             owed = self._spool.open()
-        except Damaged as why:
+        except CorruptSegment as why:
             raise ConfigError(f"state: {why}; 'msgnode state repair {directory}' moves it aside") from why
         except OSError as why:
             where = f"state: cannot write in {directory}"
@@ -286,7 +286,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         outbox.expect_again()
     for note in owing.kept:
         until = ledger.by_clock(note.until)
-        kept = Kept(note.key, None, note.size, until, note.priority, note.asker, note.place)
+        kept = QueuedMessage(note.key, None, note.size, until, note.priority, note.asker, note.place)
         ledger.adopt(kept)
         if session.outbox is None or not note.number:
             waiting.append(kept)
@@ -301,7 +301,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     session.adopt(waiting)
 
 
-def _was_sent(outbox: Outbox, kept: Kept, number: int) -> None:
+def _was_sent(outbox: Outbox, kept: QueuedMessage, number: int) -> None:
     if number > outbox.acknowledged:
         if not outbox.sent:
             outbox.holes = number - outbox.acknowledged - 1

@@ -15,34 +15,34 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import IResource
 
 from msgnode.admin.admin_tokens import AdminTokens
-from msgnode.admin.health import Lag, Live, LiveInFull, Metrics
+from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource, Metrics
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.config.reload import Reloading, Renewable
 from msgnode.config.schema import Config
-from msgnode.connectors.http.poll import Poll
-from msgnode.connectors.http.protostub import WHERE, ProtocolStub, Stubs
-from msgnode.connectors.http.rest import Document, Messages
+from msgnode.connectors.http.poll import PollResource
+from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
+from msgnode.connectors.http.rest import Messages, OpenAPIResource
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
 from msgnode.connectors.socketio.polling_fastpath import PollLane
 from msgnode.connectors.socketio.resource import SocketIO
-from msgnode.connectors.socketio.websocket import SocketFactory
+from msgnode.connectors.socketio.websocket import SocketIOFactory
 from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.node import Node
-from msgnode.policy.administration.commands import PolicyDesk
-from msgnode.policy.administration.policy_store import Policies
-from msgnode.service.lifecycle import Whole, or_stop
+from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.lifecycle import NodeService, or_stop
 from msgnode.service.options import Options
 from msgnode.service.recovery import Restart
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import attach, decision_logs, offer_identity, offer_qos, policies_of, tokens_of
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
-from msgnode.sessions.session_table import Journal
+from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.storage.session_store import LEAST_NOTED, MOST_NOTED, Store
 from msgnode.storage.spool import Spool
-from msgnode.storage.spool_compaction import Sweep
+from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
@@ -56,7 +56,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     if reactor is None:
         from twisted.internet import reactor
     _count_evenly(reactor)
-    whole = Whole(options.loaded, reactor)
+    whole = NodeService(options.loaded, reactor)
     for service in _services(options, reactor):
         service.setServiceParent(whole)
     return whole
@@ -101,7 +101,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
             most=lambda: max(config.limits.state_bytes or MOST_NOTED, LEAST_NOTED),
         )
         spool = Spool(Path(config.state, "spool"), config.sync == "full")
-    journal: Journal = traffic or NoLog()
+    journal: TrafficRecorder = traffic or NoLog()
     with or_stop():
         tokens = tokens_of(config, reactor)
     node = Node(config, reactor, journal, store, spool, validator=tokens)
@@ -111,7 +111,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         back_ends = attach(node, reactor, in_thread)
         offer_identity(node, tokens)
         offer_qos(node, reactor)
-    lag = Lag(reactor)
+    lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = policies_of(node, reactor, in_thread)
     served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins)
@@ -133,7 +133,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         assert traffic.watermark is not None
         services += [traffic, Watching([traffic.watermark], reactor)]
     if store is not None and spool is not None:
-        services += [store, Restart(node, store, spool), Sweep(spool, node.sessions, reactor)]
+        services += [store, Restart(node, store, spool), SpoolCompactor(spool, node.sessions, reactor)]
         services.append(Watching([node.watermark], reactor))
     services += [lag, admins, *decision_logs(node, reactor, in_thread), policies, *back_ends]
     # Operators may look on while clients are told that the node stops.
@@ -149,10 +149,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
 
 def factories(
     node: Node,
-    lag: Lag,
+    lag: EventLoopLag,
     lost_lines: Callable[[], int],
     reactor: Any,
-    policies: Policies,
+    policies: PolicyStore,
     admins: AdminTokens,
 ) -> dict[str, Any]:
     """
@@ -163,26 +163,26 @@ def factories(
     node.fanout.together = node.sessions.shortage.together = cork
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
-    poll = Poll(node, cork, reactor)
-    sockets = SocketFactory(node, cork, reactor)
+    poll = PollResource(node, cork, reactor)
+    sockets = SocketIOFactory(node, cork, reactor)
     paths: dict[str, IResource] = {
         "ws": websocket,
         "stub/connect": websocket,
         "poll": poll,
         "socket.io": SocketIO(sockets),
         "message": Messages(node, cork, reactor),
-        "message/openapi.json": Document(),
-        "live": Live(node),
-        WHERE: ProtocolStub(config, Stubs(config)),
+        "message/openapi.json": OpenAPIResource(),
+        "live": LivenessResource(node),
+        WHERE: ProtocolStub(config, StubCatalogue(config)),
     }
     web = tree(paths, config.path_prefix)
     site = BoundedSite(web, config, reactor, node.arrivals, partials=node.partials)
     site.lane = PollLane(sockets)
     admin = tree(
         {
-            "live": LiveInFull(node, reactor),
+            "live": HealthResource(node, reactor),
             "metrics": Metrics(node, lag, lost_lines, PolicyCollector(policies)),
-            "policy": PolicyAdmin(PolicyDesk(policies, node.enforcement), admins),
+            "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
         }
     )
     return {

@@ -21,24 +21,24 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.web.client import Agent
 
-from msgnode.backends.http_client import Rest
-from msgnode.backends.identity.responder import Identity
+from msgnode.backends.http_client import BackendClient
+from msgnode.backends.identity.responder import IdentityResponder
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.backends.policy_repository import RepositorySource
 from msgnode.backends.qos_broker import NAME as QOS_BROKER
 from msgnode.backends.qos_broker import QoSBroker
-from msgnode.backends.registry.disconnector import Farewell
+from msgnode.backends.registry.disconnector import Disconnector
 from msgnode.backends.registry.domain_registry import DomainRegistry
 from msgnode.backends.registry.global_registry import ADDRESS, GlobalRegistry
-from msgnode.backends.registry.status import Poller
+from msgnode.backends.registry.status import RegistryPoller
 from msgnode.config.schema import Config, ConfigError, IdentityProvider
-from msgnode.config.sections import Registry
+from msgnode.config.sections import RegistryOptions
 from msgnode.devregistry.database import NoRoom
 from msgnode.devregistry.quota import Limits
 from msgnode.devregistry.service import Registries, Rules
 from msgnode.node import Node
-from msgnode.policy.administration.commands import PolicyDesk
-from msgnode.policy.administration.policy_store import PUSH, Policies
+from msgnode.policy.administration.commands import PolicyCommands
+from msgnode.policy.administration.policy_store import PUSH, PolicyStore
 from msgnode.policy.administration.responder import PolicyResponder
 from msgnode.policy.administration.source import FileSource, Source
 from msgnode.policy.enforcement.decision_log import DecisionLog
@@ -62,7 +62,9 @@ class Embedded(Registries):
     The registries within the node, on the sockets of `directory`.
     """
 
-    def __init__(self, place: "Place", node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> None:
+    def __init__(
+        self, place: "EmbeddedPaths", node: Node, reactor: Any, run: Callable[..., Deferred[Any]]
+    ) -> None:
         config = node.config
         domain, graph = (
             UNIXServerEndpoint(reactor, place.socket(name), BACKLOG, 0o600, wantPID=True) if wanted else None
@@ -104,7 +106,7 @@ def payer(node: Node, message: Message, session: Session) -> str:
     return f"ip:{quote(host, safe=':/')}" if host else ""
 
 
-def limits_of(options: Registry) -> Limits:
+def limits_of(options: RegistryOptions) -> Limits:
     return Limits(
         options.max_entry_bytes,
         options.max_entries_per_owner,
@@ -115,7 +117,7 @@ def limits_of(options: Registry) -> Limits:
     )
 
 
-class Place:
+class EmbeddedPaths:
     """
     Where the embedded registries keep their file and their sockets.
 
@@ -155,14 +157,14 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
     """
     config = node.config
     services: list[Service] = []
-    place = Place(config.state)
+    place = EmbeddedPaths(config.state)
     if "embedded" in (config.registry.url, config.global_registry.url):
         services.append(Embedded(place, node, reactor, run))
 
-    def rest(options: Any, name: str, socket: str) -> Rest:
+    def rest(options: Any, name: str, socket: str) -> BackendClient:
         url = f"unix:{place.socket(socket)}" if options.url == "embedded" else options.url
         try:
-            made = Rest(url, options, reactor, name)
+            made = BackendClient(url, options, reactor, name)
         except ConfigError as why:
             raise ConfigError(f"{name.replace('domain ', '').replace(' ', '_')}: {why}") from None
         node.components.call(made)
@@ -171,7 +173,7 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
     if config.registry.url != "none":
         domain = rest(config.registry, "domain registry", DOMAIN)
         registry = attach_domain(node, domain)
-        services.append(Poller(domain, registry.changed, config.registry.poll, reactor))
+        services.append(RegistryPoller(domain, registry.changed, config.registry.poll, reactor))
         if config.registry.disconnect:
             services.append(attach_farewell(node, registry, reactor))
     if config.global_registry.url != "none":
@@ -179,7 +181,7 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
     return services
 
 
-def attach_domain(node: Node, rest: Rest) -> DomainRegistry:
+def attach_domain(node: Node, rest: BackendClient) -> DomainRegistry:
     """
     Let the node answer for the domain registry that `rest` calls.
     """
@@ -191,18 +193,20 @@ def attach_domain(node: Node, rest: Rest) -> DomainRegistry:
     return registry
 
 
-def attach_farewell(node: Node, registry: DomainRegistry, clock: IReactorTime) -> Farewell:
+def attach_farewell(node: Node, registry: DomainRegistry, clock: IReactorTime) -> Disconnector:
     """
     Let the ends of sessions be told there.
     """
     after = node.config.registry.disconnect_after
-    farewell = Farewell(registry.disconnect, node.registered, node.sessions.get, after, clock, node.slices)
+    farewell = Disconnector(
+        registry.disconnect, node.registered, node.sessions.get, after, clock, node.slices
+    )
     node.sessions.farewell = farewell.ended
     registry.late = farewell.late
     return farewell
 
 
-def attach_graph(node: Node, rest: Rest, run: Callable[..., Deferred[Any]]) -> None:
+def attach_graph(node: Node, rest: BackendClient, run: Callable[..., Deferred[Any]]) -> None:
     """
     Let the node answer for the global registry that `rest` calls.
     """
@@ -219,8 +223,8 @@ def tokens_of(
     Who looks at tokens.  `dial` is how its providers are reached, where not by the network.
     """
 
-    def connect(host: str, options: IdentityProvider) -> Rest:
-        return Rest(
+    def connect(host: str, options: IdentityProvider) -> BackendClient:
+        return BackendClient(
             host, options, reactor, f"identity provider {options.domain}{_part(host, options)}", dial=dial
         )
 
@@ -245,7 +249,7 @@ def offer_identity(node: Node, tokens: Tokens) -> None:
     options = node.config.identity
     tokens.called = partial(list_client, node)
     tokens.apply()
-    node.offer("identity", Identity(options, node.config.domain, tokens))
+    node.offer("identity", IdentityResponder(options, node.config.domain, tokens))
     node.identities.review(node.sessions)
 
 
@@ -257,23 +261,23 @@ def offer_qos(node: Node, reactor: Any, dial: Dial | None = None) -> None:
     if options.url:
         last_hop = options.connectivity
         connectivity = (
-            Rest(last_hop, options, reactor, "connectivity service", dial=dial) if last_hop else None
+            BackendClient(last_hop, options, reactor, "connectivity service", dial=dial) if last_hop else None
         )
-        broker = Rest(options.url, options, reactor, QOS_BROKER, dial=dial)
+        broker = BackendClient(options.url, options, reactor, QOS_BROKER, dial=dial)
         for client in (broker, connectivity):
             if client is not None:
                 list_client(node, client)
         node.offer("QoS broker", QoSBroker(options, node.config.domain, broker, connectivity))
 
 
-def list_client(node: Node, client: Rest) -> None:
+def list_client(node: Node, client: BackendClient) -> None:
     """
     Show the client among the back ends, in the place of one of its name.
     """
     node.components.call(client)
 
 
-def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> Policies:
+def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> PolicyStore:
     """
     The node's policies, from where the configuration says, and their door on the bus.
     """
@@ -285,9 +289,9 @@ def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = ma
     elif options.source not in ("", PUSH):
         source = FileSource(options.source, run)
     state = None if config.state == "none" else Path(config.state)
-    policies = Policies(options, node.enforcement, source, state, reactor, run)
+    policies = PolicyStore(options, node.enforcement, source, state, reactor, run)
     responder = PolicyResponder(
-        Domain(config.domain), node.enforcement.senders.manager, PolicyDesk(policies, node.enforcement)
+        Domain(config.domain), node.enforcement.senders.manager, PolicyCommands(policies, node.enforcement)
     )
     node.components.offer("policies", responder, [responder.address])
     return policies

@@ -15,7 +15,7 @@ class RegistryCounts:
         self.refused: Counter[int] = Counter()
 
 
-class Counts:
+class Counters:
     """
     Plain numbers, which whoever carries a message adds to.
     """

@@ -1,5 +1,5 @@
 """
-Holding: while one message of a connection is worked on, its later frames wait.
+Input order: while one message of a connection is worked on, its later frames wait.
 
 The order of a connection is kept that way, though the work takes more than one
 turn of the reactor, and though the client comes back by another connection.
@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.protocol.close_codes import FULL, Closing
-from msgnode.sessions.limits.partial_input import Partials
+from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.sessions.session import Connection, Session
 
 log = Logger()
@@ -31,7 +31,7 @@ Take = Callable[[], object]
 
 class Work:
     """
-    One piece of work on one connection, begun by Holding.hold and ended by Holding.release.
+    One piece of work on one connection, begun by InputOrder.hold and ended by InputOrder.release.
     """
 
     __slots__ = ("connection", "give_up", "late", "most")
@@ -61,7 +61,7 @@ class _Held:
         self.waiting: list[Deferred[None]] = []
 
 
-class Holding:
+class InputOrder:
     """
     `held` has the connections whose frames wait; a frame that comes for one of them is kept.
 
@@ -76,7 +76,7 @@ class Holding:
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
         clock: IReactorTime,
-        partials: Partials | None = None,
+        partials: PartialInput | None = None,
     ) -> None:
         self._partials = partials
         self.held: dict[Connection, _Held] = {}

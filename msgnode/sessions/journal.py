@@ -15,8 +15,8 @@ import msgspec
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.sessions.limits.spool_share import RECORD
-from msgnode.sessions.persistence import Paper
-from msgnode.sessions.queue import FOREVER, OVERHEAD, Kept, Payload
+from msgnode.sessions.persistence import MessageLog
+from msgnode.sessions.queue import FOREVER, OVERHEAD, Payload, QueuedMessage
 
 ACK_AFTER = 64  # messages; fewer are acknowledged by the clock
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
@@ -54,7 +54,7 @@ class Acknowledging(Protocol):
         """
 
 
-class Ledger:
+class DeliveryJournal:
     """
     When the disk takes nothing any more, `hold` is called with the sids of the
     sessions for which something was about to leave; when it does again, `go_on`.
@@ -65,7 +65,7 @@ class Ledger:
 
     def __init__(
         self,
-        paper: Paper,
+        paper: MessageLog,
         most: int,
         make_room: Callable[[], None],
         hold: Callable[[set[int]], None],
@@ -75,7 +75,9 @@ class Ledger:
     ) -> None:
         self.held = 0
         self.paper = paper
-        self.sent: list[tuple[int, Kept, int]] = []  # sid, message and number of what leaves in this batch
+        self.sent: list[
+            tuple[int, QueuedMessage, int]
+        ] = []  # sid, message and number of what leaves in this batch
         self.most = most
         # Bytes owed on disk beyond which `shed` is called; `crowded`: it could not make enough room.
         self.most_on_disk = sys.maxsize
@@ -98,12 +100,12 @@ class Ledger:
         self._telling = False
         self._dirty = True  # a node may start on a disk that takes nothing
         self.unpaged = False  # is there more in memory than what is on its way to the disk?
-        self._to_disk: list[Kept] = []  # may leave memory once they are on disk
-        self._moved: list[tuple[Kept, int]] = []  # where they lie once all is written anew
+        self._to_disk: list[QueuedMessage] = []  # may leave memory once they are on disk
+        self._moved: list[tuple[QueuedMessage, int]] = []  # where they lie once all is written anew
 
     # -- what is owed ----------------------------------------------------------
 
-    def keep(self, sid: int, kept: Kept, number: int = 0) -> None:
+    def keep(self, sid: int, kept: QueuedMessage, number: int = 0) -> None:
         """
         Owe this message; `number` if it leaves at once.
         """
@@ -145,13 +147,13 @@ class Ledger:
     def by_clock(self, until: float) -> float:
         return until if until == FOREVER else until + self._clock.seconds() - self._wall()
 
-    def adopt(self, kept: Kept) -> None:
+    def adopt(self, kept: QueuedMessage) -> None:
         """
         Owe a message that is on disk since before a restart.
         """
         self.held += OVERHEAD
 
-    def page_out(self, kept: Kept) -> None:
+    def page_out(self, kept: QueuedMessage) -> None:
         """
         Keep this message on disk only, if it is there.
         """
@@ -159,7 +161,7 @@ class Ledger:
             self.held -= _let_go(kept.data)
             kept.data = None
 
-    def rewrite(self, sid: int, kept: Kept, number: int) -> None:
+    def rewrite(self, sid: int, kept: QueuedMessage, number: int) -> None:
         """
         Write it down once more, because where it lies goes or has never been.
         """
@@ -192,10 +194,10 @@ class Ledger:
             if finished and kept.place and kept.data is None:
                 kept.place = place
 
-    def data(self, kept: Kept) -> bytes:
+    def data(self, kept: QueuedMessage) -> bytes:
         return kept.data if kept.data is not None else self.paper.read(kept.place, kept.size)
 
-    def left(self, sid: int, kept: Kept, number: int) -> None:
+    def left(self, sid: int, kept: QueuedMessage, number: int) -> None:
         if self.sent:
             self._write_sent()
         self._dirty = True
@@ -209,7 +211,7 @@ class Ledger:
         self._dirty = True
         self._leaving.append(sid)
 
-    def gone(self, sid: int, kept: Kept, missed: bool) -> None:
+    def gone(self, sid: int, kept: QueuedMessage, missed: bool) -> None:
         """
         It is owed no more: it was taken, or with `missed` it never will be.
         """
@@ -228,7 +230,7 @@ class Ledger:
         self._dirty = True
         self.paper.gone(sid, key, True)
 
-    def release(self, kept: Kept) -> None:
+    def release(self, kept: QueuedMessage) -> None:
         if self.sent:
             self._write_sent()
         self.held -= OVERHEAD if kept.data is None else OVERHEAD + _let_go(kept.data)
@@ -238,7 +240,7 @@ class Ledger:
             self.paper.release(kept.size)
             kept.place = 0
 
-    def release_all(self, done: list[Kept]) -> int:
+    def release_all(self, done: list[QueuedMessage]) -> int:
         """
         These are owed no more; how many bytes they have.
         """

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import compose
-from msgnode.sessions.journal import Ledger
-from msgnode.sessions.queue import FOREVER, OVERHEAD, Kept
+from msgnode.sessions.journal import DeliveryJournal
+from msgnode.sessions.queue import FOREVER, OVERHEAD, QueuedMessage
 
 # Where the agreement between node and client stands.  `live`: connected;
 # `held`: away, and everything owed is kept; `short` and `gapped`: the same, but
@@ -76,26 +76,26 @@ class OutboxOwner(Protocol):
     def outbox(self) -> "Outbox | None": ...
 
     @property
-    def ledger(self) -> Ledger: ...
+    def ledger(self) -> DeliveryJournal: ...
 
     def pause(self) -> None:
         """
         What comes now waits.
         """
 
-    def read_back(self, kept: Kept) -> bytes | None:
+    def read_back(self, kept: QueuedMessage) -> bytes | None:
         """
         The message, wherever it lies; None if it is lost.
         """
 
-    def is_lost(self, kept: Kept) -> bool: ...
+    def is_lost(self, kept: QueuedMessage) -> bool: ...
 
-    def settle_receipt(self, kept: Kept, code: int) -> None:
+    def settle_receipt(self, kept: QueuedMessage, code: int) -> None:
         """
         Tell who asked what became of it.
         """
 
-    def take_in(self, kept: Kept, number: int) -> None:
+    def take_in(self, kept: QueuedMessage, number: int) -> None:
         """
         Owe what another session was owed.
         """
@@ -154,7 +154,7 @@ class Outbox:
         self.behind = False  # its connection was not sent again all it should have been
         self.acknowledged = self.holes = self.last = 0
         self.weeded = 0  # of the holes, those that the session's `missed` counts already
-        self.sent: deque[Kept] = deque()
+        self.sent: deque[QueuedMessage] = deque()
         self.sent_bytes = 0
         self.received = self.at = self.told = self.on_disk = 0
         self.pending: set[int] = set()
@@ -196,7 +196,7 @@ class Outbox:
         session.last_key = key = session.last_key + 1
         self.last = number = self.last + 1
         size = len(data)
-        kept = Kept(key, data, size, FOREVER, 5, asker)
+        kept = QueuedMessage(key, data, size, FOREVER, 5, asker)
         sent.append(kept)
         self.sent_bytes += size
         ledger.sent.append((session.sid, kept, number))
@@ -205,7 +205,7 @@ class Outbox:
         if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes or ledger.crowded:
             session.pause()
 
-    def send_kept(self, kept: Kept, data: bytes) -> None:
+    def send_kept(self, kept: QueuedMessage, data: bytes) -> None:
         """
         Send one that waited.
         """
@@ -265,7 +265,7 @@ class Outbox:
                 session.settle_receipt(kept, 200)
         self.sent_bytes -= self._ledger.release_all(done)
 
-    def drop_oldest(self) -> Kept | None:
+    def drop_oldest(self) -> QueuedMessage | None:
         """
         Give up the oldest that was sent; only when memory is short and there is no disk.
         """

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred, succeed
 
-from msgnode.sessions.principal import Proof
-from msgnode.sessions.queue import Kept
+from msgnode.sessions.principal import Principal
+from msgnode.sessions.queue import QueuedMessage
 
 
 class SessionRecord(Protocol):
@@ -26,10 +26,10 @@ class SessionRecord(Protocol):
     used: bool
     identity: str
     host: str
-    proof: Proof | None
+    proof: Principal | None
 
 
-class Keeping(Protocol):
+class SessionStore(Protocol):
     """
     Told of every change that a restart must not undo.
 
@@ -53,7 +53,7 @@ class Keeping(Protocol):
     def settled(self) -> "Deferred[None]": ...
 
 
-class Nothing:
+class NullSessionStore:
     """
     Keeps nothing: a node without a state directory.
     """
@@ -95,7 +95,7 @@ class Nothing:
         return succeed(None)
 
 
-class Paper(Protocol):
+class MessageLog(Protocol):
     """
     Where it is written: a Spool, or Air.
     """
@@ -109,7 +109,7 @@ class Paper(Protocol):
     def keep(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int: ...
-    def keep_sent(self, sent: list[tuple[int, Kept, int]]) -> None: ...
+    def keep_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None: ...
     def left(self, sid: int, key: int, number: int) -> None: ...
     def gone(self, sid: int, key: int, missed: bool) -> None: ...
     def acknowledged(self, sid: int, number: int) -> None: ...
@@ -122,7 +122,7 @@ class Paper(Protocol):
     def release(self, size: int) -> None: ...
 
 
-class Air:
+class NullMessageLog:
     """
     A node that keeps nothing on disk.
     """
@@ -136,7 +136,7 @@ class Air:
     ) -> int:
         return 0
 
-    def keep_sent(self, sent: list[tuple[int, Kept, int]]) -> None:
+    def keep_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None:
         pass
 
     def left(self, sid: int, key: int, number: int) -> None:

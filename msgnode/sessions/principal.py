@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
 
-class Proof(Struct, frozen=True, omit_defaults=True):
+class Principal(Struct, frozen=True, omit_defaults=True):
     """
     What a token proved: `user`, its bearer's address, and until when, in seconds since 1970.
 
@@ -31,36 +31,36 @@ class Proof(Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
 
-class Claim(Struct, frozen=True):
+class VerifiedToken(Struct, frozen=True):
     """
     A proof, and the claims of the token it came from.
     """
 
-    proof: Proof
+    proof: Principal
     claims: dict[str, Any] = field(default_factory=dict)
 
 
-class Validator(Protocol):
+class TokenValidator(Protocol):
     """
     Who looks at tokens: connectors/tokens.py.
     """
 
-    def validate(self, token: str) -> Claim | Deferred[Claim]:
+    def validate(self, token: str) -> VerifiedToken | Deferred[VerifiedToken]:
         """
         What the token says.  Rejected, in the bearer's words: 401 or 403 the token, 503 or 504 its provider.
         """
 
-    def still_holds(self, proof: Proof) -> bool:
+    def still_holds(self, proof: Principal) -> bool:
         """
         Is whoever vouched for this still believed?
         """
 
 
-def read_proof(text: str | None) -> Proof | None:
+def read_proof(text: str | None) -> Principal | None:
     """
     The proof that was written down; None where there was none, or nothing that can be read.
     """
     try:
-        return msgspec.json.decode(text, type=Proof) if text else None
+        return msgspec.json.decode(text, type=Principal) if text else None
     except msgspec.DecodeError:
         return None

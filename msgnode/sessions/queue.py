@@ -44,7 +44,7 @@ class Payload(bytes):
     holders = 0
 
 
-class Kept(Struct, gc=False):
+class QueuedMessage(Struct, gc=False):
     """
     One message that the node still owes a session.
 
@@ -64,7 +64,7 @@ class Kept(Struct, gc=False):
     share: Share | None = None
 
 
-class Waiting:
+class MessageQueue:
     """
     A bounded queue of messages by priority, oldest first.
     """
@@ -74,7 +74,7 @@ class Waiting:
     def __init__(self, most_messages: int, most_bytes: int) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
-        self._queues: dict[int, deque[Kept]] = {}
+        self._queues: dict[int, deque[QueuedMessage]] = {}
         self._passed = 0  # how many left in a row while an older, less urgent one waited
         self.bytes = 0
         self.number = 0
@@ -82,11 +82,11 @@ class Waiting:
     def __len__(self) -> int:
         return self.number
 
-    def __iter__(self) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[QueuedMessage]:
         for queue in self._queues.values():
             yield from queue
 
-    def put(self, kept: Kept) -> list[Kept]:
+    def put(self, kept: QueuedMessage) -> list[QueuedMessage]:
         """
         Keep one message; the others that had to go for it.
 
@@ -98,7 +98,7 @@ class Waiting:
         queue.append(kept)
         self.number += 1
         self.bytes += kept.size
-        gone: list[Kept] = []
+        gone: list[QueuedMessage] = []
         while self.over and self.number > 1:
             gone.append(self.shed())
         return gone
@@ -107,13 +107,13 @@ class Waiting:
     def over(self) -> bool:
         return self.number > self._most_messages or self.bytes > self._most_bytes
 
-    def shed(self) -> Kept:
+    def shed(self) -> QueuedMessage:
         """
         Remove the oldest of the least urgent.
         """
         return self._remove(min(self._queues))
 
-    def take(self) -> Kept | None:
+    def take(self) -> QueuedMessage | None:
         """
         The next message to leave.
         """
@@ -131,20 +131,20 @@ class Waiting:
                 self._passed += 1
         return self._remove(urgent)
 
-    def stale(self, now: float) -> list[Kept]:
+    def stale(self, now: float) -> list[QueuedMessage]:
         """
         Remove all that is not worth sending any more.
         """
         return self.remove(lambda kept: kept.until <= now)
 
-    def remove(self, which: Callable[[Kept], bool]) -> list[Kept]:
+    def remove(self, which: Callable[[QueuedMessage], bool]) -> list[QueuedMessage]:
         """
         Remove all of that kind.
         """
-        found: list[Kept] = []
+        found: list[QueuedMessage] = []
         for priority, queue in list(self._queues.items()):
-            gone: list[Kept] = []
-            rest: deque[Kept] = deque()
+            gone: list[QueuedMessage] = []
+            rest: deque[QueuedMessage] = deque()
             for kept in queue:
                 (gone if which(kept) else rest).append(kept)
             if not gone:
@@ -158,7 +158,7 @@ class Waiting:
                 del self._queues[priority]
         return found
 
-    def _remove(self, priority: int) -> Kept:
+    def _remove(self, priority: int) -> QueuedMessage:
         queue = self._queues[priority]
         kept = queue.popleft()
         if not queue:

@@ -20,13 +20,13 @@ from msgnode.protocol.close_codes import Closing
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.allocation_keys import Keys
-from msgnode.sessions.counters import Counts
-from msgnode.sessions.journal import Ledger
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.limits.memory_budget import Account
 from msgnode.sessions.limits.spool_share import Share
 from msgnode.sessions.outbox import Outbox
-from msgnode.sessions.principal import Proof
-from msgnode.sessions.queue import FOREVER, Kept, Waiting, patience
+from msgnode.sessions.principal import Principal
+from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, patience
 
 log = Logger()
 
@@ -90,7 +90,7 @@ class Connection(Protocol):
         """
 
 
-class Ready(Protocol):
+class Sink(Protocol):
     """
     Where a message may go at once: a connection, or the outbox before it.
     """
@@ -98,16 +98,16 @@ class Ready(Protocol):
     def send(self, data: bytes) -> None: ...
 
 
-class Home(Protocol):
+class SessionHost(Protocol):
     """
     What a session asks of those who keep it (Sessions).
     """
 
-    counts: Counts
-    ledger: Ledger
+    counts: Counters
+    ledger: DeliveryJournal
 
     def now(self) -> float: ...
-    def make_queue(self) -> Waiting: ...
+    def make_queue(self) -> MessageQueue: ...
     def make_outbox(self, session: "Session", asked: bool) -> Outbox: ...
     def overflowed(self, session: "Session") -> None: ...
     def may_keep(self, message: Message, session: "Session") -> Share | None: ...
@@ -168,7 +168,7 @@ class Session:
         "used",
     )
 
-    def __init__(self, runtime: str, home: Home, sid: int = 0) -> None:
+    def __init__(self, runtime: str, home: SessionHost, sid: int = 0) -> None:
         self.runtime = runtime
         self.sid = sid
         self.absorbed: list[int] = []
@@ -177,7 +177,7 @@ class Session:
         self.account = Account()
         self.host = ""
         self.identity = ""
-        self.proof: Proof | None = None
+        self.proof: Principal | None = None
         self.lapse: IDelayedCall | None = None  # what its identity comes to next
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
@@ -193,12 +193,12 @@ class Session:
         self.successor: Session | None = None
         self.since = 0.0  # when its connection came or went, by the node's clock
         self.token_hash = b""
-        self.ready: Ready | None = None  # where a message may go now, past nothing that waits
+        self.ready: Sink | None = None  # where a message may go now, past nothing that waits
         self.outbox: Outbox | None = None
         self.last_key = 0  # of what was ever kept for it
         self.missed = 0
         self.unsure = False
-        self._waiting: Waiting | None = None
+        self._waiting: MessageQueue | None = None
         self._home = home
 
     @property
@@ -224,7 +224,7 @@ class Session:
     # -- the connection ----------------------------------------------------
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> DeliveryJournal:
         return self._home.ledger
 
     @property
@@ -308,7 +308,7 @@ class Session:
                 return
             self._send_kept(kept, connection)
 
-    def _next(self) -> Kept | None:
+    def _next(self) -> QueuedMessage | None:
         while self._waiting:
             kept = self._waiting.take()
             assert kept is not None
@@ -317,7 +317,7 @@ class Session:
             self._went_stale(kept)
         return None
 
-    def _send_kept(self, kept: Kept, connection: Connection) -> None:
+    def _send_kept(self, kept: QueuedMessage, connection: Connection) -> None:
         data = self.read_back(kept)
         if data is None:
             self._drop(kept, 503)
@@ -385,7 +385,9 @@ class Session:
         if waiting is None:
             waiting = self._waiting = home.make_queue()
         self.last_key += 1
-        kept = Kept(self.last_key, message.data, len(message.data), self._until(message), message.urgency)
+        kept = QueuedMessage(
+            self.last_key, message.data, len(message.data), self._until(message), message.urgency
+        )
         if asker:
             kept.asker = asker
             if kept.until != FOREVER:
@@ -440,11 +442,11 @@ class Session:
         asked = [kept.until for kept in self._waiting or () if kept.asker and kept.until != FOREVER]
         return min(asked, default=None)
 
-    def _went_stale(self, kept: Kept) -> None:
+    def _went_stale(self, kept: QueuedMessage) -> None:
         self._home.counts.stale += 1
         self._drop(kept, 408)
 
-    def _drop(self, kept: Kept, code: int) -> None:
+    def _drop(self, kept: QueuedMessage, code: int) -> None:
         """
         It will never be sent.
         """
@@ -483,14 +485,14 @@ class Session:
             self._home.counts.shed += 1
             self._drop(self._waiting.shed(), 503)
 
-    def owed(self) -> list[Kept]:
+    def owed(self) -> list[QueuedMessage]:
         """
         Everything the node still owes it, oldest first.
         """
         sent = list(self.outbox.sent) if self.outbox is not None else []
         return sent + (list(self._waiting) if self._waiting else [])
 
-    def settle_receipt(self, kept: Kept, code: int) -> None:
+    def settle_receipt(self, kept: QueuedMessage, code: int) -> None:
         """
         Tell who asked what became of it.
         """
@@ -541,7 +543,7 @@ class Session:
         for kept in [kept for kept in owed if self._read_again(kept)]:
             self._queue(kept)
 
-    def _read_again(self, kept: Kept) -> bool:
+    def _read_again(self, kept: QueuedMessage) -> bool:
         """
         Take it from where it lies; False if it is lost.
         """
@@ -553,7 +555,7 @@ class Session:
         kept.data = data
         return True
 
-    def _judge_again(self, kept: Kept, data: bytes) -> bool:
+    def _judge_again(self, kept: QueuedMessage, data: bytes) -> bool:
         """
         What was sent never waited; now it has its place among what does, by what it says of itself.
 
@@ -616,10 +618,10 @@ class Session:
         self.ready = self._waiting = self.outbox = None
         self.note(fresh=True)
 
-    def waiting_messages(self) -> Iterable[Kept]:
+    def waiting_messages(self) -> Iterable[QueuedMessage]:
         return self._waiting or ()
 
-    def take_in(self, kept: Kept, number: int) -> None:
+    def take_in(self, kept: QueuedMessage, number: int) -> None:
         """
         Owe what another session was owed.
         """
@@ -629,14 +631,14 @@ class Session:
         kept.key, kept.data = self.last_key, data
         self.ledger.keep(self.sid, kept, number)
 
-    def _put_behind(self, kept: Kept) -> None:
+    def _put_behind(self, kept: QueuedMessage) -> None:
         self.last_key += 1
         kept.key = self.last_key
         if kept.asker and kept.until != FOREVER:
             self._home.expire_at(kept.until, self)
         self._queue(kept)
 
-    def _queue(self, kept: Kept) -> None:
+    def _queue(self, kept: QueuedMessage) -> None:
         """
         It waits; what there is no room for any more is dropped.
         """
@@ -673,7 +675,7 @@ class Session:
             self._weed()
             self.rewrite(is_old)
 
-    def read_back(self, kept: Kept) -> bytes | None:
+    def read_back(self, kept: QueuedMessage) -> bytes | None:
         """
         The message, wherever it lies; None if it is lost, and the log says where.
         """
@@ -687,7 +689,7 @@ class Session:
         self._home.counts.unread += 1
         log.error("{runtime} will not get a message: {why}", runtime=self.runtime, why=why)
 
-    def is_lost(self, kept: Kept) -> bool:
+    def is_lost(self, kept: QueuedMessage) -> bool:
         return self.read_back(kept) is None
 
     def _weed(self) -> None:
@@ -712,7 +714,7 @@ class Session:
             self.pause()
             connection.drop()
 
-    def adopt(self, waiting: list[Kept]) -> None:
+    def adopt(self, waiting: list[QueuedMessage]) -> None:
         """
         What waited before a restart waits again.
         """

@@ -18,17 +18,17 @@ from twisted.logger import Logger
 from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
 from msgnode.protocol.message import Message
-from msgnode.sessions.counters import Counts
-from msgnode.sessions.journal import Ledger
-from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.journal import DeliveryJournal
+from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.disk_watermark import Watermark
 from msgnode.sessions.limits.memory_budget import Budget, text_size
-from msgnode.sessions.limits.overload import Shortage
+from msgnode.sessions.limits.overload import Overload
 from msgnode.sessions.limits.spool_share import NOBODY, Share, Shares
 from msgnode.sessions.limits.unread_answers import Unread
 from msgnode.sessions.outbox import Outbox
-from msgnode.sessions.persistence import Keeping, Paper
-from msgnode.sessions.queue import Waiting
+from msgnode.sessions.persistence import MessageLog, SessionStore
+from msgnode.sessions.queue import MessageQueue
 from msgnode.sessions.routing import Routes
 from msgnode.sessions.session import Connection, Session, hashed
 
@@ -38,7 +38,7 @@ MOST_REFUSED = 1000  # messages that came too fast, until their connection is cl
 STOP_WAITS = 2.0  # seconds at most for clients to hear that the node stops
 
 
-class Journal(Protocol):
+class TrafficRecorder(Protocol):
     """
     Who writes down what became of messages and of sessions: the TrafficLog.
     """
@@ -56,12 +56,12 @@ class Sessions(Service):
         self,
         config: Config,
         routes: Routes,
-        journal: Journal,
-        counts: Counts,
+        journal: TrafficRecorder,
+        counts: Counters,
         clock: IReactorTime,
-        keeping: Keeping,
-        paper: Paper,
-        arrivals: Arrivals,
+        keeping: SessionStore,
+        paper: MessageLog,
+        arrivals: ConnectionLimits,
         budget: Budget,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -72,8 +72,8 @@ class Sessions(Service):
         self.draining = False
         self.watermark: Watermark | None = None
         self.shares: Shares | None = None  # of the spool; None where there is none
-        self.shortage = short = Shortage(self, clock)
-        self.ledger = Ledger(
+        self.shortage = short = Overload(self, clock)
+        self.ledger = DeliveryJournal(
             paper, config.session.memory, short.make_room, short.hold, short.go_on, clock, wall
         )
         self.ledger.shed = short.make_room_on_disk
@@ -140,9 +140,9 @@ class Sessions(Service):
     def now(self) -> float:
         return self._clock.seconds()
 
-    def make_queue(self) -> Waiting:
+    def make_queue(self) -> MessageQueue:
         bounds = self._config.session
-        return Waiting(bounds.queue_messages, bounds.queue_bytes)
+        return MessageQueue(bounds.queue_messages, bounds.queue_bytes)
 
     def make_outbox(self, session: Session, asked: bool) -> Outbox:
         bounds = self._config.session

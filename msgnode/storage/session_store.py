@@ -60,7 +60,7 @@ UNREGISTER_ALL = "DELETE FROM registered WHERE sid = ?"
 
 class Store(Service):
     """
-    The Keeping of a node with a state directory; `run` may use a thread.
+    The SessionStore of a node with a state directory; `run` may use a thread.
 
     `changes` counts what was noted; `failing` says why nothing can be written now.
     `held` is how many bytes are not committed; beyond `most` changes are lost, and said to be.
@@ -147,7 +147,7 @@ class Store(Service):
             os.close(self._lock)
             self._lock = None
 
-    # -- the Keeping -----------------------------------------------------------
+    # -- the SessionStore ------------------------------------------------------
 
     def opened(self, session: SessionRecord) -> None:
         who = (session.sid, session.runtime, session.token_hash, session.anonymous, session.used)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from msgnode.sessions.queue import FOREVER, Kept
+from msgnode.sessions.queue import FOREVER, QueuedMessage
 from msgnode.storage.spool_end import HighWater
 from msgnode.storage.spool_records import (
     ACCEPTED,
@@ -29,7 +29,7 @@ from msgnode.storage.spool_records import (
     LEFT,
     NOTHING_BEFORE,
     STATE,
-    Recovered,
+    SessionRecovery,
 )
 from msgnode.storage.spool_recovery import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
 
@@ -97,7 +97,7 @@ class Spool:
 
     # -- starting and stopping ---------------------------------------------
 
-    def open(self) -> dict[int, Recovered]:
+    def open(self) -> dict[int, SessionRecovery]:
         """
         What is owed since before, by session; appending goes on in a new file.  Raises Damaged, OSError.
 
@@ -215,7 +215,7 @@ class Spool:
             self._held = offset + size
         return self._first + self._last_offset
 
-    def keep_sent(self, sent: list[tuple[int, Kept, int]]) -> None:
+    def keep_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None:
         """
         Messages that leave in this batch: the session's sid, the message, its number.
         """

@@ -25,7 +25,7 @@ MOST_FILES = 8  # that are not full: each start begins a new one
 SLACK = 128 * 1024 * 1024  # bytes of the spool that may be dead, beside as many as are alive
 
 
-class Sweep(Service):
+class SpoolCompactor(Service):
     """
     Sweeps when more than half of the spool, and `slack` bytes, are dead, or its files are many.
     """

@@ -24,7 +24,7 @@ ACCEPTED = Struct("<BQ")  # 11, number of a file: it and those before may be gon
 KNOWN = Struct("<BQQ")  # 12, number of a file, how many bytes it has, whatever was accepted before
 
 
-class Note(NamedTuple):
+class PendingRecord(NamedTuple):
     """
     A message that is owed.
     """
@@ -38,7 +38,7 @@ class Note(NamedTuple):
     number: int  # 0: it waits
 
 
-class Recovered:
+class SessionRecovery:
     """
     What the spool knows of one session.
 
@@ -50,10 +50,10 @@ class Recovered:
         self.state: bytes | None = None
         self.acknowledged = self.sent = self.received = self.missed = self.next_key = 0
         self.pending: list[int] = []
-        self.kept: list[Note] = []
-        self.notes: dict[int, Note] = {}
+        self.kept: list[PendingRecord] = []
+        self.notes: dict[int, PendingRecord] = {}
 
-    def keep(self, note: Note) -> None:
+    def keep(self, note: PendingRecord) -> None:
         self.notes[note.key] = note
         self.next_key = max(self.next_key, note.key)
         self.sent = max(self.sent, note.number)
@@ -77,13 +77,13 @@ class History:
         self.known: dict[int, int] = {}  # unless they stand here, with their length
 
 
-class Replay:
+class RecordReader:
     """
     Adds what the batches of one file say to `found`, which has the sessions by number, and to `history`.
     """
 
     def __init__(
-        self, data: bytes, number: int, found: defaultdict[int, Recovered], history: History
+        self, data: bytes, number: int, found: defaultdict[int, SessionRecovery], history: History
     ) -> None:
         self._data = data
         self._number = number
@@ -125,13 +125,13 @@ class Replay:
     def _keep(self, at: int) -> int:
         _, sid, key, offset, size, until, priority, asker, number = KEEP.unpack_from(self._data, at)
         place = self._file | self._start + offset
-        self._found[sid].keep(Note(key, place, size, until, priority, asker, number))
+        self._found[sid].keep(PendingRecord(key, place, size, until, priority, asker, number))
         return at + KEEP.size
 
     def _keep_here(self, at: int) -> int:
         _, sid, key, size, until, priority, asker, number = KEEP_HERE.unpack_from(self._data, at)
         at += KEEP_HERE.size
-        self._found[sid].keep(Note(key, self._file | at, size, until, priority, asker, number))
+        self._found[sid].keep(PendingRecord(key, self._file | at, size, until, priority, asker, number))
         return at + int(size)
 
     def _left(self, at: int) -> int:
@@ -169,7 +169,7 @@ class Replay:
         owed = self._found[sid]
         if fresh:
             key = owed.next_key
-            owed = self._found[sid] = Recovered()
+            owed = self._found[sid] = SessionRecovery()
             owed.next_key = key
         at += STATE.size
         owed.state, owed.missed = self._data[at : at + size], 0

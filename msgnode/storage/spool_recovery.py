@@ -24,7 +24,7 @@ from zlib import crc32
 from twisted.logger import Logger
 
 from msgnode.storage import spool_end
-from msgnode.storage.spool_records import History, Recovered, Replay
+from msgnode.storage.spool_records import History, RecordReader, SessionRecovery
 
 MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 
@@ -37,7 +37,7 @@ _PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0c])", re.DOTALL)
 INCOMPLETE = "incomplete"  # names the file that is there after a repair, until the sessions are told
 
 
-class Damaged(Exception):
+class CorruptSegment(Exception):
     """
     A file of the spool that cannot be what the node wrote.
 
@@ -63,11 +63,11 @@ def number_of(path: Path) -> int:
     return int(path.stem[6:])
 
 
-def recover(directory: Path) -> dict[int, Recovered]:
+def recover(directory: Path) -> dict[int, SessionRecovery]:
     """
     What is owed, by session.  Cuts off a torn end; if it was more, notes that.  Raises Damaged, OSError.
     """
-    found: defaultdict[int, Recovered] = defaultdict(Recovered)
+    found: defaultdict[int, SessionRecovery] = defaultdict(SessionRecovery)
     reading = Reading(directory)
     ends = {path: reading.replay(path, found) for path in reading.paths}
     for damage in reading.gone():
@@ -101,7 +101,7 @@ class Reading:
         self._ends: dict[int, int] = {}
         self._unmarked = 0  # length of the last file, whose end is damaged, where the mark says nothing of it
 
-    def replay(self, path: Path, found: defaultdict[int, Recovered]) -> int:
+    def replay(self, path: Path, found: defaultdict[int, SessionRecovery]) -> int:
         """
         Add what a file says; where its torn end begins, or it ends.
         """
@@ -111,7 +111,7 @@ class Reading:
         begun = not is_last or len(data) >= len(MAGIC) or not MAGIC.startswith(data)
         end = _replay(path, data, found, self._history) if begun else 0
         if end < len(data) and not self._may_end(path, data, end, is_last):
-            raise Damaged(path, f"is damaged at byte {end}")
+            raise CorruptSegment(path, f"is damaged at byte {end}")
         self._ends[number] = end
         return end
 
@@ -122,14 +122,14 @@ class Reading:
         if not is_last:
             return False
         if _next_valid(data, end) is not None:
-            raise Damaged(path, f"is damaged at byte {end}, and goes on after it")
+            raise CorruptSegment(path, f"is damaged at byte {end}, and goes on after it")
         if self._repaired:
             return True
         if self._mark is None or self._mark[0] != number_of(path):
             self._unmarked = len(data) if end and not _is_torn(data, end) else 0
         return True  # how much of it had been told is seen by the mark
 
-    def gone(self) -> Iterator[Damaged]:
+    def gone(self) -> Iterator[CorruptSegment]:
         """
         What was there, and is no more.
         """
@@ -154,22 +154,22 @@ class Reading:
         for number, length in sorted(expected.items()):
             path = self._directory / f"spool-{number:08}.seg"
             if number not in self._ends:
-                yield Damaged(path, "is missing", gone=True)
+                yield CorruptSegment(path, "is missing", gone=True)
             elif self._ends[number] < length:
                 have = f"ends at byte {self._ends[number]}, though {length} were written"
-                yield Damaged(path, have, gone=True, at_end=path == self.paths[-1])
+                yield CorruptSegment(path, have, gone=True, at_end=path == self.paths[-1])
 
 
-def _replay(path: Path, data: bytes, found: defaultdict[int, Recovered], history: History) -> int:
+def _replay(path: Path, data: bytes, found: defaultdict[int, SessionRecovery], history: History) -> int:
     """
     Add what a file says; where its last valid batch ends.
     """
-    end, replay = len(MAGIC), Replay(data, number_of(path), found, history)
+    end, replay = len(MAGIC), RecordReader(data, number_of(path), found, history)
     for start, end in _batches(path, data):
         try:
             replay.batch(start, end)
         except (StructError, ValueError, IndexError) as why:
-            raise Damaged(path, f"holds a batch at byte {start} that cannot be read") from why
+            raise CorruptSegment(path, f"holds a batch at byte {start} that cannot be read") from why
     return end
 
 
@@ -189,8 +189,8 @@ def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
     """
     if data[: len(MAGIC)] != MAGIC:
         if data[:7] == MAGIC[:7] and len(data) > 7:
-            raise Damaged(path, f"was written by another version of msgnode ({data[7]})")
-        raise Damaged(path, "does not begin as a file of the spool does")
+            raise CorruptSegment(path, f"was written by another version of msgnode ({data[7]})")
+        raise CorruptSegment(path, "does not begin as a file of the spool does")
     at = len(MAGIC)
     while (end := _valid(data, at)) is not None:
         yield at + BATCH.size, end
@@ -224,7 +224,7 @@ def _next_valid(data: bytes, at: int) -> int | None:
 
 def _readable(data: bytes, start: int, end: int) -> bool:
     try:
-        Replay(data, 0, defaultdict(Recovered), History()).batch(start, end)
+        RecordReader(data, 0, defaultdict(SessionRecovery), History()).batch(start, end)
     except (StructError, ValueError, IndexError):
         return False
     return True
@@ -237,18 +237,18 @@ def examine(directory: Path) -> list[str]:
     return [str(why) for why in _damages(directory)]
 
 
-def _damages(directory: Path) -> Iterator[Damaged]:
+def _damages(directory: Path) -> Iterator[CorruptSegment]:
     reading = Reading(directory)
     whole = True
     for path in reading.paths:
         try:
-            reading.replay(path, defaultdict(Recovered))
-        except Damaged as why:
+            reading.replay(path, defaultdict(SessionRecovery))
+        except CorruptSegment as why:
             whole = False
             yield why
         except OSError as why:
             whole = False
-            yield Damaged(path, why.strerror or str(why))
+            yield CorruptSegment(path, why.strerror or str(why))
     if whole:  # else what it says of the others is not known
         yield from reading.gone()
 

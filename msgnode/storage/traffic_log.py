@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from msgnode.config.schema import StorageOptions
 from msgnode.protocol.message import Message
-from msgnode.sessions.counters import Counts
+from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection, Session
 from msgnode.storage.json_lines import CUT, MOST_HELD, LineLog, cut, cut_id
 
@@ -28,7 +28,7 @@ ROOM = 1024  # and these
 _encode = msgspec.json.Encoder().encode
 
 
-class Line(Struct, gc=False, omit_defaults=True):
+class TrafficLine(Struct, gc=False, omit_defaults=True):
     """
     One line of the log.  docs/traffic-log.md says what each key means.
     """
@@ -89,7 +89,7 @@ class TrafficLog(LineLog):
         options: StorageOptions | None = None,
         always: Callable[[], bool] = bool,
     ) -> None:
-        self.counts = Counts()
+        self.counts = Counters()
         self._always = always
         self._options = options = options or StorageOptions()
         super().__init__(directory, node, clock, run, lambda: options.max_traffic_bytes_per_hour)
@@ -104,7 +104,7 @@ class TrafficLog(LineLog):
         if to.__class__ is not str:
             to = f"{cut(to[0])} and {len(to) - 1} more" if len(to) > 1 else to[0]
         runtime = "" if session is None else session.runtime
-        line = Line(
+        line = TrafficLine(
             VERSION,
             "message",
             message.came,
@@ -135,7 +135,7 @@ class TrafficLog(LineLog):
         if len(held) == MOST_HELD:
             self.flush()
 
-    def _name(self, resources: list[str], line: Line) -> None:
+    def _name(self, resources: list[str], line: TrafficLine) -> None:
         """
         Name as many of the addresses as the line has room for, and how many they are.
         """
@@ -155,13 +155,13 @@ class TrafficLog(LineLog):
         self.long += sum(map(len, named))
 
     def session(self, event: str, session: Session, connection: Connection | None) -> None:
-        line = Line(VERSION, "session", self._wall(), self._node, cut(session.runtime), event=event)
+        line = TrafficLine(VERSION, "session", self._wall(), self._node, cut(session.runtime), event=event)
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
         self._held.append(line)
 
 
-def _is_long(line: Line) -> bool:
+def _is_long(line: TrafficLine) -> bool:
     """
     Has it a text that may be too long?
     """
@@ -170,7 +170,7 @@ def _is_long(line: Line) -> bool:
     return isinstance(line.id, int) and line.id.bit_length() > 64
 
 
-def _shorten(line: Line) -> None:
+def _shorten(line: TrafficLine) -> None:
     line.session, line.type, line.from_ = cut(line.session), cut(line.type), cut(line.from_)
     line.id = cut_id(line.id)
     if not line.to.endswith(" more"):

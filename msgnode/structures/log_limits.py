@@ -15,7 +15,7 @@ MOST_LINES = 10  # in LINES_WITHIN seconds, of what strangers do wrong
 LINES_WITHIN = 60.0
 
 
-class Failures:
+class FailureLog:
     """
     The log has the first of each kind, the tenth, the hundredth and so on, with how many there were.
 
@@ -41,7 +41,7 @@ class Failures:
             self._log.failure(text + count, why, **fields)
 
 
-class Strangers:
+class StrangerLog:
     """
     What strangers do wrong, in the log: some lines a minute, and how many were left out.
     """

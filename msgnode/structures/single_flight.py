@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Shared(Generic[K, T]):
+class SingleFlight(Generic[K, T]):
     """
     The calls under way, by what they ask for.
     """

@@ -28,14 +28,16 @@ from twisted.web.iweb import IAgent, IAgentEndpointFactory, IPolicyForHTTPS
 from zope.interface import implementer
 
 from msgnode.config.schema import ConfigError
-from msgnode.config.sections import BackEnd
+from msgnode.config.sections import BackEndOptions
 
 IDLE = 8.0  # seconds an idle connection is kept; balancers commonly cut it after 10
 
 Dial = Callable[[str, int], IStreamClientEndpoint]
 
 
-def agent_for(base: str, options: BackEnd, reactor: Any, dial: Dial | None = None) -> tuple[str, Agent]:
+def agent_for(
+    base: str, options: BackEndOptions, reactor: Any, dial: Dial | None = None
+) -> tuple[str, Agent]:
     """
     What stands before each path, and the agent that goes there.  ConfigError if it cannot be.
     """
@@ -52,17 +54,17 @@ def agent_for(base: str, options: BackEnd, reactor: Any, dial: Dial | None = Non
     if path != base:
         dial = dial or (lambda host, port: UNIXClientEndpoint(reactor, path, wait))
         base = "http://localhost"
-    endpoints = Endpoints(dial or by_name, Trust(options), reactor)
+    endpoints = EndpointFactory(dial or by_name, TLSTrust(options), reactor)
     return base.rstrip("/"), Agent.usingEndpointFactory(reactor, endpoints, pool)
 
 
 @implementer(IPolicyForHTTPS)
-class Trust:
+class TLSTrust:
     """
     Whom we believe, and who we are: `ca`, `cert` and `key` of the options.
     """
 
-    def __init__(self, options: BackEnd) -> None:
+    def __init__(self, options: BackEndOptions) -> None:
         self._root: Any = platformTrust()
         self._own: PrivateCertificate | None = None
         if options.ca:
@@ -98,7 +100,7 @@ def _read(path: str) -> bytes:
 
 
 @implementer(IAgent)
-class Plain:
+class IdentityEncodingAgent:
     """
     Another agent, whose answers come unpacked or are not unpacked: a small one might become huge.
     """
@@ -117,12 +119,12 @@ def _as_it_came(response: Any) -> Any:
 
 
 @implementer(IAgentEndpointFactory)
-class Endpoints:
+class EndpointFactory:
     """
     Where the agent connects to.
     """
 
-    def __init__(self, dial: Dial, trust: Trust, clock: Any) -> None:
+    def __init__(self, dial: Dial, trust: TLSTrust, clock: Any) -> None:
         self._dial = dial
         self._trust = trust
         self._clock = clock
@@ -131,11 +133,11 @@ class Endpoints:
         endpoint = self._dial(uri.host.decode("ascii"), uri.port)
         secure = uri.scheme == b"https"
         creator = self._trust.creatorForNetloc(uri.host, uri.port) if secure else None
-        return Quiet(endpoint, creator, self._clock)
+        return QuietEndpoint(endpoint, creator, self._clock)
 
 
 @implementer(IStreamClientEndpoint)
-class Quiet:
+class QuietEndpoint:
     """
     Another endpoint, over TLS if there is a `creator`, that does not log each connection.
 

@@ -67,7 +67,7 @@ def bearer(authorization: str, subprotocols: Iterable[str] = ()) -> str:
     return ""
 
 
-class Unheard(Protocol):
+class RejectedConnection(Protocol):
     """
     A connection too many: closed before it can say a word.
     """

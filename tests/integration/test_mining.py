@@ -4,7 +4,7 @@ What a real node wrote down, mined.
 
 import signal
 
-from msgnode.mining.pipeline.run import Mine, Options
+from msgnode.mining.pipeline.run import MiningRun, Options
 from tests.integration.process import Lines, NodeProcess
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -52,7 +52,7 @@ def test_recorded(spark, tmp_path):
         line for path in (tmp_path / "traffic").glob("*.jsonl") for line in path.read_text().splitlines()
     ]
 
-    result = Mine(spark, Options(str(tmp_path / "traffic"), str(tmp_path / "out")), list().append).run()
+    result = MiningRun(spark, Options(str(tmp_path / "traffic"), str(tmp_path / "out")), list().append).run()
 
     assert (len(written), 0) == (result.lines, result.bad)
     [chain] = [row for row in rows(spark, tmp_path / "out", "chains") if row["type"] == "read"]

@@ -11,7 +11,7 @@ from synthetic.plan import generate
 from synthetic.world import REGISTRY
 
 from msgnode.cli.mine import _follow
-from msgnode.mining.pipeline.run import Mine, Options
+from msgnode.mining.pipeline.run import MiningRun, Options
 
 LINES = 3000
 DAYS, NODES, HOURS = 4, 2, 6
@@ -29,7 +29,7 @@ def whole(spark, logs, tmp_path_factory):
     The tables of one run over everything, and the result.
     """
     out = tmp_path_factory.mktemp("whole") / "out"
-    result = Mine(spark, Options(str(logs[0]), str(out)), list().append).run()
+    result = MiningRun(spark, Options(str(logs[0]), str(out)), list().append).run()
     return out, result
 
 
@@ -209,7 +209,7 @@ def test_piece_by_piece(spark, logs, whole, tmp_path):
     def look(step):
         seen.append({path: path.stat().st_mtime_ns for path in (out / "tables").rglob("*.parquet")})
 
-    mine = Mine(spark, Options(str(growing), str(out)), look, most_parts=1)
+    mine = MiningRun(spark, Options(str(growing), str(out)), look, most_parts=1)
     cut = len(files) * 2 // 3
     # Even so that both nodes' files of the hour are there; one was caught while it was being written.
     for path in files[: cut - cut % NODES]:
@@ -252,7 +252,7 @@ def test_story_once(spark, logs, whole):
     A story that is asked for is told, and while a log is followed only told again when something is new.
     """
     said: list = []
-    mine = Mine(
+    mine = MiningRun(
         spark, Options(str(logs[0]), str(whole[0]), stories=(logs[1]["loop"]["address"],)), said.append
     )
 

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 from msgnode.mining.analyses import latency, subscription_graph
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint import Checkpoint, load
-from msgnode.mining.pipeline.ingest import Intake
-from msgnode.mining.pipeline.log_files import Files
-from msgnode.mining.pipeline.output import CHECKPOINT, Output, Refused
+from msgnode.mining.pipeline.ingest import Ingest
+from msgnode.mining.pipeline.log_files import LogFiles
+from msgnode.mining.pipeline.output import CHECKPOINT, Output, OutputRefused
 from tests.mining.rows import ANN, BOB, event, message, table
 
 QUESTIONS = (latency.QUESTIONS[0], subscription_graph.QUESTIONS[0])
@@ -46,7 +46,7 @@ class Life:
         self.changes -= 1
 
 
-class MortalFiles(Files):
+class MortalFiles(LogFiles):
     """
     Deletes and renames until its process is killed.
     """
@@ -116,8 +116,8 @@ class Runs:
         """
         output = MortalOutput(self.spark, str(self.out), life or Life())
         batches = Batches(self.spark, output, QUESTIONS, (), StructType([]), list().append)
-        logs = Files(self.spark, str(self.logs))
-        checkpoint, _ = Intake(output, batches, MOST).take(
+        logs = LogFiles(self.spark, str(self.logs))
+        checkpoint, _ = Ingest(output, batches, MOST).take(
             output.begin({}, False), logs.logs(), logs.unpacked
         )
         return checkpoint
@@ -238,7 +238,7 @@ def test_unpacked(spark, tmp_path):
     A compressed file says how long it was; one that is damaged says nothing.
     """
     path = tmp_path / "traffic-mn1-20260731T00.jsonl.gz"
-    logs = Files(spark, str(tmp_path))
+    logs = LogFiles(spark, str(tmp_path))
 
     path.write_bytes(gzip.compress(bytes(70_000)))
     assert [70_000] == [logs.unpacked(file) for file in logs.logs()]
@@ -288,7 +288,7 @@ def test_overwrite_interrupted(spark, tmp_path):
     with pytest.raises(Killed):
         output.begin({}, True)
 
-    with pytest.raises(Refused, match="--overwrite"):
+    with pytest.raises(OutputRefused, match="--overwrite"):
         Output(spark, str(tmp_path)).begin({}, False)
 
 
@@ -298,7 +298,7 @@ def test_other_version(spark, tmp_path):
     """
     (tmp_path / CHECKPOINT).write_text('{"format": 9, "options": {}, "pages": []}')
 
-    with pytest.raises(Refused, match="another version of this tool"):
+    with pytest.raises(OutputRefused, match="another version of this tool"):
         Output(spark, str(tmp_path)).begin({}, False)
 
 

@@ -14,13 +14,13 @@ from urllib.parse import quote
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.backends.http_client import Answer
+from msgnode.backends.http_client import Response
 from msgnode.backends.identity.jwt import prove
-from msgnode.backends.identity.oidc_provider import Provider
+from msgnode.backends.identity.oidc_provider import OIDCProvider
 from msgnode.config.schema import ConfigError, IntrospectionOptions
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.principal import Claim
-from msgnode.structures.log_limits import Failures
+from msgnode.sessions.principal import VerifiedToken
+from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
@@ -73,7 +73,7 @@ class Introspection:
 
     def __init__(
         self,
-        provider: Provider,
+        provider: OIDCProvider,
         options: IntrospectionOptions,
         secret: str,
         leeway: float,
@@ -85,9 +85,9 @@ class Introspection:
         self._leeway = leeway
         self._wall = wall
         self._failures = 0  # in a row
-        self._unforeseen = Failures(log)
+        self._unforeseen = FailureLog(log)
 
-    async def ask(self, token: str) -> Claim | None:
+    async def ask(self, token: str) -> VerifiedToken | None:
         """
         What the token proves; None: the provider does not know it, or no longer.
 
@@ -113,7 +113,7 @@ class Introspection:
             raise Rejected("expected an object with 'active', true or false", 502)
         return said
 
-    def _claim(self, said: dict[str, Any]) -> Claim:
+    def _claim(self, said: dict[str, Any]) -> VerifiedToken:
         """
         What need not be said is what it would be for a token of this provider and client.
         """
@@ -129,7 +129,7 @@ class Introspection:
             "sub": None if "{sub}" in options.user_url else name,
         }
         whole = {**{name: value for name, value in unsaid.items() if value is not None}, **claims}
-        return Claim(prove(whole, options, self._leeway, self._wall), claims)
+        return VerifiedToken(prove(whole, options, self._leeway, self._wall), claims)
 
     def _failed(self, why: Exception) -> Rejected:
         """
@@ -145,7 +145,7 @@ class Introspection:
         return Rejected(SILENT, code if code in (502, 503, 504) else 503, "back-end")
 
 
-def _check_status(answer: Answer) -> None:
+def _check_status(answer: Response) -> None:
     """
     Rejected, if it is no success.  What an error page says may hold the token, and is not repeated.
     """

@@ -22,7 +22,7 @@ from joserfc.jwk import JWKRegistry, Key
 
 from msgnode.config.schema import IdentityProvider
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.principal import Claim, Proof
+from msgnode.sessions.principal import Principal, VerifiedToken
 
 LONGEST = 16 * 1024  # characters of a token
 MOST_KEYS = 100  # of one provider
@@ -118,19 +118,19 @@ def read_keys(document: Any) -> list[Key]:
 
 def check(
     unsigned: Unsigned, keys: list[Key], provider: IdentityProvider, leeway: float, wall: Callable[[], float]
-) -> Claim:
+) -> VerifiedToken:
     """
     What the token proves.  KeyError if the provider has no key of the name it gives.
     """
     if unsigned.alg not in provider.algs:
         raise refuse(f"is signed with {unsigned.alg!r}; expected {' or '.join(provider.algs)}"[:200])
     claims = _verified(unsigned, keys)
-    return Claim(prove(claims, provider, leeway, wall), claims)
+    return VerifiedToken(prove(claims, provider, leeway, wall), claims)
 
 
 def prove(
     claims: dict[str, Any], provider: IdentityProvider, leeway: float, wall: Callable[[], float]
-) -> Proof:
+) -> Principal:
     """
     What the provider's word proves, if it was given for us, and holds now.
     """
@@ -188,7 +188,7 @@ def _check_party(claims: dict[str, Any], provider: IdentityProvider) -> None:
         raise refuse(f"was given to {party!r}"[:200])
 
 
-def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Proof:
+def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Principal:
     email = claims.get("email")
     verified = provider.trust_email or claims.get("email_verified") in (True, "true")
     if email is not None and "{email}" in provider.user_url and not verified:
@@ -208,7 +208,7 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Proof:
     if len(user) > LONGEST_USER:
         raise refuse(f"makes an address of more than {LONGEST_USER} characters")
     username = next((names[name] for name in needed if name != "domain"), claims["sub"])
-    return Proof(
+    return Principal(
         user=user,
         idp=provider.domain,
         subject=claims["sub"],

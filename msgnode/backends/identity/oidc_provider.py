@@ -18,13 +18,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http_headers import Headers
 
-from msgnode.backends.http_client import Answer, Rest
+from msgnode.backends.http_client import BackendClient, Response
 from msgnode.backends.identity.jwt import read_keys
 from msgnode.config.schema import IdentityProvider
 from msgnode.config.validation import is_safe_url
 from msgnode.protocol.errors import Rejected
-from msgnode.structures.log_limits import Failures
-from msgnode.structures.single_flight import Shared
+from msgnode.structures.log_limits import FailureLog
+from msgnode.structures.single_flight import SingleFlight
 
 log = Logger()
 
@@ -36,10 +36,10 @@ AGAIN = 10.0  # seconds between two tries after one that failed
 JSON = {"Accept": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
-Connect = Callable[[str, IdentityProvider], Rest]
+Connect = Callable[[str, IdentityProvider], BackendClient]
 
 
-class Provider:
+class OIDCProvider:
     """
     One of `[[identity.providers]]`.  `connect` makes the client for a host; `changed` is told of new keys.
     """
@@ -53,14 +53,14 @@ class Provider:
     ) -> None:
         self.options = options
         self.failures = 0  # fetches in a row that brought nothing
-        self._unforeseen = Failures(log)
+        self._unforeseen = FailureLog(log)
         self._clock = clock
         self._connect = connect
         self._changed = changed
-        self._clients: dict[str, Rest] = {}
+        self._clients: dict[str, BackendClient] = {}
         self._found: dict[str, Any] = {}  # its discovery document
         self._found_at = 0.0
-        self._finding: Shared[None, dict[str, Any]] = Shared()
+        self._finding: SingleFlight[None, dict[str, Any]] = SingleFlight()
         self._keys: list[Key] = []
         self._fresh_until = self._good_until = self._not_before = 0.0
         self._looked_at: float | None = None  # for an unknown key
@@ -195,11 +195,11 @@ class Provider:
 
     # -- calls -------------------------------------------------------------------
 
-    def _get(self, url: str) -> Deferred[Answer]:
+    def _get(self, url: str) -> Deferred[Response]:
         client, path = self._way(url)
         return client.request("GET", path, headers=JSON)
 
-    def post(self, url: str, form: dict[str, str], headers: dict[str, str]) -> Deferred[Answer]:
+    def post(self, url: str, form: dict[str, str], headers: dict[str, str]) -> Deferred[Response]:
         """
         Ask it something with a form; it does no harm to ask twice.
         """
@@ -208,7 +208,7 @@ class Provider:
             "POST", path, headers={**JSON, **FORM, **headers}, data=urlencode(form).encode(), safe=True
         )
 
-    def _way(self, url: str) -> tuple[Rest, str]:
+    def _way(self, url: str) -> tuple[BackendClient, str]:
         """
         The client for the URL's host, and what to ask it for.
         """

@@ -20,9 +20,9 @@ from twisted.python.failure import Failure
 from msgnode.backends.identity.introspection import SILENT, Introspection
 from msgnode.backends.identity.jwt import refuse
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.principal import Claim
-from msgnode.structures.log_limits import Failures
-from msgnode.structures.single_flight import Shared
+from msgnode.sessions.principal import VerifiedToken
+from msgnode.structures.log_limits import FailureLog
+from msgnode.structures.single_flight import SingleFlight
 
 log = Logger()
 
@@ -65,7 +65,7 @@ class Remembered(Generic[T]):
             self._found.popitem(last=False)
 
 
-class Opaque:
+class OpaqueTokens:
     """
     `asked` are the providers, of which the first that knows a token decides; `wall` gives seconds since 1970.
     """
@@ -73,9 +73,9 @@ class Opaque:
     def __init__(self, asked: list[Introspection], clock: IReactorTime, wall: Callable[[], float]) -> None:
         self._asked = asked
         self._wall = wall
-        self._failures = Failures(log)
-        self._under_way: Shared[bytes, Claim] = Shared()
-        self._good: Remembered[Claim] = Remembered(MOST_GOOD, clock)
+        self._failures = FailureLog(log)
+        self._under_way: SingleFlight[bytes, VerifiedToken] = SingleFlight()
+        self._good: Remembered[VerifiedToken] = Remembered(MOST_GOOD, clock)
         self._no_good: Remembered[str] = Remembered(MOST_NO_GOOD, clock)
 
     def takes(self, token: str) -> bool:
@@ -84,7 +84,7 @@ class Opaque:
         """
         return bool(self._asked) and _TOKEN.fullmatch(token) is not None
 
-    def validate(self, token: str, key: bytes) -> Claim | Deferred[Claim]:
+    def validate(self, token: str, key: bytes) -> VerifiedToken | Deferred[VerifiedToken]:
         """
         What the token, whose hash is `key`, proves.  Rejected: 401 it is no good, 502 to 504 we cannot know.
         """
@@ -96,7 +96,7 @@ class Opaque:
             raise Rejected(why, 401, "token")
         return self._under_way.call(key, partial(self._ask, token, key))
 
-    async def _ask(self, token: str, key: bytes) -> Claim:
+    async def _ask(self, token: str, key: bytes) -> VerifiedToken:
         try:
             claim = await self._first(token)
         except Rejected as why:
@@ -107,7 +107,7 @@ class Opaque:
         self._good.put(key, claim, ENDLESS if until is None else until - self._wall())
         return claim
 
-    async def _first(self, token: str) -> Claim:
+    async def _first(self, token: str) -> VerifiedToken:
         """
         What the first provider says that knows the token.  One that is silent may be the one.
         """

@@ -16,14 +16,14 @@ from msgnode.config.schema import IdentityOptions, IdentityProvider
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.device_tokens import PREFIX
-from msgnode.sessions.principal import Claim
+from msgnode.sessions.principal import VerifiedToken
 from msgnode.sessions.session import Session
 
 LOGINS = ("getLoginEndpoint", "getAccessTokenAuthorisationEndpoint")
 _ASKED = ("code_challenge", "redirect_uri", "state", "nonce", "login_hint", "prompt")
 
 
-class Identity:
+class IdentityResponder:
     """
     The responder; `tokens` knows which are believed.
     """
@@ -135,7 +135,7 @@ def login_url(document: dict[str, Any], options: IdentityProvider, asked: dict[s
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
 
-def _asserted(message: Message, claim: Claim) -> Message:
+def _asserted(message: Message, claim: VerifiedToken) -> Message:
     proof, claims = claim.proof, claim.claims
     value: dict[str, Any] = {
         "identity": proof.username,

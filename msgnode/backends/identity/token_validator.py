@@ -17,15 +17,15 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.backends.http_client import Rest
+from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity.introspection import Introspection, secret_of
 from msgnode.backends.identity.jwt import LONGEST, Unreadable, Unsigned, check, read, refuse
-from msgnode.backends.identity.oidc_provider import Connect, Provider
-from msgnode.backends.identity.opaque_tokens import Opaque
+from msgnode.backends.identity.oidc_provider import Connect, OIDCProvider
+from msgnode.backends.identity.opaque_tokens import OpaqueTokens
 from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityProvider
 from msgnode.protocol.errors import NotOffered, Rejected
-from msgnode.sessions.access.device_tokens import PREFIX, Devices
-from msgnode.sessions.principal import Claim, Proof
+from msgnode.sessions.access.device_tokens import PREFIX, DeviceTokens
+from msgnode.sessions.principal import Principal, VerifiedToken
 
 log = Logger()
 
@@ -44,16 +44,18 @@ class Tokens:
         connect: Connect,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.devices = Devices(options.devices)
+        self.devices = DeviceTokens(options.devices)
         self.verified = 0  # signatures that were checked, for the metrics
         self._options = options
         self._clock = clock
-        self.called: Callable[[Rest], None] = lambda client: None  # who wants to know of a new client
+        self.called: Callable[[BackendClient], None] = lambda client: (
+            None
+        )  # who wants to know of a new client
         self._connect = connect
         self._wall = wall
-        self._providers: dict[str, Provider] = {}
-        self._known: OrderedDict[bytes, Claim] = OrderedDict()
-        self._opaque: Opaque
+        self._providers: dict[str, OIDCProvider] = {}
+        self._known: OrderedDict[bytes, VerifiedToken] = OrderedDict()
+        self._opaque: OpaqueTokens
         self._asked: dict[str, Introspection] = {}
         self.use(self.read())
         self.apply()
@@ -63,7 +65,7 @@ class Tokens:
         The configuration has changed: what was believed may no longer be.
         """
         if self.devices.path != self._options.devices:
-            self.devices = Devices(self._options.devices)
+            self.devices = DeviceTokens(self._options.devices)
             try:
                 self.use(self.read())
             except ConfigError as why:
@@ -73,15 +75,15 @@ class Tokens:
             kept = before.get(options.issuer)
             if kept is None or kept.options != options:
                 self._connect(options.issuer, options)  # a wrong certificate is told before it is needed
-                kept = Provider(options, self._clock, self._client, partial(self._forget, options.domain))
+                kept = OIDCProvider(options, self._clock, self._client, partial(self._forget, options.domain))
             after[options.issuer] = kept
         asked = {issuer: self._introspection(provider) for issuer, provider in after.items()}
         self._providers, self._asked = after, {issuer: found for issuer, found in asked.items() if found}
-        self._opaque = Opaque(list(self._asked.values()), self._clock, self._wall)
+        self._opaque = OpaqueTokens(list(self._asked.values()), self._clock, self._wall)
         if before:
             self._known.clear()
 
-    def _introspection(self, provider: Provider) -> Introspection | None:
+    def _introspection(self, provider: OIDCProvider) -> Introspection | None:
         """
         How the provider is asked about tokens which only it can read, where it is.
         """
@@ -100,7 +102,7 @@ class Tokens:
             return before
         return Introspection(provider, options, secret, self._options.leeway, self._wall)
 
-    def _client(self, host: str, options: IdentityProvider) -> Rest:
+    def _client(self, host: str, options: IdentityProvider) -> BackendClient:
         client = self._connect(host, options)
         self.called(client)
         return client
@@ -114,16 +116,16 @@ class Tokens:
             if isinstance(keys, Deferred):
                 keys.addErrback(lambda why: None)  # it was logged, and is tried again
 
-    def read(self) -> dict[str, Proof]:
+    def read(self) -> dict[str, Principal]:
         """
         The devices' file; ConfigError if it is wrong.
         """
         return self.devices.read()
 
-    def use(self, known: dict[str, Proof]) -> dict[str, Proof]:
+    def use(self, known: dict[str, Principal]) -> dict[str, Principal]:
         return self.devices.use(known)
 
-    def still_holds(self, proof: Proof) -> bool:
+    def still_holds(self, proof: Principal) -> bool:
         """
         Is whoever vouched for this still believed?
         """
@@ -135,7 +137,7 @@ class Tokens:
 
     # -- tokens ------------------------------------------------------------------
 
-    def validate(self, token: str) -> Claim | Deferred[Claim]:
+    def validate(self, token: str) -> VerifiedToken | Deferred[VerifiedToken]:
         """
         What the token says.  Rejected: 401 it is no good, 403 nobody we believe, 503 or 504 we cannot know.
         """
@@ -145,7 +147,7 @@ class Tokens:
             proof = self.devices.find(token)
             if proof is None:
                 raise refuse("is that of no device here")
-            return Claim(proof)
+            return VerifiedToken(proof)
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
         known = self._known.get(key)
         if known is not None:
@@ -164,7 +166,7 @@ class Tokens:
             return keys.addCallback(lambda found: self._check(key, unsigned, provider, found))
         return self._check(key, unsigned, provider, keys)
 
-    def _known_claim(self, key: bytes, claim: Claim) -> Claim:
+    def _known_claim(self, key: bytes, claim: VerifiedToken) -> VerifiedToken:
         until = claim.proof.until
         if until is not None and until + self._options.leeway <= self._wall():
             del self._known[key]
@@ -176,8 +178,8 @@ class Tokens:
         return claim
 
     def _check(
-        self, key: bytes, unsigned: Unsigned, provider: Provider, keys: list[Any]
-    ) -> Claim | Deferred[Claim]:
+        self, key: bytes, unsigned: Unsigned, provider: OIDCProvider, keys: list[Any]
+    ) -> VerifiedToken | Deferred[VerifiedToken]:
         try:
             return self._checked(key, unsigned, provider, keys)
         except KeyError:
@@ -187,7 +189,7 @@ class Tokens:
             raise refuse(f"{why}, as of a moment ago; try again later", 503)
         unknown = refuse(why)
 
-        def found(keys: list[Any]) -> Claim:
+        def found(keys: list[Any]) -> VerifiedToken:
             try:
                 return self._checked(key, unsigned, provider, keys)
             except KeyError:
@@ -195,7 +197,9 @@ class Tokens:
 
         return (succeed(again) if isinstance(again, list) else again).addCallback(found)
 
-    def _checked(self, key: bytes, unsigned: Unsigned, provider: Provider, keys: list[Any]) -> Claim:
+    def _checked(
+        self, key: bytes, unsigned: Unsigned, provider: OIDCProvider, keys: list[Any]
+    ) -> VerifiedToken:
         self.verified += 1
         claim = check(unsigned, keys, provider.options, self._options.leeway, self._wall)
         if self._providers.get(unsigned.issuer) is provider:  # else the configuration changed meanwhile
@@ -211,7 +215,7 @@ class Tokens:
         for key in [key for key, claim in self._known.items() if claim.proof.idp == idp]:
             del self._known[key]
 
-    def by_domain(self, domain: Any) -> Provider:
+    def by_domain(self, domain: Any) -> OIDCProvider:
         """
         The provider of that domain; without one, the first.
         """

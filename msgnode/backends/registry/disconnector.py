@@ -19,10 +19,10 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.backends.registry.registrations import Registered
+from msgnode.backends.registry.registrations import Registrations
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.session import Session
-from msgnode.structures.log_limits import Failures
+from msgnode.structures.log_limits import FailureLog
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
@@ -32,7 +32,7 @@ AGAIN = 5.0  # seconds until the registry is tried again
 MOST = 100_000  # addresses that wait; the registry forgets by itself who is not kept alive
 
 
-class Farewell(Service):
+class Disconnector(Service):
     """
     Calls `disconnect` for each address, `after` so many seconds.
 
@@ -43,7 +43,7 @@ class Farewell(Service):
     def __init__(
         self,
         disconnect: Callable[[str], Coroutine[Any, Any, None]],
-        registered: Registered,
+        registered: Registrations,
         get: Callable[[str], Session | None],
         after: float,
         clock: IReactorTime,
@@ -60,7 +60,7 @@ class Farewell(Service):
         self._under_way = 0
         self._refusals = 0  # since the registry knew of every end
         self._pause: Any = None
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
 
     def ended(self, session: Session) -> None:
         """

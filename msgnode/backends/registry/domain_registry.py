@@ -12,16 +12,16 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.backends.http_client import Answer, Rest, Unanswered
+from msgnode.backends.http_client import BackendClient, Response, Unanswered
 from msgnode.backends.registry import requests
 from msgnode.backends.registry.requests import Call
-from msgnode.backends.registry.status import DISCONNECTED, LIVE, Announcements
-from msgnode.config.sections import Registry
+from msgnode.backends.registry.status import DISCONNECTED, LIVE, StatusNotifications
+from msgnode.config.sections import RegistryOptions
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.bindings import LEARNT, OWNED
 from msgnode.sessions.session import Session
-from msgnode.structures.log_limits import Failures
+from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
@@ -30,7 +30,7 @@ PAYER = "X-Msgnode-Payer"  # the header that tells an embedded registry whose an
 PHRASES = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
-class Registered(Protocol):
+class Registrations(Protocol):
     """
     Who remembers what a session has registered: registered.Registered.
     """
@@ -48,22 +48,22 @@ class DomainRegistry:
     def __init__(
         self,
         domain: str,
-        rest: Rest,
-        options: Registry,
+        rest: BackendClient,
+        options: RegistryOptions,
         publish: Callable[[Message], int],
-        registered: Registered,
+        registered: Registrations,
     ) -> None:
         self.address = f"domain://registry.{domain}"
         self._domain = domain
         self._rest = rest
         self._options = options
-        self._announcements = Announcements(self.address, publish)
+        self._announcements = StatusNotifications(self.address, publish)
         self._registered = registered
         self._is_refused = False  # as the log has said
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         # Whose an entry is that the message makes; backends sets it, where the registry wants to know.
         self.payer: Callable[[Message, Session], str] = _nobody
-        # What is done for a session that ended meanwhile; Farewell sets it, where that is wanted.
+        # What is done for a session that ended meanwhile; the Disconnector sets it, where that is wanted.
         self.late: Callable[[str, Session], None] = lambda url, session: None
 
     def respond(self, message: Message, session: Session) -> Deferred[Message] | None:
@@ -234,7 +234,7 @@ class DomainRegistry:
         elif answer.status != 404:  # there is nothing to disconnect
             raise Rejected(f"The registry said {answer.status}", 502)
 
-    async def _write(self, call: Call) -> Answer:
+    async def _write(self, call: Call) -> Response:
         """
         Ask for it.  Of what was perhaps carried out without an answer, the status is in doubt.
         """
@@ -258,7 +258,7 @@ class DomainRegistry:
 
     # -- notifications -----------------------------------------------------------
 
-    def _announce_change(self, call: Call, answer: Answer, status: str, refresh: bool) -> None:
+    def _announce_change(self, call: Call, answer: Response, status: str, refresh: bool) -> None:
         again = self._announcements.settle(call.url, status) or answer.attempts > 1
         is_gone = self._announcements.is_gone(call.url)
         if requests.is_hyperty(call.url):
@@ -285,11 +285,11 @@ class DomainRegistry:
 
     # -- the registry --------------------------------------------------------------
 
-    def _ask(self, call: Call) -> Deferred[Answer]:
+    def _ask(self, call: Call) -> Deferred[Response]:
         headers = {PAYER: call.payer} if call.payer else None
         return self._rest.request(call.method, call.path, call.body, headers, safe=call.method != "DELETE")
 
-    def _failure(self, answer: Answer, missing: list[str] | None = None) -> dict[str, Any]:
+    def _failure(self, answer: Response, missing: list[str] | None = None) -> dict[str, Any]:
         """
         What the sender is told of a status that is no success.
         """

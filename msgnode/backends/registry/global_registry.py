@@ -14,13 +14,13 @@ from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.backends.http_client import Answer, Rest
+from msgnode.backends.http_client import BackendClient, Response
 from msgnode.backends.registry.global_record import WrongRecord, check_record, check_time, read_record
-from msgnode.config.sections import GlobalRegistry as Options
+from msgnode.config.sections import GlobalRegistryOptions as Options
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
-from msgnode.structures.log_limits import Failures
+from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
@@ -40,7 +40,7 @@ class GlobalRegistry:
 
     def __init__(
         self,
-        rest: Rest,
+        rest: BackendClient,
         options: Options,
         run: Callable[..., Deferred[None]],
         wall: Callable[[], float] = time.time,
@@ -49,7 +49,7 @@ class GlobalRegistry:
         self._rest = rest
         self._options = options
         self._run = run
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         self._verifying = DeferredSemaphore(AT_ONCE)
         # Whose a record is that the message writes; backends sets it, where the registry wants to know.
         self.payer: Callable[[Message, Session], str] = lambda message, session: ""
@@ -76,7 +76,7 @@ class GlobalRegistry:
         message.code = body["code"]
         return message.reply(body)
 
-    async def _carry_out(self, kind: str, message: Message, session: Session) -> Answer:
+    async def _carry_out(self, kind: str, message: Message, session: Session) -> Response:
         body = message.fields()
         guid = _guid(body)
         place = f"/guid/{quote(guid, safe='', errors='replace')}"
@@ -119,7 +119,7 @@ class GlobalRegistry:
         return jwt
 
 
-def in_both(answer: Answer) -> dict[str, Any]:
+def in_both(answer: Response) -> dict[str, Any]:
     """
     The server's answer, and the same in our words.  Rejected if it makes no sense.
     """

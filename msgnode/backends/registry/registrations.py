@@ -5,18 +5,18 @@ What each session has registered at the domain registry, so that its end can be 
 from collections.abc import Callable, Iterator
 
 from msgnode.sessions.limits.memory_budget import REGISTERED, Account, Budget, text_size
-from msgnode.sessions.persistence import Keeping
+from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
 
-class Registered:
+class Registrations:
     """
     An address belongs to the session that registered it last; `get` finds a session by its name.
     """
 
     def __init__(
-        self, keeping: Keeping, get: Callable[[str], Session | None], most: int, budget: Budget
+        self, keeping: SessionStore, get: Callable[[str], Session | None], most: int, budget: Budget
     ) -> None:
         self._keeping = keeping
         self._budget = budget

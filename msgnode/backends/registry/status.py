@@ -17,10 +17,10 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.backends.http_client import Rest
+from msgnode.backends.http_client import BackendClient
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose
-from msgnode.structures.log_limits import Failures
+from msgnode.structures.log_limits import FailureLog
 
 LIVE, DISCONNECTED = "live", "disconnected"
 STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other in a notification
@@ -28,7 +28,7 @@ MOST_GONE = 100_000  # addresses remembered as disconnected
 MOST_IN_DOUBT = 1000  # addresses whose last write was not answered; the breaker keeps them few
 
 
-class Announcements:
+class StatusNotifications:
     """
     They come from `address`; `publish` sends a message of the node's own to whoever listens.
     """
@@ -76,18 +76,18 @@ log = Logger()
 AT_ONCE = 100  # changes told in one turn: whoever listens is sent each of them
 
 
-class Poller(Service):
+class RegistryPoller(Service):
     """
     `changed` is told the address and the status of each that changed.
     """
 
     def __init__(
-        self, rest: Rest, changed: Callable[[str, object], None], seconds: float, clock: IReactorTime
+        self, rest: BackendClient, changed: Callable[[str, object], None], seconds: float, clock: IReactorTime
     ) -> None:
         self._rest = rest
         self._changed = changed
         self._seconds = seconds
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         self._beat = LoopingCall(self._poll)
         self._beat.clock = self._clock = clock
 

@@ -14,7 +14,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.connectors.http.poll_connection import PollConnection
-from msgnode.connectors.http.poll_post import OPENS, Posting, Step, Wrong, checked
+from msgnode.connectors.http.poll_post import OPENS, HTTPRefusal, PollPost, Step, checked
 from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
@@ -32,7 +32,7 @@ HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies
 MOST_POSTS = 10  # of one client that wait for an earlier one
 
 
-class Poll(Resource):
+class PollResource(Resource):
     """
     POST and GET of docs/protocol.md, "Long-polling".
     """
@@ -60,7 +60,7 @@ class Poll(Resource):
                 return self._post(request)
             if request.method == b"GET":
                 return self._get(request)
-        except Wrong as why:
+        except HTTPRefusal as why:
             return answer_error(request, why.status, str(why), why.retry_after)
         if request.method == b"OPTIONS":
             request.setResponseCode(204)
@@ -76,14 +76,14 @@ class Poll(Resource):
             if not body.isascii():
                 body.decode()
         except UnicodeDecodeError as why:
-            raise Wrong(400, f"not UTF-8 at byte {why.start}") from None
+            raise HTTPRefusal(400, f"not UTF-8 at byte {why.start}") from None
         token = bearer(request)
         if token is None or not token.startswith("mns_"):
             return self._open(request, checked(body, self._node.config.limits.message), token or "")
         lock = self._client(token, request).posting
         if lock.locked:
             if len(lock.waiting) >= MOST_POSTS:
-                raise Wrong(503, f"{MOST_POSTS} POSTs of this session wait already; post it again", 1)
+                raise HTTPRefusal(503, f"{MOST_POSTS} POSTs of this session wait already; post it again", 1)
             lock.acquire().addCallback(
                 lambda lock: self._go_on(None, self._take(request, token, body), request, lock)
             )
@@ -103,7 +103,7 @@ class Poll(Resource):
         Take what was posted, in slices; the answer.
         """
         client = self._client(token, request)
-        posting = Posting(self._node, self._cork, client, body)
+        posting = PollPost(self._node, self._cork, client, body)
         number = yield from posting.work(partial(_number, request, "seq"))
         answer = {"accepted": number}
         if parameters(request).get("seq"):
@@ -121,7 +121,7 @@ class Poll(Resource):
             yield step
             try:
                 answer = yield from work
-            except Wrong as why:
+            except HTTPRefusal as why:
                 answer = answer_error(request, why.status, str(why), why.retry_after)
             if request.channel is not None:
                 request.write(answer)
@@ -140,7 +140,7 @@ class Poll(Resource):
 
     def _open(self, request: Request, message: Message, token: str) -> bytes | int:
         if message.to != SESSION or message.type.lower() not in OPENS:
-            raise Wrong(401, "open a session first, or name its token: Authorization: Bearer mns_...")
+            raise HTTPRefusal(401, "open a session first, or name its token: Authorization: Bearer mns_...")
         client = self._make_client(request)
         client.bearer = token
         self._node.sessions.arrived(client)
@@ -159,7 +159,7 @@ class Poll(Resource):
         """
         try:
             answer = self._opened(request, client)
-        except Wrong as why:
+        except HTTPRefusal as why:
             answer = answer_error(request, why.status, str(why))
         if request.channel is not None:
             request.write(answer)
@@ -171,7 +171,7 @@ class Poll(Resource):
         if client.session is None:
             why = client.refusal
             if why is None:
-                raise Wrong(400, "not an open of a session")
+                raise HTTPRefusal(400, "not an open of a session")
             retry = None if why.retry_after is None else round(why.retry_after)
             status = 401 if why.code == TAKEN.code else 403 if retry is None else 503
             return answer_error(request, status, why.reason, retry)
@@ -204,13 +204,13 @@ class Poll(Resource):
     def _get(self, request: Request) -> int:
         token = bearer(request)
         if token is None:
-            raise Wrong(401, "name the session's token: Authorization: Bearer mns_...")
+            raise HTTPRefusal(401, "name the session's token: Authorization: Bearer mns_...")
         client = self._client(token, request)
         hold = min(max(_number(request, "wait", int(HOLD)), 0), LONGEST_HOLD)
         after = _number(request, "after", client.acknowledged)
         if not client.acknowledged <= after <= client.cursor:
             told = f"from {client.acknowledged} to {client.cursor}"
-            raise Wrong(400, f"'after' must be a cursor that was handed out, {told}, not {after}")
+            raise HTTPRefusal(400, f"'after' must be a cursor that was handed out, {told}, not {after}")
         client.poll(request, after, hold)
         return NOT_DONE_YET
 
@@ -220,9 +220,9 @@ class Poll(Resource):
         """
         session = self._node.sessions.by_token(token)
         if session is None:
-            raise Wrong(401, "no session has this token; open one")
+            raise HTTPRefusal(401, "no session has this token; open one")
         if self._node.gate.lapsed(session):
-            raise Wrong(401, LAPSED)
+            raise HTTPRefusal(401, LAPSED)
         client = self._clients.get(session)
         if client is None:
             client = self._make_client(request)
@@ -232,11 +232,11 @@ class Poll(Resource):
             client.refusal = None
             self._node.sessions.arrived(client)
             if client.refusal is not None:
-                raise Wrong(503, client.refusal.word)
+                raise HTTPRefusal(503, client.refusal.word)
             self._node.handshake.come_back(session, client)
             why = client.refusal
             if why is not None:
-                raise Wrong(403 if why.retry_after is None else 503, why.word)
+                raise HTTPRefusal(403 if why.retry_after is None else 503, why.word)
             client.linger()
         return client
 
@@ -248,4 +248,4 @@ def _number(request: Request, name: str, default: int) -> int:
     try:
         return int(given)
     except ValueError:
-        raise Wrong(400, f"{name!r} must be a whole number, not {given[:40]!r}") from None
+        raise HTTPRefusal(400, f"{name!r} must be a whole number, not {given[:40]!r}") from None

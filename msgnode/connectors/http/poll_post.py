@@ -34,7 +34,7 @@ _SPACE, _NEXT = re.compile(rb"[ \t\r\n]*"), re.compile(rb"([,\]])[ \t\r\n]*")
 Step = Deferred[None] | None
 
 
-class Wrong(Exception):
+class HTTPRefusal(Exception):
     """
     A request that is refused whole, with its HTTP status.
     """
@@ -56,7 +56,7 @@ def elements(body: bytes) -> Iterator[bytes]:
     at = _end(_SPACE, body, at + 1)
     if body[at : at + 1] == b"]":
         if _end(_SPACE, body, at + 1) != len(body):
-            raise Wrong(400, "not JSON")
+            raise HTTPRefusal(400, "not JSON")
         return
     view = memoryview(body)
     while True:
@@ -64,11 +64,11 @@ def elements(body: bytes) -> Iterator[bytes]:
         yield body[at:end].rstrip()
         found = _NEXT.match(body, end)
         if found is None:
-            raise Wrong(400, "not JSON")
+            raise HTTPRefusal(400, "not JSON")
         at = found.end()
         if found[1] == b"]":
             if at != len(body):
-                raise Wrong(400, "not JSON")
+                raise HTTPRefusal(400, "not JSON")
             return
 
 
@@ -84,7 +84,7 @@ def _length(view: memoryview) -> int:
             return int(behind[1]) - 1
     except RecursionError:
         pass
-    raise Wrong(400, "not JSON")
+    raise HTTPRefusal(400, "not JSON")
 
 
 def _end(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
@@ -95,14 +95,14 @@ def _end(pattern: re.Pattern[bytes], body: bytes, at: int) -> int:
 
 def checked(data: bytes, longest: int) -> Message:
     if len(data) > longest:
-        raise Wrong(413, f"a message has at most {longest} bytes, not {len(data)}")
+        raise HTTPRefusal(413, f"a message has at most {longest} bytes, not {len(data)}")
     try:
         return decode(data)
     except Malformed as why:
-        raise Wrong(400, str(why)) from None
+        raise HTTPRefusal(400, str(why)) from None
 
 
-class Posting:
+class PollPost:
     """
     What one client posted.
     """
@@ -125,9 +125,9 @@ class Posting:
         size = 0
         for part in elements(self._body):
             if len(parts) == most:
-                raise Wrong(413, f"a POST has at most {most} messages; send the others with another")
+                raise HTTPRefusal(413, f"a POST has at most {most} messages; send the others with another")
             if checked(part, longest).to == SESSION and decode(part).type.lower() in OPENS:
-                raise Wrong(400, "open a session with a POST of its own, without a token")
+                raise HTTPRefusal(400, "open a session with a POST of its own, without a token")
             parts.append(part)
             size += len(part)
             if len(parts) % LOOKED_AT == 0 or size >= LOOKED_AT * 128:
@@ -136,7 +136,7 @@ class Posting:
         client = self._client
         first = number(client.accepted + 1)
         if not 1 <= first <= client.accepted + 1:
-            raise Wrong(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
+            raise HTTPRefusal(400, f"'seq' must be 1 to {client.accepted + 1}, not {first}")
         yield from self._take(parts, first)
         return len(parts)
 
@@ -152,9 +152,11 @@ class Posting:
             if done:
                 yield None
                 if client.session is None:
-                    raise Wrong(401, ENDED)
+                    raise HTTPRefusal(401, ENDED)
                 if client.session is not session or (session.connection is client) != mine:
-                    raise Wrong(409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY)
+                    raise HTTPRefusal(
+                        409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY
+                    )
             done += self._take_some(fresh[done : done + MESSAGES])
             settled = self._node.holding.settled(client)
             if settled is not None:
@@ -182,4 +184,4 @@ class Posting:
         failing = self._node.paper.failing
         if failing is not None:
             again = "some of it may have been taken: post it again with the same 'seq'"
-            raise Wrong(503, f"the node cannot write this down now: {failing}; {again}", DISK_RETRY)
+            raise HTTPRefusal(503, f"the node cannot write this down now: {failing}; {again}", DISK_RETRY)

@@ -28,7 +28,7 @@ CATALOGUE = "activate.js"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*\.ps\.(js|json)")
 
 
-class Stubs:
+class StubCatalogue:
     """
     Every file by its name below `/.well-known/protocolstub`; `public` is where the asker reaches the node.
     """
@@ -158,7 +158,7 @@ class ProtocolStub(Resource):
 
     isLeaf = True
 
-    def __init__(self, config: Config, stubs: Stubs) -> None:
+    def __init__(self, config: Config, stubs: StubCatalogue) -> None:
         super().__init__()
         self._config = config
         self._stubs = stubs

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from twisted.web.server import Request
 
-from msgnode.sessions.limits.connection_limits import Arrivals
+from msgnode.sessions.limits.connection_limits import ConnectionLimits
 
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -32,7 +32,7 @@ def parameters(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
 
-def peer_of(request: Request, arrivals: Arrivals) -> str:
+def peer_of(request: Request, arrivals: ConnectionLimits) -> str:
     forwarded = ",".join(headers(request, b"X-Forwarded-For"))
     return arrivals.named(request.client, forwarded)
 

@@ -19,7 +19,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.connectors.http.openapi import DOCUMENT
 from msgnode.connectors.http.requests import allow_origin, authority_of, bearer, headers, parameters, peer_of
-from msgnode.connectors.http.rest_exchange import Exchange, NotNow, again_in
+from msgnode.connectors.http.rest_exchange import NotNow, RestRequest, again_in
 from msgnode.connectors.http.site import NotHere
 from msgnode.node import Node
 from msgnode.protocol import lossless_json
@@ -95,7 +95,7 @@ class Messages(Resource):
         body: bytes = request.content.read()  # type: ignore[union-attr]
         message = self._checked(body)
         wait = _wait(parameters(request), message)
-        exchange = Exchange(self._node, self._clock, request)
+        exchange = RestRequest(self._node, self._clock, request)
         exchange.peer = peer_of(request, self._node.arrivals)
         exchange.identity = verified_name(request.channel.transport)
         try:
@@ -112,7 +112,7 @@ class Messages(Resource):
         return NOT_DONE_YET
 
     def _carry(
-        self, exchange: Exchange, message: Message, session: Session | None, wait: float, request: Request
+        self, exchange: RestRequest, message: Message, session: Session | None, wait: float, request: Request
     ) -> bytes | int:
         if session is not None:
             exchange.session = session
@@ -142,7 +142,7 @@ class Messages(Resource):
             return answer_error(request, 404, f"nobody is bound to {', '.join(_recipients(message))}"[:300])
         return NOT_DONE_YET
 
-    def _taken(self, exchange: Exchange, request: Request) -> bytes:
+    def _taken(self, exchange: RestRequest, request: Request) -> bytes:
         self._check_disk("it may have been taken")
         exchange.end()
         return answer_json(request, 202, {"accepted": 1})
@@ -173,7 +173,7 @@ class Messages(Resource):
 
     # -- the sender ----------------------------------------------------------
 
-    def _asker(self, exchange: Exchange, token: str) -> tuple[Session | None, Deferred[None] | None]:
+    def _asker(self, exchange: RestRequest, token: str) -> tuple[Session | None, Deferred[None] | None]:
         """
         The session whose token this is; else, where tokens are looked at, when it is known who bears it.
         """
@@ -209,7 +209,7 @@ class Messages(Resource):
             "not-your-address",
         )
 
-    def _from_visitor(self, message: Message, exchange: Exchange) -> Message:
+    def _from_visitor(self, message: Message, exchange: RestRequest) -> Message:
         message = redacted(message)  # no visitor has a token to show in it
         for to in _recipients(message):
             if to == self._domain.node or to.startswith(self._domain.node + "/"):
@@ -227,7 +227,7 @@ class Messages(Resource):
         return not any(self._domain.owns(to) or to in self._node.routes for to in _recipients(message))
 
 
-class Document(Resource):
+class OpenAPIResource(Resource):
     """
     The same, described in OpenAPI.
     """

@@ -31,7 +31,7 @@ class NotNow(Rejected):
     retry_after = 2  # seconds
 
 
-class Exchange:
+class RestRequest:
     """
     A Connection of session.py that is never a session's own: what is answered to it comes here.
     """

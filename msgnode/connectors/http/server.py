@@ -23,10 +23,10 @@ from msgnode.config.schema import Config
 from msgnode.connectors.http.requests import headers
 from msgnode.protocol.close_codes import FULL
 from msgnode.protocol.peer_address import peer_name
-from msgnode.sessions.limits.connection_limits import Arrivals
-from msgnode.sessions.limits.partial_input import FREE, Partials
+from msgnode.sessions.limits.connection_limits import ConnectionLimits
+from msgnode.sessions.limits.partial_input import FREE, PartialInput
 from msgnode.transport.allowed_hosts import Hosts, Misdirected
-from msgnode.transport.sockets import Unheard, take_turns
+from msgnode.transport.sockets import RejectedConnection, take_turns
 
 LONGEST_LENGTH = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body
@@ -294,9 +294,9 @@ class BoundedSite(Site):
         root: IResource,
         config: Config,
         clock: IReactorTime,
-        arrivals: Arrivals | None = None,
+        arrivals: ConnectionLimits | None = None,
         hosts: Callable[[Config], Hosts] | None = None,
-        partials: Partials | None = None,
+        partials: PartialInput | None = None,
     ) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
@@ -326,7 +326,7 @@ class BoundedSite(Site):
 
     def buildProtocol(self, addr: Any) -> Any:
         if self.arrivals is not None and not self.arrivals.heard(addr):
-            return Unheard()
+            return RejectedConnection()
         return super().buildProtocol(addr)
 
     def log(self, request: Any) -> None:

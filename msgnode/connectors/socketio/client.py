@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.acks import Acks
-from msgnode.connectors.socketio.polling import MOST_HANDED_OUT, Events, Poll, Polls
+from msgnode.connectors.socketio.polling import MOST_HANDED_OUT, Events, ParkedPoll, Polls
 from msgnode.node import Node
 from msgnode.protocol.close_codes import FULL, NO_OPEN, SLOW, Closing
 from msgnode.sessions.outbox import Outbox
@@ -38,7 +38,7 @@ PROBING = 10.0  # seconds for that change
 TOO_LONG = Closing(1009, "too long")
 
 
-class Way(Protocol):
+class ClientWebSocket(Protocol):
     """
     The WebSocket of a client.
     """
@@ -79,8 +79,8 @@ class SocketClient:
         self._pauses = 0  # wishes that it be not read from
         self.posting = False  # what it posted takes more than one turn
         self.refusal: Closing | None = None
-        self.way: Way | None = None
-        self.probing: Way | None = None
+        self.way: ClientWebSocket | None = None
+        self.probing: ClientWebSocket | None = None
         self._node = node
         self._cork = cork
         self._clock = clock
@@ -95,7 +95,7 @@ class SocketClient:
         self._nudge: IDelayedCall | None = None
         self._trial: IDelayedCall | None = None
 
-    def begin(self, way: Way | None, upgrades: list[str]) -> None:
+    def begin(self, way: ClientWebSocket | None, upgrades: list[str]) -> None:
         """
         The client is there; tell it how it is spoken with.
         """
@@ -321,7 +321,7 @@ class SocketClient:
 
     # -- polling -------------------------------------------------------------
 
-    def poll(self, poll: Poll) -> None:
+    def poll(self, poll: ParkedPoll) -> None:
         """
         Answer this GET with what there is, or when something comes.
         """
@@ -362,7 +362,7 @@ class SocketClient:
         self._stop(self._nudge)
         self._pause()
 
-    def hung_up(self, poll: Poll) -> None:
+    def hung_up(self, poll: ParkedPoll) -> None:
         """
         A GET was cut.  A client gives up over one, so it will not ask again.
         """
@@ -389,7 +389,7 @@ class SocketClient:
 
     # -- WebSocket -----------------------------------------------------------
 
-    def probe(self, way: Way) -> None:
+    def probe(self, way: ClientWebSocket) -> None:
         """
         The client tries a WebSocket; an older attempt is given up.
         """
@@ -399,14 +399,14 @@ class SocketClient:
         self._stop(self._trial)
         self._trial = self._clock.callLater(PROBING, self._probed_long, way)
 
-    def probed(self, way: Way) -> None:
+    def probed(self, way: ClientWebSocket) -> None:
         """
         It works.  The client polls no more once its last poll is answered.
         """
         way.sendText(codec.PROBED)
         self.polls.release()
 
-    def upgrade(self, way: Way) -> None:
+    def upgrade(self, way: ClientWebSocket) -> None:
         """
         From now on this is the client's WebSocket.  Its last poll was answered, and the answer came.
         """
@@ -427,12 +427,12 @@ class SocketClient:
             session.go_on()
         self._node.sessions.ready(self)
 
-    def _probed_long(self, way: Way) -> None:
+    def _probed_long(self, way: ClientWebSocket) -> None:
         if self.probing is way:
             self.probing = None
             way.cut()
 
-    def _take_way(self, way: Way) -> None:
+    def _take_way(self, way: ClientWebSocket) -> None:
         self.way = way
         self.counted = self.full = False
         for _ in range(self._pauses):

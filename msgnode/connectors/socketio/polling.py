@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Protocol
 
 from msgnode.connectors.socketio import codec
-from msgnode.sessions.journal import Ledger
+from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.outbox import Outbox
 from msgnode.transport.cork import Cork
 
@@ -17,7 +17,7 @@ MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the sess
 PACKET = 64  # bytes of memory for a packet beside its own
 
 
-class Poll(Protocol):
+class ParkedPoll(Protocol):
     """
     A GET that waits.
     """
@@ -25,7 +25,7 @@ class Poll(Protocol):
     def answer(self, pieces: list[bytes]) -> None: ...
 
 
-class Poller(Protocol):
+class PollOwner(Protocol):
     """
     Whose polls they are.
     """
@@ -58,8 +58,8 @@ class Polls:
     `size` is what waits here and not in the session, in bytes.
     """
 
-    def __init__(self, poller: Poller, cork: Cork, events: Events, ledger: Ledger) -> None:
-        self.waiting: Poll | None = None
+    def __init__(self, poller: PollOwner, cork: Cork, events: Events, ledger: DeliveryJournal) -> None:
+        self.waiting: ParkedPoll | None = None
         self.size = 0
         self._beside: list[bytes] = []
         self._poller = poller

@@ -17,7 +17,7 @@ from twisted.web.http import datetimeToString
 from msgnode.connectors.socketio.client import SocketClient
 from msgnode.connectors.socketio.codec import Garbled
 from msgnode.connectors.socketio.resource import HTML, TEXT, take
-from msgnode.connectors.socketio.websocket import SocketFactory, Unfit
+from msgnode.connectors.socketio.websocket import SocketIOFactory, Unfit
 from msgnode.transport.cork import CHUNK, Cork, Outlet
 
 GET, POST = b"GET /socket.io/?", b"POST /socket.io/?"
@@ -95,7 +95,7 @@ class PollLane:
     Looks at what a connection reads between two requests.
     """
 
-    def __init__(self, factory: SocketFactory) -> None:
+    def __init__(self, factory: SocketIOFactory) -> None:
         self._factory = factory
 
     def take(self, data: bytes, channel: Any) -> bool:

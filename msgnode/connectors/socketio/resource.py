@@ -15,7 +15,7 @@ from msgnode.connectors.http.requests import allow_origin, bearer, parameters, p
 from msgnode.connectors.http.site import Upgrade
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.client import SocketClient
-from msgnode.connectors.socketio.websocket import SocketFactory, Unfit, version_in
+from msgnode.connectors.socketio.websocket import SocketIOFactory, Unfit, version_in
 from msgnode.protocol.close_codes import STOPPING
 from msgnode.transport.http_answers import answer_error, write_all
 from msgnode.transport.sockets import verified_name
@@ -66,7 +66,7 @@ class SocketIO(Resource):
 
     isLeaf = True
 
-    def __init__(self, factory: SocketFactory) -> None:
+    def __init__(self, factory: SocketIOFactory) -> None:
         super().__init__()
         self._factory = factory
         self._node = factory.node

@@ -41,12 +41,12 @@ def version_in(asked: dict[str, str]) -> int:
 
 
 @implementer(IPushProducer)
-class SocketLane(LaneProtocol):
+class SocketIOWebSocket(LaneProtocol):
     """
     A WebSocket of a client: all it ever has, or what it changes to.
     """
 
-    factory: "SocketFactory"
+    factory: "SocketIOFactory"
     client: SocketClient | None = None
     _asked: dict[str, str]
     _tried = False  # it has said 2probe
@@ -156,12 +156,12 @@ class SocketLane(LaneProtocol):
         pass
 
 
-class SocketFactory(LaneFactory):
+class SocketIOFactory(LaneFactory):
     """
     Makes the WebSockets, and knows all clients by their sid.
     """
 
-    protocol = SocketLane
+    protocol = SocketIOWebSocket
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         super().__init__(cork, clock, node.slices, node.counts.websocket_faults)

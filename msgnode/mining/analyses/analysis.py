@@ -18,7 +18,7 @@ Source = Literal["lines", "messages", "events", "exchanges", "lives", "decisions
 
 
 @dataclass(frozen=True)
-class Question:
+class Analysis:
     """
     `of` names the rows that `summarise` is given; `combine` is given what it kept of all batches.
 

@@ -11,7 +11,7 @@ with all other hours.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, failed, whole
 
 FEWEST = 3  # other days that have this hour
@@ -96,4 +96,4 @@ def _median(numbers: Column) -> Column:
     return (lower + upper) / 2
 
 
-QUESTIONS = (Question("anomalies", "lines", hours, anomalies, adding(*MEASURES)),)
+QUESTIONS = (Analysis("anomalies", "lines", hours, anomalies, adding(*MEASURES)),)

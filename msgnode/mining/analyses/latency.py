@@ -5,7 +5,7 @@ How long answers take, which never come, and which come in several parts.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import PERCENTS, bin_of, count_where, destination, kind, percentiles
 from msgnode.mining.analyses.top_talkers import MOST
 
@@ -114,15 +114,15 @@ def slowest_of_all(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("latency", "exchanges", latency, latency_percentiles, adding("number")),
-    Question("latency_by_hour", "exchanges", latency, latency_by_hour, shares="latency"),
-    Question(
+    Analysis("latency", "exchanges", latency, latency_percentiles, adding("number")),
+    Analysis("latency_by_hour", "exchanges", latency, latency_by_hour, shares="latency"),
+    Analysis(
         "unanswered",
         "exchanges",
         unanswered,
         most_unanswered,
         adding("requests", "unanswered", most="last"),
     ),
-    Question("chains", "exchanges", chains, chains_by_length, adding("number")),
-    Question("slowest", "exchanges", slowest, slowest_of_all, slowest_of_all),
+    Analysis("chains", "exchanges", chains, chains_by_length, adding("number")),
+    Analysis("slowest", "exchanges", slowest, slowest_of_all, slowest_of_all),
 )

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.policy.decision.decision import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
@@ -141,6 +141,6 @@ def decisions_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-QUESTION = Question(
+QUESTION = Analysis(
     "decisions", "lines", decisions, decisions_in_all, adding("number", least="first", most="last")
 )

@@ -5,7 +5,7 @@ What was refused or had nowhere to go, and why.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import destination, domain, failed, kind
 
 _CAUSE = ("outcome", "code", "reason", "type", "from_domain", "destination")
@@ -72,7 +72,7 @@ def cause() -> Column:
 
 
 QUESTIONS = (
-    Question(
+    Analysis(
         "refusals",
         "messages",
         refusals,

@@ -5,7 +5,7 @@ Senders in a loop: the same request again, or the same failure again and again.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, failed, kind
 from msgnode.mining.analyses.top_talkers import MOST
 
@@ -60,6 +60,6 @@ def loops(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("failures", "messages", failures, loops, adding(*_COUNTS, most="last")),
-    Question("repetitions", "exchanges", repetitions, loops, adding(*_COUNTS, most="last")),
+    Analysis("failures", "messages", failures, loops, adding(*_COUNTS, most="last")),
+    Analysis("repetitions", "exchanges", repetitions, loops, adding(*_COUNTS, most="last")),
 )

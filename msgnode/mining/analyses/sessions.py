@@ -5,7 +5,7 @@ How sessions live: how long, how often away, taken over, and when all come back 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import SECOND, bin_of, count_where, percentiles, quotient
 from msgnode.mining.analyses.top_talkers import MOST
 
@@ -122,20 +122,20 @@ def storms(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question(
+    Analysis(
         "sessions",
         "lives",
         sessions,
         sessions_by_end,
         adding("sessions", "reconnects", "takeovers", "aways", "away", most="longest_away"),
     ),
-    Question("lengths", "lives", lengths, length_percentiles, adding("number")),
-    Question(
+    Analysis("lengths", "lives", lengths, length_percentiles, adding("number")),
+    Analysis(
         "restless",
         "lives",
         restless,
         most_restless,
         adding("attached", "takeovers", "away", most="last"),
     ),
-    Question("storms", "events", arrivals, storms, adding("attached", "opened")),
+    Analysis("storms", "events", arrivals, storms, adding("attached", "opened")),
 )

@@ -9,7 +9,7 @@ have had one; `unheard` goes by what the node did, not by that.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, whole
 from msgnode.mining.analyses.top_talkers import MOST
 
@@ -123,8 +123,8 @@ def edges(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("subscriptions", "lines", bindings, subscriptions, _last_act),
-    Question(
+    Analysis("subscriptions", "lines", bindings, subscriptions, _last_act),
+    Analysis(
         "publications",
         "messages",
         publications,

@@ -5,7 +5,7 @@ Who talks most, and what is heard by most.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, failed, is_multicast, whole
 
 MOST = 1000  # rows of a table of the first few
@@ -72,14 +72,14 @@ def top_objects(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question(
+    Analysis(
         "talkers",
         "messages",
         talkers,
         top_talkers,
         adding("messages", "bytes", "copies", "failed", most="last"),
     ),
-    Question(
+    Analysis(
         "objects",
         "messages",
         objects,

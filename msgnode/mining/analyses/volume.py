@@ -5,7 +5,7 @@ How much there was: by hour, between domains, and by size.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Question, adding
+from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import bin_of, count_where, domain, failed, kind, percentiles, whole
 
 _HOURLY = ("date", "hour", "node", "connector", "type", "outcome")
@@ -113,9 +113,9 @@ def handover_by_hour(parts: DataFrame) -> DataFrame:
 
 
 QUESTIONS = (
-    Question("volume", "messages", volume, volume_in_all, adding("messages", "bytes", "copies")),
-    Question("matrix", "messages", matrix, matrix_in_all, adding("messages", "bytes", "failed")),
-    Question("sizes", "messages", sizes, sizes_in_all, adding("messages", "bytes")),
-    Question("handover", "messages", handover, handover_percentiles, adding("number")),
-    Question("handover_by_hour", "messages", handover, handover_by_hour, shares="handover"),
+    Analysis("volume", "messages", volume, volume_in_all, adding("messages", "bytes", "copies")),
+    Analysis("matrix", "messages", matrix, matrix_in_all, adding("messages", "bytes", "failed")),
+    Analysis("sizes", "messages", sizes, sizes_in_all, adding("messages", "bytes")),
+    Analysis("handover", "messages", handover, handover_percentiles, adding("number")),
+    Analysis("handover_by_hour", "messages", handover, handover_by_hour, shares="handover"),
 )

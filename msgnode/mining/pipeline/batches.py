@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from msgnode.mining.analyses import exchanges, session_lifetimes
-from msgnode.mining.analyses.analysis import Question, Source
+from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
 from msgnode.mining.pipeline.checkpoint import Batch, Part
 from msgnode.mining.pipeline.log_files import LogFile
@@ -25,7 +25,7 @@ _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
 _ASIDE = [StructField(name, StringType()) for name in ("why", "text", "path")]
 
 
-def together(work: Callable[[Question], None], questions: Sequence[Question]) -> None:
+def together(work: Callable[[Analysis], None], questions: Sequence[Analysis]) -> None:
     """
     Do it for all questions, several at once; the first failure is raised.
     """
@@ -46,7 +46,7 @@ class Batches:
         self,
         spark: SparkSession,
         output: Output,
-        questions: Sequence[Question],
+        questions: Sequence[Analysis],
         steps: Sequence[Step],
         added: StructType,
         say: Say,
@@ -90,7 +90,7 @@ class Batches:
         }
         self._say("summing up")
 
-        def sum_up(question: Question) -> None:
+        def sum_up(question: Analysis) -> None:
             self._output.write(question.summarise(sources[question.of]), f"parts/{question.name}", number)
 
         together(sum_up, self._kept())
@@ -101,7 +101,7 @@ class Batches:
         """
         self._say(f"merging the sums of {parts[-1].end - parts[0].begin:,} hours")
 
-        def merge(question: Question) -> None:
+        def merge(question: Analysis) -> None:
             rows = self._parts(question, parts)
             folded = rows if question.fold is None else question.fold(rows)
             # As few files as make sense, on however many cores.
@@ -109,7 +109,7 @@ class Batches:
 
         together(merge, self._kept())
 
-    def answer(self, question: Question, parts: list[Part], last: Batch) -> DataFrame:
+    def answer(self, question: Analysis, parts: list[Part], last: Batch) -> DataFrame:
         """
         What all parts say together, with what was still going on when the last batch ended.
         """
@@ -151,10 +151,10 @@ class Batches:
 
     # -- what was kept -----------------------------------------------------
 
-    def _kept(self) -> list[Question]:
+    def _kept(self) -> list[Analysis]:
         return [question for question in self._questions if not question.shares]
 
-    def _parts(self, question: Question, parts: list[Part]) -> DataFrame:
+    def _parts(self, question: Analysis, parts: list[Part]) -> DataFrame:
         return self._output.read(f"parts/{question.kept}", [part.number for part in parts]).drop("batch")
 
     def _stored(self, batches: list[Batch]) -> DataFrame:

@@ -11,7 +11,7 @@ from msgnode.mining.pipeline.log_files import LogFile
 from msgnode.mining.pipeline.output import Output
 
 
-class Intake:
+class Ingest:
     """
     Brings a checkpoint up to date with the files there are.
     """

@@ -47,7 +47,7 @@ class LogFile:
         return int(moment.timestamp()) // 3600
 
 
-class Files:
+class LogFiles:
     """
     A place in a file system.
     """

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
-from msgnode.mining.pipeline.log_files import Files, Unreadable
+from msgnode.mining.pipeline.log_files import LogFiles, Unreadable
 
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("lines", "exchanges", "lives", "_bad")
@@ -25,7 +25,7 @@ _OURS = (_WRITTEN, CHECKPOINT, *_BY_BATCH, "parts", *_TABLES)
 _NUMBERED = re.compile(r"batch=(\d+)")
 
 
-class Refused(Exception):
+class OutputRefused(Exception):
     """
     The output is there already, and is not to be touched; says what to do.
     """
@@ -38,7 +38,7 @@ class Output:
 
     def __init__(self, spark: SparkSession, where: str) -> None:
         self._spark = spark
-        self.files = Files(spark, where)
+        self.files = LogFiles(spark, where)
 
     def begin(self, options: dict[str, str], overwrite: bool) -> Checkpoint:
         """
@@ -50,7 +50,7 @@ class Output:
             for name in _OURS:
                 self.files.delete(name)
         elif names and not {CHECKPOINT, _WRITTEN} & set(names):
-            raise Refused(
+            raise OutputRefused(
                 f"{where} is not empty and not made by this tool; use --overwrite, or another --out"
             )
         if overwrite or not names:
@@ -59,7 +59,7 @@ class Output:
         found = self._load()
         for name, value in options.items():
             if found.options.get(name, "") != value:
-                raise Refused(
+                raise OutputRefused(
                     f"{where} was made {_WITH_OTHER[name]}; use --overwrite to begin anew, or another --out"
                 )
         return found
@@ -72,7 +72,9 @@ class Output:
                 f"{self.files.inside(CHECKPOINT)}: is damaged ({why}); use --overwrite"
             ) from None
         if found.format != FORMAT:
-            raise Refused(f"{self.files.where} was made by another version of this tool; use --overwrite")
+            raise OutputRefused(
+                f"{self.files.where} was made by another version of this tool; use --overwrite"
+            )
         return found
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -96,7 +98,7 @@ class Output:
         """
         What lies in one of the directories here.
         """
-        return Files(self._spark, self.files.inside(name)).names()
+        return LogFiles(self._spark, self.files.inside(name)).names()
 
     # -- rows --------------------------------------------------------------
 

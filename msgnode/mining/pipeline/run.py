@@ -13,16 +13,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import subscription_graph
-from msgnode.mining.analyses.analysis import Question
+from msgnode.mining.analyses.analysis import Analysis
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR
 from msgnode.mining.analyses.timeline import conversation, story
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.batches import Batches, Step, together
 from msgnode.mining.pipeline.checkpoint import MOST_PARTS, Batch, Checkpoint
-from msgnode.mining.pipeline.ingest import Intake
+from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.lock import alone
-from msgnode.mining.pipeline.log_files import Files, LogFile, Unreadable
+from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.pipeline.output import Output
 from msgnode.mining.report.page import write_report
 from msgnode.mining.report.tables import moment
@@ -66,7 +66,7 @@ class Result:
     tables: list[str] = field(default_factory=list)
 
 
-class Mine:
+class MiningRun:
     """
     Reads what is new, answers every question, writes tables and report.
     """
@@ -74,10 +74,10 @@ class Mine:
     def __init__(self, spark: SparkSession, options: Options, say: Say, most_parts: int = MOST_PARTS) -> None:
         self._options = options
         self._say = say
-        self._logs = Files(spark, options.logs)
+        self._logs = LogFiles(spark, options.logs)
         self._output = Output(spark, options.out)
         steps: list[Step] = []
-        questions: list[Question] = list(QUESTIONS)
+        questions: list[Analysis] = list(QUESTIONS)
         self._policy = ""
         added = StructType([])
         if options.policy:
@@ -90,7 +90,7 @@ class Mine:
             steps.append(lambda lines: pseudonyms.pseudonymised(lines, options.key))
         self._questions = questions
         self._batches = Batches(spark, self._output, questions, steps, added, say)
-        self._intake = Intake(self._output, self._batches, most_parts)
+        self._intake = Ingest(self._output, self._batches, most_parts)
         self._overwrite = options.overwrite
         self._asked = bool(options.stories or options.conversation)
 
@@ -143,7 +143,7 @@ class Mine:
         tables: dict[str, DataFrame] = {}
         self._say("answering")
 
-        def answer(question: Question) -> None:
+        def answer(question: Analysis) -> None:
             found = self._batches.answer(question, checkpoint.parts, checkpoint.batches[-1])
             tables[question.name] = self._output.write_table(found, question.name)
 

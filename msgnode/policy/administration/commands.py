@@ -11,14 +11,14 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
-from msgnode.policy.administration.document_edit import Content, Files, value_of, written
-from msgnode.policy.administration.policy_store import Policies, Refused
+from msgnode.policy.administration.document_edit import DocumentEditor, Files, value_of, written
+from msgnode.policy.administration.policy_store import PolicyRejected, PolicyStore
 from msgnode.policy.administration.versions import Version
 from msgnode.policy.decision.attribute import OWNERS
 from msgnode.policy.decision.context import Identity
-from msgnode.policy.decision.problems import Wrong
+from msgnode.policy.decision.problems import InvalidValue
 from msgnode.policy.enforcement.decision_log import as_dict
-from msgnode.policy.enforcement.enforcement import Enforcement
+from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import POINTS
 from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import shown_identity
@@ -44,7 +44,7 @@ EXPLAIN = (
 )
 
 
-class PolicyDesk:
+class PolicyCommands:
     """
     `ask(method, params, who)`: the value, or Refused.
 
@@ -52,7 +52,7 @@ class PolicyDesk:
     `force` beside what is theirs.
     """
 
-    def __init__(self, policies: Policies, enforcement: Enforcement) -> None:
+    def __init__(self, policies: PolicyStore, enforcement: PolicyEnforcement) -> None:
         self._policies = policies
         self._enforcement = enforcement
         self.methods: dict[str, Callable[[Params, str], Any]] = {
@@ -87,7 +87,7 @@ class PolicyDesk:
         act = self.methods.get(method)
         if act is None:
             known = ", ".join(self.methods)
-            raise Refused(f"there is no method {method[:80]!r}; known are {known}", 404)
+            raise PolicyRejected(f"there is no method {method[:80]!r}; known are {known}", 404)
         return maybeDeferred(act, params, who)
 
     # -- documents -----------------------------------------------------------
@@ -149,7 +149,7 @@ class PolicyDesk:
         key, fields = _key(params), _needed(params, "fields")
         id = _key(params, "policyKey") if "policyKey" in params else None
         if not isinstance(fields, dict) or "id" in fields:
-            raise Refused("name the fields to change in an object; 'id' is not to be changed", 400)
+            raise PolicyRejected("name the fields to change in an object; 'id' is not to be changed", 400)
         return self._edit(params, lambda content: content.patch(key, id, fields), who)
 
     # -- groups ----------------------------------------------------------------
@@ -166,11 +166,11 @@ class PolicyDesk:
         """
         name, members = _text(params, "groupName"), params.get("members", [])
         if not isinstance(members, list):
-            raise Refused(f"'members' must be a list, not {members!r}"[:200], 400)
+            raise PolicyRejected(f"'members' must be a list, not {members!r}"[:200], 400)
 
-        def create(content: Content) -> None:
+        def create(content: DocumentEditor) -> None:
             if name in content.groups:
-                raise Refused(f"there is a group {name!r} already", 409)
+                raise PolicyRejected(f"there is a group {name!r} already", 409)
             content.groups[name] = members
 
         return self._edit(params, create, who)
@@ -178,7 +178,7 @@ class PolicyDesk:
     def delete_group(self, params: Params, who: str) -> Deferred[Any]:
         name = _text(params, "groupName")
 
-        def delete(content: Content) -> None:
+        def delete(content: DocumentEditor) -> None:
             content.group(name)
             del content.groups[name]
 
@@ -190,7 +190,7 @@ class PolicyDesk:
         """
         name, user = _text(params, "groupName"), _text(params, "userEmail")
 
-        def add(content: Content) -> None:
+        def add(content: DocumentEditor) -> None:
             members = content.group(name)
             if user not in members:
                 members.append(user)
@@ -200,10 +200,10 @@ class PolicyDesk:
     def remove_from_group(self, params: Params, who: str) -> Deferred[Any]:
         name, user = _text(params, "groupName"), _text(params, "userEmail")
 
-        def remove(content: Content) -> None:
+        def remove(content: DocumentEditor) -> None:
             members = content.group(name)
             if user not in members:
-                raise Refused(f"{user!r} is not in that group", 404)
+                raise PolicyRejected(f"{user!r} is not in that group", 404)
             members.remove(user)
 
         return self._edit(params, remove, who)
@@ -226,19 +226,19 @@ class PolicyDesk:
         unknown = [name for name in params if name not in EXPLAIN]
         if unknown:
             known = ", ".join(EXPLAIN)
-            raise Refused(f"explain does not know {', '.join(unknown)}; it knows {known}"[:500], 400)
+            raise PolicyRejected(f"explain does not know {', '.join(unknown)}; it knows {known}"[:500], 400)
         point = params.get("point", "in")
         if point not in POINTS:
-            raise Refused(f"'point' must be one of {', '.join(POINTS)}, not {point!r}"[:200], 400)
+            raise PolicyRejected(f"'point' must be one of {', '.join(POINTS)}, not {point!r}"[:200], 400)
         given = _needed(params, "message")
         try:
             message = decode(given if isinstance(given, bytes) else json.dumps(given).encode())
         except Malformed as why:
-            raise Refused(f"'message': {why}"[:300], why.code) from None
+            raise PolicyRejected(f"'message': {why}"[:300], why.code) from None
         try:
             message.shown = shown_identity(params.get("messageIdentity"))
-        except Wrong as why:
-            raise Refused(f"'messageIdentity': {why}"[:300], 400) from None
+        except InvalidValue as why:
+            raise PolicyRejected(f"'messageIdentity': {why}"[:300], 400) from None
         texts = {name: _text(params, name, "") for name in ("connector", "peer", "session")}
         identity, owned, topic = _identity(params), _owned(params), _topic(params)
 
@@ -249,12 +249,12 @@ class PolicyDesk:
             try:
                 return program.explain(asked).to_builtins()
             except Malformed as why:
-                raise Refused(f"'message': {why}"[:300], why.code) from None
+                raise PolicyRejected(f"'message': {why}"[:300], why.code) from None
 
         if "document" in params:
             return self._policies.check(_files(params["document"])).addCallback(explained)
         if self._enforcement.program is None:
-            raise Refused("no policies are live; name some in 'document'", 404)
+            raise PolicyRejected("no policies are live; name some in 'document'", 404)
         return maybeDeferred(explained, self._enforcement.program)
 
     def dry_run(self, params: Params, who: str) -> Any:
@@ -284,7 +284,7 @@ class PolicyDesk:
         """
         number = params.get("number")
         if not isinstance(number, int) or isinstance(number, bool):
-            raise Refused(f"'number' must be that of a version, not {number!r}"[:200], 400)
+            raise PolicyRejected(f"'number' must be that of a version, not {number!r}"[:200], 400)
         return self._policies.roll_back(number, who, _if_match(params)).addCallback(Version.summary)
 
     # -- what was decided --------------------------------------------------------
@@ -314,7 +314,7 @@ class PolicyDesk:
 
     # ------------------------------------------------------------------------
 
-    def _edit(self, params: Params, change: Callable[[Content], object], who: str) -> Deferred[Any]:
+    def _edit(self, params: Params, change: Callable[[DocumentEditor], object], who: str) -> Deferred[Any]:
         force = params.get("force", False) is True
         edited = self._policies.edit(change, who, _if_match(params), force)
         return edited.addCallback(Version.summary)
@@ -332,20 +332,20 @@ def _files(document: Any) -> Files:
 def _if_match(params: Params) -> str | None:
     given = params.get("ifMatch")
     if given is not None and not isinstance(given, str):
-        raise Refused(f"'ifMatch' must be a revision, not {given!r}"[:200], 400)
+        raise PolicyRejected(f"'ifMatch' must be a revision, not {given!r}"[:200], 400)
     return given
 
 
 def _needed(params: Params, name: str) -> Any:
     if params.get(name) is None:
-        raise Refused(f"'{name}' is missing", 400)
+        raise PolicyRejected(f"'{name}' is missing", 400)
     return params[name]
 
 
 def _text(params: Params, name: str, default: str | None = None) -> str:
     text = params.get(name, default)
     if not isinstance(text, str) or (default is None and not text):
-        raise Refused(f"'{name}' must be a text, not {text!r}"[:200], 400)
+        raise PolicyRejected(f"'{name}' must be a text, not {text!r}"[:200], 400)
     return text
 
 
@@ -353,16 +353,16 @@ def _identity(params: Params) -> Identity | None:
     user, provider = _text(params, "identity", ""), _text(params, "provider", "")
     scopes = params.get("scopes", [])
     if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
-        raise Refused(f"'scopes' must be a list of texts, not {scopes!r}"[:200], 400)
+        raise PolicyRejected(f"'scopes' must be a list of texts, not {scopes!r}"[:200], 400)
     if not user and (provider or scopes):
-        raise Refused("'provider' and 'scopes' need an 'identity'", 400)
+        raise PolicyRejected("'provider' and 'scopes' need an 'identity'", 400)
     return Identity(user, provider, tuple(scopes)) if user else None
 
 
 def _owned(params: Params) -> bool | None:
     owned = params.get("fromOwned")
     if owned is not None and not isinstance(owned, bool):
-        raise Refused(f"'fromOwned' must be true or false, not {owned!r}"[:200], 400)
+        raise PolicyRejected(f"'fromOwned' must be true or false, not {owned!r}"[:200], 400)
     return owned
 
 
@@ -371,7 +371,7 @@ def _topic(params: Params) -> tuple[str, str] | None:
     if owner is None and not user:
         return None
     if owner not in OWNERS:
-        raise Refused(f"'topicOwner' must be one of {', '.join(OWNERS)}, not {owner!r}"[:200], 400)
+        raise PolicyRejected(f"'topicOwner' must be one of {', '.join(OWNERS)}, not {owner!r}"[:200], 400)
     return owner, user
 
 
@@ -379,5 +379,5 @@ def _key(params: Params, name: str = "key") -> str:
     key = _needed(params, name)
     if not isinstance(key, str | int) or isinstance(key, bool):
         what = "policy set" if name == "key" else "policy"
-        raise Refused(f"'{name}' must be the id of a {what}, not {key!r}"[:200], 400)
+        raise PolicyRejected(f"'{name}' must be the id of a {what}, not {key!r}"[:200], 400)
     return str(key)

@@ -102,7 +102,7 @@ def value_of(text: str) -> Any:
     return json.loads(text.removeprefix("\ufeff"))
 
 
-class Content:
+class DocumentEditor:
     """
     What one document says, to be changed: its `sets`, its `groups`, and what else it has.
     """
@@ -225,7 +225,7 @@ def older(files: Files, live: Files) -> str:
     if len(files) != 1 or len(live) != 1:
         return ""
     try:
-        fresh, known = Content(files[0][1]), Content(live[0][1])
+        fresh, known = DocumentEditor(files[0][1]), DocumentEditor(live[0][1])
     except (ValueError, AttributeError, TypeError, RecursionError):
         return ""  # whoever compiles it will say what is wrong
     if files[0][1] == live[0][1]:

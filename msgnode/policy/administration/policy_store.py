@@ -19,21 +19,21 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError, PolicyOptions
-from msgnode.policy.administration.document_edit import Content, Files, gently, load, older, written
+from msgnode.policy.administration.document_edit import DocumentEditor, Files, gently, load, older, written
 from msgnode.policy.administration.source import Documents, FileSource, Source, SourceFailed
 from msgnode.policy.administration.versions import Version, Versions
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.enforcement.enforcement import Enforcement
+from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.language.program import Program
 from msgnode.protocol.errors import Rejected
-from msgnode.structures.log_limits import Failures
+from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
 PUSH = "push"
 
 
-class Refused(Rejected):
+class PolicyRejected(Rejected):
     """
     A document that is not taken; `problems` say where and what.
     """
@@ -46,7 +46,7 @@ class Refused(Rejected):
         return {**super().body(), "problems": self.problems} if self.problems else super().body()
 
 
-class Policies(Service):
+class PolicyStore(Service):
     """
     `source` is None where policies are pushed, or there are none.
 
@@ -56,7 +56,7 @@ class Policies(Service):
     def __init__(
         self,
         options: PolicyOptions,
-        enforcement: Enforcement,
+        enforcement: PolicyEnforcement,
         source: Source | None,
         state: Path | None,
         clock: IReactorTime,
@@ -73,7 +73,7 @@ class Policies(Service):
         self._clock = clock
         self._run = run
         self._wall = wall
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         self._one_at_a_time = DeferredLock()
         self._looking = LoopingCall(self.look)
         self._looking.clock = clock
@@ -220,7 +220,11 @@ class Policies(Service):
         return self._one_at_a_time.run(self._push, files, who, if_match, force)
 
     def edit(
-        self, change: Callable[[Content], object], who: str, if_match: str | None = None, force: bool = False
+        self,
+        change: Callable[[DocumentEditor], object],
+        who: str,
+        if_match: str | None = None,
+        force: bool = False,
     ) -> Deferred[Version]:
         """
         Let `change` alter what is live when its turn comes, so that no other's change is lost.
@@ -233,17 +237,19 @@ class Policies(Service):
 
         return self._one_at_a_time.run(turn)
 
-    def content(self) -> Content:
+    def content(self) -> DocumentEditor:
         """
         What the one document says that is live; Refused where there are several.
         """
         if not self.enforcement.is_open:
-            raise Refused("no policies are live now; put a whole document, or roll back to a version", 503)
+            raise PolicyRejected(
+                "no policies are live now; put a whole document, or roll back to a version", 503
+            )
         live = self.live
         files = live.files if live is not None else (("", "[]"),)
         if len(files) != 1:
-            raise Refused(f"the policies of this node are in {len(files)} files; read them all", 409)
-        return Content(files[0][1])
+            raise PolicyRejected(f"the policies of this node are in {len(files)} files; read them all", 409)
+        return DocumentEditor(files[0][1])
 
     @inlineCallbacks
     def _push(
@@ -253,23 +259,25 @@ class Policies(Service):
         live = self.live
         if if_match is not None and if_match not in ("*", live.revision if live is not None else ""):
             is_live = live.revision if live is not None else "none"
-            raise Refused(f"the revision that is live is {is_live}, not {if_match}; read it again", 412)
+            raise PolicyRejected(
+                f"the revision that is live is {is_live}, not {if_match}; read it again", 412
+            )
         if live is not None and not force:
             old = older(files, live.files)
             if old:
-                raise Refused(f"{old}; raise its version, or force it", 409)
+                raise PolicyRejected(f"{old}; raise its version, or force it", 409)
         try:
             yield self._take(files, who)
         except PolicyRefused as why:
             self.failed += 1
-            raise Refused(_in_words(why), 400, problems(why)) from None
+            raise PolicyRejected(_in_words(why), 400, problems(why)) from None
         assert self.live is not None
         return self.live
 
     def _may_push(self) -> None:
         if self._options.source != PUSH:
             where = self._options.source or "nowhere"
-            raise Refused(
+            raise PolicyRejected(
                 f"the policies of this node come from {where} (policy.source); change them there", 409
             )
 
@@ -280,7 +288,7 @@ class Policies(Service):
         version = self.versions.get(number)
         if version is None:
             known = ", ".join(str(version.number) for version in self.versions) or "none"
-            raise Refused(f"there is no version {number} any more; kept are {known}", 404)
+            raise PolicyRejected(f"there is no version {number} any more; kept are {known}", 404)
         return self.push(version.files, f"{who}, back to {number}", if_match, force=True)
 
     def check(self, files: Files) -> Deferred[Program]:
@@ -290,7 +298,7 @@ class Policies(Service):
 
         def refuse(why: Any) -> Any:
             why.trap(PolicyRefused)
-            raise Refused(_in_words(why.value), 400, problems(why.value)) from None
+            raise PolicyRejected(_in_words(why.value), 400, problems(why.value)) from None
 
         return self._compile(files).addErrback(refuse)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from msgnode.policy.administration.commands import PolicyDesk
+from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Blocked, Rejected
 from msgnode.protocol.message import Message
@@ -23,7 +23,7 @@ class PolicyResponder:
     `body: {"method", "params"}`; answered with `value`, as today's runtimes do it.
     """
 
-    def __init__(self, domain: Domain, manager: Callable[[Connection], str], desk: PolicyDesk) -> None:
+    def __init__(self, domain: Domain, manager: Callable[[Connection], str], desk: PolicyCommands) -> None:
         self.address = f"{domain.node}/policy"
         self._manager = manager
         self._desk = desk

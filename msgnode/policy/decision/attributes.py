@@ -23,7 +23,7 @@ from msgnode.policy.decision.attribute import (
     Attribute,
 )
 from msgnode.policy.decision.context import Context
-from msgnode.policy.decision.problems import Wrong, near
+from msgnode.policy.decision.problems import InvalidValue, near
 
 
 def _msg_types(context: Context) -> frozenset[str]:
@@ -152,14 +152,14 @@ def find(name: str) -> Attribute:
     if first == "rate" and rest:
         return _rate(name, rest)
     if name in _PAPERS:
-        raise Wrong(f"unknown attribute '{name}', did you mean '{_PAPERS[name]}'?")
+        raise InvalidValue(f"unknown attribute '{name}', did you mean '{_PAPERS[name]}'?")
     hint = near(name, [*TABLE, *ALIASES])
-    raise Wrong(f"unknown attribute '{name[:100]}'{hint or '; what is in the body is body.NAME'}")
+    raise InvalidValue(f"unknown attribute '{name[:100]}'{hint or '; what is in the body is body.NAME'}")
 
 
 def _in_body(name: str, steps: list[str]) -> Attribute:
     if "" in steps:
-        raise Wrong(f"'{name}' has an empty step; write body.NAME or body.NAME.NAME")
+        raise InvalidValue(f"'{name}' has an empty step; write body.NAME or body.NAME.NAME")
     return Attribute(name, "any", BODY, lambda context: step_down(context.body, steps))
 
 
@@ -180,5 +180,5 @@ def step_down(value: Any, steps: list[str]) -> Any:
 def _rate(name: str, rest: str) -> Attribute:
     counter, _, window = rest.rpartition(".")
     if not counter or window not in WINDOWS:
-        raise Wrong(f"'{name}' must be rate.COUNTER.{' or .'.join(WINDOWS)}{near(window, WINDOWS)}")
+        raise InvalidValue(f"'{name}' must be rate.COUNTER.{' or .'.join(WINDOWS)}{near(window, WINDOWS)}")
     return Attribute(name, "number", RATE, lambda c: c.rate(counter.casefold(), WINDOWS[window]))

@@ -54,7 +54,7 @@ class Always(Condition):
         return {"test": "always", "result": True}
 
 
-class One(Condition):
+class AttributeTest(Condition):
     """
     One attribute, one operator.
     """
@@ -95,7 +95,7 @@ class One(Condition):
         return self.operator == "exists" and not self.parameter
 
 
-class All(Condition):
+class AllOf(Condition):
     """
     All of several.
     """
@@ -120,7 +120,7 @@ class All(Condition):
         return all(part.is_negative for part in self.parts)
 
 
-class Any_(Condition):
+class AnyOf(Condition):
     """
     Any of several.
     """
@@ -186,7 +186,7 @@ def both(parts: list[Condition]) -> Condition:
     parts = [part for part in parts if part is not ALWAYS]
     if len(parts) < 2:
         return parts[0] if parts else ALWAYS
-    return All(parts)
+    return AllOf(parts)
 
 
 def _all(tests: list[Callable[[Context], bool]]) -> Callable[[Context], bool]:
@@ -213,17 +213,17 @@ def _any(tests: list[Callable[[Context], bool]]) -> Callable[[Context], bool]:
     return test
 
 
-def holds(condition: Condition, test: Callable[[One], bool | None]) -> bool | None:
+def holds(condition: Condition, test: Callable[[AttributeTest], bool | None]) -> bool | None:
     """
     Is it so, when some tests cannot be made (None)?  None if that makes a difference.
     """
-    if isinstance(condition, One):
+    if isinstance(condition, AttributeTest):
         return test(condition)
     if isinstance(condition, Not):
         inner = holds(condition.part, test)
         return None if inner is None else not inner
-    if isinstance(condition, All | Any_):
-        decisive = isinstance(condition, Any_)
+    if isinstance(condition, AllOf | AnyOf):
+        decisive = isinstance(condition, AnyOf)
         found = set()
         for part in condition.parts:
             found.add(holds(part, test))

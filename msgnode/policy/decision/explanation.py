@@ -12,7 +12,7 @@ from msgnode.policy.decision.algorithms import first_applicable
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import Decision, Outcome
 from msgnode.policy.decision.problems import Place, pointer
-from msgnode.policy.decision.tree import Below, Node
+from msgnode.policy.decision.tree import Children, PolicyNode
 
 Explained = dict[str, Any]
 
@@ -62,7 +62,7 @@ class Explanation(Struct, frozen=True):
         return "\n".join(lines)
 
 
-def explain(sets: Below, context: Context) -> tuple[Outcome | None, list[Explained], list[str]]:
+def explain(sets: Children, context: Context) -> tuple[Outcome | None, list[Explained], list[str]]:
     """
     The outcome, as `decide` finds it, with an entry for each node and the paths the index skips.
     """
@@ -71,11 +71,11 @@ def explain(sets: Below, context: Context) -> tuple[Outcome | None, list[Explain
 
 
 def _several(
-    below: Below, combine: Any, context: Context, skipped: list[str], above: Place
+    below: Children, combine: Any, context: Context, skipped: list[str], above: Place
 ) -> tuple[Outcome | None, list[Explained]]:
     entries: dict[str, Explained] = {}
 
-    def decide(node: Node, context: Context) -> Outcome | None:
+    def decide(node: PolicyNode, context: Context) -> Outcome | None:
         outcome, entries[node.path] = _one(node, context, skipped, (*above, *node.place))
         return outcome
 
@@ -90,7 +90,9 @@ def _several(
     return outcome, [entries[node.path] for node in found]
 
 
-def _one(node: Node, context: Context, skipped: list[str], place: Place) -> tuple[Outcome | None, Explained]:
+def _one(
+    node: PolicyNode, context: Context, skipped: list[str], place: Place
+) -> tuple[Outcome | None, Explained]:
     entry: Explained = {node.kind: node.path, "at": pointer(place), "target": node.target.explain(context)}
     outcome: Outcome | None = None
     if node.outcome is not None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgnode.policy.decision.addresses import split
 from msgnode.policy.decision.attribute import WEEKDAYS, Attribute
 from msgnode.policy.decision.attributes import ALIASES, TABLE
-from msgnode.policy.decision.problems import Wrong, near, shown
+from msgnode.policy.decision.problems import InvalidValue, near, shown
 from msgnode.policy.decision.values import glob, number_of, scalars, text_of, under_of, written
 
 Check = Callable[[Any], bool]
@@ -59,10 +59,10 @@ def _in(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
                 "; groups are " + ", ".join(sorted(groups)[:10]) if groups else "; no groups are defined"
             )
             example = json.dumps([parameter], ensure_ascii=False)[:80]
-            raise Wrong(f"unknown group {shown(parameter)}{hint}; for a value write a list: {example}")
+            raise InvalidValue(f"unknown group {shown(parameter)}{hint}; for a value write a list: {example}")
         return _one_of(attribute, frozenset(map(attribute.fold, groups[parameter])))
     if not isinstance(parameter, list):
-        raise Wrong(f"expected a list or the name of a group, found {shown(parameter)}")
+        raise InvalidValue(f"expected a list or the name of a group, found {shown(parameter)}")
     if not parameter:
         return Test(lambda value: False, keys=frozenset(), lint="is never true: the list is empty")
     items = scalars(parameter, "a text, a number, true or false")
@@ -90,7 +90,7 @@ def _hosts(attribute: Attribute, addresses: frozenset[str]) -> frozenset[str] | 
 
 def _exists(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
     if not isinstance(parameter, bool):
-        raise Wrong(f"expected true or false, found {shown(parameter)}")
+        raise InvalidValue(f"expected true or false, found {shown(parameter)}")
     if attribute.kind == "names":
         return Test(lambda value: bool(value) is parameter, missing=not parameter)
     return Test(lambda value: parameter, missing=not parameter)
@@ -99,7 +99,7 @@ def _exists(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
 def _compared(above: bool) -> Callable[[Attribute, Any, Groups], Test]:
     def make(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
         if attribute.kind == "weekday":
-            raise Wrong('a day is not more or less than another; write {"between": "Monday Friday"}')
+            raise InvalidValue('a day is not more or less than another; write {"between": "Monday Friday"}')
         if attribute.kind in ("time", "date"):
             items = scalars(parameter, f"a {attribute.kind}")
             bounds = [written(attribute, item, *under_of(parameter, i)) for i, item in enumerate(items)]
@@ -123,7 +123,7 @@ def _compared(above: bool) -> Callable[[Attribute, Any, Groups], Test]:
 def _number(item: Any, *under: str | int) -> float:
     number = number_of(item)
     if number is None or math.isinf(number):
-        raise Wrong(f"expected a number, found {shown(item)}", *under)
+        raise InvalidValue(f"expected a number, found {shown(item)}", *under)
     return number
 
 
@@ -134,14 +134,14 @@ def _between(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
     what = f"start and end as one text, such as '{example}'"
     items = parameter if isinstance(parameter, list) else [parameter]
     if isinstance(parameter, list) and len(items) == 2 and not any(_is_range(item) for item in items):
-        raise Wrong(f'expected {what}; found a list: write "{text_of(items[0])} {text_of(items[1])}"')
+        raise InvalidValue(f'expected {what}; found a list: write "{text_of(items[0])} {text_of(items[1])}"')
     if not items:
-        raise Wrong(f"expected {what}, or a list of those, found []")
+        raise InvalidValue(f"expected {what}, or a list of those, found []")
     checks, lint = [], ""
     for position, item in enumerate(items):
         under = under_of(parameter, position)
         if not _is_range(item):
-            raise Wrong(f"expected {what}, found {shown(item)}", *under)
+            raise InvalidValue(f"expected {what}, found {shown(item)}", *under)
         check, empty = _range(attribute, *item.split(), *under)
         lint = lint or empty
         checks.append(check)
@@ -245,6 +245,6 @@ def make(name: str, attribute: Attribute, parameter: Any, groups: Groups) -> Tes
     if operator is not None:
         return operator(attribute, parameter, groups)
     if name in TABLE or name in ALIASES:
-        raise Wrong(f"'{name}' is an attribute; an operator such as equals was expected")
+        raise InvalidValue(f"'{name}' is an attribute; an operator such as equals was expected")
     hint = f", did you mean '{_PAPERS[name]}'?" if _PAPERS.get(name) else near(name, OPERATORS)
-    raise Wrong(f"unknown operator '{name[:100]}'{hint or '; operators are ' + ', '.join(OPERATORS)}")
+    raise InvalidValue(f"unknown operator '{name[:100]}'{hint or '; operators are ' + ', '.join(OPERATORS)}")

@@ -36,7 +36,7 @@ class PolicyRefused(Exception):
         self.problems = problems
 
 
-class Wrong(Exception):
+class InvalidValue(Exception):
     """
     A part of a document that cannot be read; caught where its place is known.
 

@@ -111,7 +111,7 @@ LONGEST_TYPE = 64  # characters; what is longer is counted as a message only
 MOST_WINDOWS = 200_000  # of all senders; each takes some 300 bytes
 
 
-class Counters:
+class RateCounters:
     """
     For each sender and counter the present window and the last; between them a sliding one is estimated.
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from msgnode.policy.decision import addresses
-from msgnode.policy.decision.conditions import Condition, Needs, One, holds
+from msgnode.policy.decision.conditions import AttributeTest, Condition, Needs, holds
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import PERMIT, Decision
 from msgnode.policy.decision.obligations import Obligation, Redirect
-from msgnode.policy.decision.tree import Below, Node
+from msgnode.policy.decision.tree import Children, PolicyNode
 
 # What an address says of itself.
 _OF_ADDRESS: dict[str, Callable[[str], str]] = {
@@ -68,7 +68,7 @@ class _Hop(Struct):
     """
 
     redirect: Redirect
-    chain: tuple[Node, ...]
+    chain: tuple[PolicyNode, ...]
     needs: list[Needs]
 
     def may_follow(self, other: "_Hop") -> bool:
@@ -82,7 +82,7 @@ class _Hop(Struct):
         return not any(_disjoint(mine, theirs) for mine in self.needs for theirs in other.needs)
 
 
-def circle(sets: Below) -> tuple[str, str] | None:
+def circle(sets: Children) -> tuple[str, str] | None:
     """
     The path of a redirection that may lead back to where it came from, and its way.
     """
@@ -126,7 +126,7 @@ def _at(filed: dict[tuple[str, str], list[int]], to: str) -> list[int]:
     return sorted(found)
 
 
-def _chains(below: Below, above: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+def _chains(below: Children, above: tuple[PolicyNode, ...]) -> Iterator[tuple[PolicyNode, ...]]:
     for node in below.nodes:
         yield (*above, node)
         yield from _chains(node.below, (*above, node))
@@ -153,7 +153,7 @@ def _holds(condition: Condition, to: str) -> bool | None:
     Is it so for a message to this address, of which nothing else is known?
     """
 
-    def test(one: One) -> bool | None:
+    def test(one: AttributeTest) -> bool | None:
         name = one.attribute.name
         if name not in _OF_ADDRESS:
             return None

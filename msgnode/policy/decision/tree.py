@@ -18,7 +18,7 @@ from msgnode.policy.decision.values import text_of
 SMALL = 4  # so few are asked one by one sooner than found in an index
 
 
-class Node:
+class PolicyNode:
     """
     A set, a policy or a rule.
 
@@ -63,7 +63,7 @@ class Node:
         self.order = 0
         self.algorithm: Algorithm | None = None
         self.combine = None
-        self.below = Below([])
+        self.below = Children([])
         self.outcome: Outcome | None = None
         self.otherwise: Outcome | None = None
 
@@ -79,13 +79,13 @@ class Node:
             )
         self.outcome = Outcome(effect, self.path, self.obligations.get(effect, ()))
 
-    def combining(self, algorithm: Algorithm, nodes: Sequence["Node"], index: bool) -> None:
+    def combining(self, algorithm: Algorithm, nodes: Sequence["PolicyNode"], index: bool) -> None:
         """
         Make it a policy or a set: of these, in order.
         """
         self.algorithm = algorithm
         self.combine = algorithm.combine  # type: ignore[assignment]
-        self.below = Below(nodes, index)
+        self.below = Children(nodes, index)
         if algorithm.otherwise is not None:
             self.otherwise = Outcome(algorithm.otherwise, self.path)
 
@@ -124,7 +124,7 @@ class Node:
         return Outcome(outcome.effect, outcome.path, outcome.obligations + own) if own else outcome
 
 
-def decide(node: Node, context: Context) -> Outcome | None:
+def decide(node: PolicyNode, context: Context) -> Outcome | None:
     """
     What a node says of a message.
     """
@@ -140,7 +140,7 @@ def decide(node: Node, context: Context) -> Outcome | None:
     return outcome
 
 
-class Below:
+class Children:
     """
     The nodes below one, in order, and the index that finds those a message may concern.
 
@@ -150,10 +150,10 @@ class Below:
 
     __slots__ = ("_always", "_buckets", "needs", "nodes")
 
-    def __init__(self, nodes: Sequence[Node], index: bool = True) -> None:
+    def __init__(self, nodes: Sequence[PolicyNode], index: bool = True) -> None:
         self.nodes = tuple(nodes)
-        self._always: tuple[Node, ...] = self.nodes
-        self._buckets: list[tuple[Attribute, dict[str, tuple[Node, ...]]]] = []
+        self._always: tuple[PolicyNode, ...] = self.nodes
+        self._buckets: list[tuple[Attribute, dict[str, tuple[PolicyNode, ...]]]] = []
         needs = [node.needs for node in self.nodes]
         self.needs = either(needs)
         for order, node in enumerate(self.nodes):
@@ -161,20 +161,20 @@ class Below:
         if index and len(self.nodes) > SMALL:
             self._file(needs)
 
-    def find(self, context: Context) -> Sequence[Node]:
+    def find(self, context: Context) -> Sequence[PolicyNode]:
         """
         Those the message may concern, in order.
         """
         if not self._buckets:
             return self.nodes
-        found: Sequence[Node] = self._always
+        found: Sequence[PolicyNode] = self._always
         sources = 1 if found else 0
         for attribute, buckets in self._buckets:
             value = context.get(attribute)
             if value is None:
                 continue
             if value.__class__ is frozenset:
-                hits: Iterable[tuple[Node, ...]] = [buckets[each] for each in value if each in buckets]
+                hits: Iterable[tuple[PolicyNode, ...]] = [buckets[each] for each in value if each in buckets]
             else:
                 hit = buckets.get(value if value.__class__ is str else text_of(value))  # type: ignore[arg-type]
                 hits = (hit,) if hit is not None else ()
@@ -191,8 +191,8 @@ class Below:
             for name, keys in each.items():
                 for key in keys:
                     shared[name, key] = shared.get((name, key), 0) + 1
-        always: list[Node] = []
-        buckets: dict[str, dict[str, list[Node]]] = {}
+        always: list[PolicyNode] = []
+        buckets: dict[str, dict[str, list[PolicyNode]]] = {}
         known: dict[str, Attribute] = {}
         for node, each in zip(self.nodes, needs, strict=True):
             if not each:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgnode.policy.decision.addresses import ABOUT
 from msgnode.policy.decision.attribute import DIRECTIONS, WEEKDAYS, Attribute
-from msgnode.policy.decision.problems import Wrong, near, shown
+from msgnode.policy.decision.problems import InvalidValue, near, shown
 from msgnode.protocol.lossless_json import Literal
 
 _INSTEAD = {"route": "in"}  # asked for each address in `to` already
@@ -58,15 +58,15 @@ def scalars(parameter: Any, what: str) -> list[str | int | float | bool]:
     """
     items = parameter if isinstance(parameter, list) else [parameter]
     if not items:
-        raise Wrong(f"expected {what} or a list of them, found []; an empty list is never true")
+        raise InvalidValue(f"expected {what} or a list of them, found []; an empty list is never true")
     for position, item in enumerate(items):
         under = (position,) if isinstance(parameter, list) else ()
         if item is None:
-            raise Wrong(
+            raise InvalidValue(
                 f'expected {what}, found null; to ask whether it is there: {{"exists": false}}', *under
             )
         if isinstance(item, dict | list):
-            raise Wrong(f"expected {what}, found {shown(item)}", *under)
+            raise InvalidValue(f"expected {what}, found {shown(item)}", *under)
     return items
 
 
@@ -84,24 +84,26 @@ def written(attribute: Attribute, item: Any, *under: str | int) -> str:
     if attribute.kind == "time":
         match = _TIME.fullmatch(text)
         if match is None:
-            raise Wrong(f"expected a time such as '08:30' or '08:30:00', found {shown(item)}", *under)
+            raise InvalidValue(f"expected a time such as '08:30' or '08:30:00', found {shown(item)}", *under)
         return f"{match[1]:0>2}:{match[2]}:{match[3] or '00'}"
     if attribute.kind == "date":
         if not _DATE.fullmatch(text):
-            raise Wrong(f"expected a date such as '2026-11-18', found {shown(item)}", *under)
+            raise InvalidValue(f"expected a date such as '2026-11-18', found {shown(item)}", *under)
         return text
     if attribute.kind == "weekday":
         if text.casefold() not in WEEKDAYS:
             names = [day.capitalize() for day in WEEKDAYS]
-            raise Wrong(f"expected a day such as 'Monday', found {shown(item)}{near(text, names)}", *under)
+            raise InvalidValue(
+                f"expected a day such as 'Monday', found {shown(item)}{near(text, names)}", *under
+            )
         return text.casefold()
     if attribute.kind == "flag" and text not in ("true", "false"):
-        raise Wrong(f"expected true or false, found {shown(item)}", *under)
+        raise InvalidValue(f"expected true or false, found {shown(item)}", *under)
     known = _CLOSED.get(attribute.name)
     if known and text.casefold() not in [name.casefold() for name in known]:
         expected = ", ".join(known)
         hint = near(_INSTEAD.get(text, text), known)
-        raise Wrong(f"expected one of {expected}; found {shown(item)}{hint}", *under)
+        raise InvalidValue(f"expected one of {expected}; found {shown(item)}{hint}", *under)
     return attribute.fold(text)
 
 

@@ -12,11 +12,11 @@ from msgnode.policy.decision.context import Context, Identity
 from msgnode.policy.enforcement.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Connection, Session
 
 
-class Senders:
+class ContextBuilder:
     """
     `who` tells whose token a connection has shown, `now` the local time.
     """
@@ -25,7 +25,7 @@ class Senders:
         self,
         config: Config,
         now: Callable[[], datetime],
-        who: Callable[[Connection], Proof | None],
+        who: Callable[[Connection], Principal | None],
         owners: AddressOwnership,
     ) -> None:
         self.who = who

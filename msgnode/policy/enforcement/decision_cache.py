@@ -3,14 +3,14 @@ Verdicts: what the live policies said, remembered where only a message's header 
 """
 
 from msgnode.policy.decision.decision import PERMIT, Decision
-from msgnode.policy.enforcement.decision_log import Tally
+from msgnode.policy.enforcement.decision_log import RuleCounter
 from msgnode.policy.language.program import Program
 
 MOST_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
 LONGEST_REMEMBERED = 1024  # characters of from, to and type together
 
 
-class Verdict:
+class CachedDecision:
     """
     A decision, and what follows from it here.
 
@@ -19,14 +19,14 @@ class Verdict:
 
     __slots__ = ("decision", "permits", "plain", "tally")
 
-    def __init__(self, decision: Decision, passes: bool, tally: Tally) -> None:
+    def __init__(self, decision: Decision, passes: bool, tally: RuleCounter) -> None:
         self.decision = decision
         self.permits = decision.effect == PERMIT
         self.plain = passes and not decision.obligations and not decision.unenforced
         self.tally = tally
 
 
-class Live:
+class DecisionCache:
     """
     The policies that are live, and what is remembered of their outcomes.
     """
@@ -34,10 +34,10 @@ class Live:
     def __init__(self, program: Program, number: int) -> None:
         self.program = program
         self.number = number
-        self.recent: dict[object, Verdict] = {}
-        self._older: dict[object, Verdict] = {}
+        self.recent: dict[object, CachedDecision] = {}
+        self._older: dict[object, CachedDecision] = {}
 
-    def recall(self, key: object) -> Verdict | None:
+    def recall(self, key: object) -> CachedDecision | None:
         """
         What is not among the recent ones, and was not too long ago.
         """
@@ -46,7 +46,7 @@ class Live:
             self.remember(key, verdict)
         return verdict
 
-    def remember(self, key: object, verdict: Verdict) -> None:
+    def remember(self, key: object, verdict: CachedDecision) -> None:
         if len(self.recent) >= MOST_REMEMBERED:
             self.recent, self._older = {}, self.recent
         self.recent[key] = verdict

@@ -20,7 +20,7 @@ VERSION = 1
 MOST_RECENT = 100  # of what was refused, for whoever asks
 
 
-class Tally(Struct, gc=False):
+class RuleCounter(Struct, gc=False):
     """
     How often a rule decided so at that point, and when last (nanoseconds since 1970).
     """
@@ -32,7 +32,7 @@ class Tally(Struct, gc=False):
     last: int = 0
 
 
-class Line(Struct, gc=False, omit_defaults=True):
+class DecisionLine(Struct, gc=False, omit_defaults=True):
     """
     One line of the log.  docs/policy.md says what each key means.
     """
@@ -76,7 +76,7 @@ class DecisionLog(LineLog):
     ) -> None:
         super().__init__(directory, node, clock, run, most)
 
-    def write(self, line: Line) -> None:
+    def write(self, line: DecisionLine) -> None:
         self._held.append(line)
         if len(self._held) == MOST_HELD:
             self.flush()
@@ -92,22 +92,22 @@ class Decisions:
         self.share = 0.0  # of what is permitted that is written
         self.mask: Iterable[str] = ()
         self.unlogged = 0  # decisions on messages whose senders wanted nothing written down
-        self.recent: deque[Line] = deque(maxlen=MOST_RECENT)
+        self.recent: deque[DecisionLine] = deque(maxlen=MOST_RECENT)
         self._node = node
-        self._tallies: dict[tuple[str, str, str], Tally] = {}
+        self._tallies: dict[tuple[str, str, str], RuleCounter] = {}
         self._due = 0.0
 
-    def __iter__(self) -> Iterator[Tally]:
+    def __iter__(self) -> Iterator[RuleCounter]:
         return iter(self._tallies.values())
 
-    def tally(self, point: str, effect: str, rule: str) -> Tally:
+    def tally(self, point: str, effect: str, rule: str) -> RuleCounter:
         """
         The one count of this outcome.
         """
         key = point, effect, rule
         found = self._tallies.get(key)
         if found is None:
-            found = self._tallies[key] = Tally(point, effect, rule)
+            found = self._tallies[key] = RuleCounter(point, effect, rule)
         return found
 
     def forget(self, remains: Callable[[str], bool]) -> None:
@@ -126,7 +126,7 @@ class Decisions:
         self._due -= 1
         return True
 
-    def note(self, line: Line) -> None:
+    def note(self, line: DecisionLine) -> None:
         """
         Write it down.
         """
@@ -146,7 +146,7 @@ class Decisions:
             self.log.write(line)
 
 
-def as_dict(line: Line) -> dict[str, object]:
+def as_dict(line: DecisionLine) -> dict[str, object]:
     """
     The line as the log has it.
     """

@@ -12,7 +12,7 @@ MOST_EXAMPLES = 20
 MOST_REMEMBERED = 8192
 
 
-class Trial:
+class DryRun:
     """
     `different`: how often it would have decided otherwise, of `decided`.
     """

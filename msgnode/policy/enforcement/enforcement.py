@@ -21,12 +21,12 @@ from twisted.logger import Logger
 from msgnode.config.schema import Config
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, PERMIT, Decision
-from msgnode.policy.decision.rates import Counters
-from msgnode.policy.enforcement.context_builder import Senders
-from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, Live, Verdict
-from msgnode.policy.enforcement.decision_log import Decisions, Line
-from msgnode.policy.enforcement.dry_run import Trial
-from msgnode.policy.enforcement.obligations import Fulfilment
+from msgnode.policy.decision.rates import RateCounters
+from msgnode.policy.enforcement.context_builder import ContextBuilder
+from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, CachedDecision, DecisionCache
+from msgnode.policy.enforcement.decision_log import DecisionLine, Decisions
+from msgnode.policy.enforcement.dry_run import DryRun
+from msgnode.policy.enforcement.obligations import ObligationRunner
 from msgnode.policy.enforcement.points import CONNECT, IN, OUT
 from msgnode.policy.language.program import Program
 from msgnode.protocol.address import Domain
@@ -34,8 +34,8 @@ from msgnode.protocol.body_edit import mark
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.protocol.message import Message, decode
 from msgnode.sessions.access.address_ownership import AddressOwnership
-from msgnode.sessions.limits.partial_input import Partials
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.limits.partial_input import PartialInput
+from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Connection, Session
 
 log = Logger()
@@ -43,7 +43,7 @@ log = Logger()
 TEXT = "Blocked by policy"
 
 
-class Enforcement:
+class PolicyEnforcement:
     """
     `use` gives it policies, `close` lets nothing pass until there are some.
     """
@@ -55,21 +55,21 @@ class Enforcement:
         changed: Callable[[], None],
         owners: AddressOwnership,
         now: Callable[[], datetime] = datetime.now,
-        who: Callable[[Connection], Proof | None] = lambda connection: None,
-        partials: Partials | None = None,
+        who: Callable[[Connection], Principal | None] = lambda connection: None,
+        partials: PartialInput | None = None,
     ) -> None:
-        self.senders = Senders(config, now, who, owners)
+        self.senders = ContextBuilder(config, now, who, owners)
         self.outward = False
         self.decisions = Decisions(config.node)
-        self.trial: Trial | None = None
+        self.trial: DryRun | None = None
         self._config, self._options = config, config.policy
         self._desk = f"{Domain(config.domain).node}/policy"
         self._changed = changed
-        self._live: Live | None = None
+        self._live: DecisionCache | None = None
         self._is_closed = False
-        self._duties = Fulfilment(clock, partials)
+        self._duties = ObligationRunner(clock, partials)
         self._counting = False  # does a policy ask how often?
-        self._counters = Counters(clock.seconds)
+        self._counters = RateCounters(clock.seconds)
         self.apply()
 
     # -- which policies ----------------------------------------------------------
@@ -93,7 +93,7 @@ class Enforcement:
         """
         From the next message on, these policies decide.
         """
-        self._live = Live(program, number)
+        self._live = DecisionCache(program, number)
         self._is_closed = False
         self.decisions.forget(program.has)
         self._look_at_programs()
@@ -127,7 +127,7 @@ class Enforcement:
             "out": options.default_out == PERMIT,
         }
         if self._live is not None:
-            self._live = Live(self._live.program, self._live.number)
+            self._live = DecisionCache(self._live.program, self._live.number)
 
     # -- the one call ---------------------------------------------------------------
 
@@ -213,7 +213,9 @@ class Enforcement:
         if self._is_closed and not self._is_built_in(point, message):
             raise Blocked("this node has no policies yet; try again later", 503, 30)
 
-    def _decide(self, live: Live, point: str, key: tuple[Any, ...], context: Context) -> Verdict:
+    def _decide(
+        self, live: DecisionCache, point: str, key: tuple[Any, ...], context: Context
+    ) -> CachedDecision:
         try:
             decision = live.program.decide(context)
         except Rejected:
@@ -223,7 +225,7 @@ class Enforcement:
             decision = Decision(INDETERMINATE)
         passes = self._passes(decision, point)
         tally = self.decisions.tally(point, decision.effect, decision.path)
-        verdict = Verdict(decision, passes, tally)
+        verdict = CachedDecision(decision, passes, tally)
         if decision.remember and sum(map(len, key)) <= LONGEST_REMEMBERED:
             live.remember(key, verdict)
         return verdict
@@ -237,8 +239,8 @@ class Enforcement:
 
     def _follow(
         self,
-        live: Live,
-        verdict: Verdict,
+        live: DecisionCache,
+        verdict: CachedDecision,
         context: Context,
         session: Session | None,
         micros: int,
@@ -281,8 +283,8 @@ class Enforcement:
 
     def _go_on(
         self,
-        live: Live,
-        verdict: Verdict,
+        live: DecisionCache,
+        verdict: CachedDecision,
         context: Context,
         session: Session | None,
         micros: int,
@@ -306,7 +308,7 @@ class Enforcement:
         return None
 
     def _redirect(
-        self, live: Live, target: str, before: Context, session: Session | None
+        self, live: DecisionCache, target: str, before: Context, session: Session | None
     ) -> Deferred[None] | None:
         """
         Decide again, once, for where it goes instead.
@@ -323,7 +325,7 @@ class Enforcement:
     # -- what is written down ------------------------------------------------------
 
     def _count_unenforced(
-        self, live: Live, path: str, effect: str, context: Context, session: Session | None
+        self, live: DecisionCache, path: str, effect: str, context: Context, session: Session | None
     ) -> None:
         """
         A policy that is only tried out would have had its say.
@@ -340,8 +342,8 @@ class Enforcement:
 
     def _note(
         self,
-        live: Live,
-        verdict: Verdict,
+        live: DecisionCache,
+        verdict: CachedDecision,
         point: str,
         message: Message,
         session: Session | None,
@@ -359,7 +361,9 @@ class Enforcement:
         line.obligations = [type(each).__name__ for each in verdict.decision.obligations] or None
         self.decisions.note(line)
 
-    def _line(self, live: Live, point: str, message: Message, session: Session | None) -> Line | None:
+    def _line(
+        self, live: DecisionCache, point: str, message: Message, session: Session | None
+    ) -> DecisionLine | None:
         """
         A line about this message; None where its sender wants nothing written down.
         """
@@ -368,7 +372,9 @@ class Enforcement:
             return None
         connection = message.origin
         to = message.to if isinstance(message.to, str) else ", ".join(message.to[:3])
-        line = Line(time=message.came, version=live.number, point=point, type=message.type, id=message.id)
+        line = DecisionLine(
+            time=message.came, version=live.number, point=point, type=message.type, id=message.id
+        )
         line.from_, line.to = message.from_, to
         line.session = session.runtime if session is not None else ""
         if connection is not None:
@@ -400,7 +406,7 @@ class Enforcement:
         """
         Let this decide too, beside what is live; None ends that.
         """
-        self.trial = Trial(program) if program is not None else None
+        self.trial = DryRun(program) if program is not None else None
         self._look_at_programs()
 
     @property

@@ -27,7 +27,7 @@ from msgnode.policy.decision.rates import RateLimits, key_of
 from msgnode.policy.enforcement.points import IN
 from msgnode.protocol.body_edit import put_data
 from msgnode.protocol.errors import Blocked
-from msgnode.sessions.limits.partial_input import Partials
+from msgnode.sessions.limits.partial_input import PartialInput
 
 MOST_DELAYED = 1000  # messages, in the whole node
 LONGEST_WAIT = 60.0  # seconds that the first in line may have to wait
@@ -36,12 +36,12 @@ LONGEST_WAIT = 60.0  # seconds that the first in line may have to wait
 Take = Callable[[], float]
 
 
-class Delays:
+class DelayQueue:
     """
     `put` a message behind those that wait for the same bucket.
     """
 
-    def __init__(self, clock: IReactorTime, partials: Partials | None = None) -> None:
+    def __init__(self, clock: IReactorTime, partials: PartialInput | None = None) -> None:
         self._clock = clock
         self._partials = partials
         self._lines: dict[object, deque[tuple[Take, Deferred[None]]]] = {}
@@ -97,15 +97,15 @@ log = Logger()
 QUIET = 60.0  # seconds between two events of one rule in the node's log
 
 
-class Fulfilment:
+class ObligationRunner:
     """
     `charge` before the message passes, `change` when it does, `tell` whatever becomes of it.
     """
 
-    def __init__(self, clock: IReactorTime, partials: Partials | None = None) -> None:
+    def __init__(self, clock: IReactorTime, partials: PartialInput | None = None) -> None:
         self._clock = clock
         self._limits = RateLimits(clock.seconds)
-        self._delays = Delays(clock, partials)
+        self._delays = DelayQueue(clock, partials)
         self._told: dict[str, tuple[float, int]] = {}  # when a rule last had its event, and how often since
 
     def charge(self, obligations: Iterable[Obligation], context: Context) -> Deferred[None] | None:

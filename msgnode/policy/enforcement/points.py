@@ -23,7 +23,7 @@ POINTS = (CONNECT, IN, SUBSCRIBE, OUT)
 
 class Policy(Protocol):
     """
-    Who decides: the Enforcement.  `outward`: have its policies a say in what goes out?
+    Who decides: the PolicyEnforcement.  `outward`: have its policies a say in what goes out?
     """
 
     outward: bool

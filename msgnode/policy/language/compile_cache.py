@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from msgnode.policy.decision.operators import Groups
 from msgnode.policy.decision.problems import Place
-from msgnode.policy.decision.tree import Node
+from msgnode.policy.decision.tree import PolicyNode
 
 
-class Notes:
+class Diagnostics:
     """
     What came to light while reading a part of a document; places are as seen from its own, `at`.
     """
@@ -39,7 +39,7 @@ class Notes:
     def redirect(self, path: str, place: Place) -> None:
         self.redirects.append((path, place[len(self.at) :]))
 
-    def add(self, other: "Notes", place: Place) -> None:
+    def add(self, other: "Diagnostics", place: Place) -> None:
         """
         What a part within has brought to light, which stands at that place now.
         """
@@ -53,35 +53,35 @@ class Notes:
             self.advise((*place, *under), text)
 
 
-class Piece(Struct, frozen=True):
+class CompiledPolicy(Struct, frozen=True):
     """
     A policy's node, and what it was made of.
     """
 
     content: bytes
     members: dict[str, frozenset[str]]
-    node: Node
-    notes: Notes
+    node: PolicyNode
+    notes: Diagnostics
 
-    def again(self) -> Node:
+    def again(self) -> PolicyNode:
         """
         A node for one more tree.  The old tree is still asked: nothing in it may change.
         """
         return copy(self.node)
 
 
-class Pieces:
+class CompileCache:
     """
     The pieces of one document, in `made`; `taken` counts those that are as before.
     """
 
-    def __init__(self, before: Mapping[str, Piece], groups: Groups) -> None:
-        self.made: dict[str, Piece] = {}
+    def __init__(self, before: Mapping[str, CompiledPolicy], groups: Groups) -> None:
+        self.made: dict[str, CompiledPolicy] = {}
         self.taken = 0
         self._before = before
         self._groups = groups
 
-    def find(self, path: str, content: bytes) -> Piece | None:
+    def find(self, path: str, content: bytes) -> CompiledPolicy | None:
         """
         The policy at that path, if it still is as it was.
         """
@@ -94,9 +94,9 @@ class Pieces:
         self.taken += 1
         return piece
 
-    def keep(self, node: Node, content: bytes, notes: Notes) -> None:
+    def keep(self, node: PolicyNode, content: bytes, notes: Diagnostics) -> None:
         members = {name: self._groups[name] for name in notes.groups if name in self._groups}
-        self.made[node.path] = Piece(content, members, node, notes)
+        self.made[node.path] = CompiledPolicy(content, members, node, notes)
 
 
 def content_of(policy: Any) -> bytes:

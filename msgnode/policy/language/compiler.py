@@ -9,10 +9,10 @@ from msgnode.policy.decision.conditions import ALWAYS, Condition
 from msgnode.policy.decision.decision import DENY, PERMIT
 from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.operators import Groups
-from msgnode.policy.decision.problems import Place, Wrong, near, shown
-from msgnode.policy.decision.tree import Node
+from msgnode.policy.decision.problems import InvalidValue, Place, near, shown
+from msgnode.policy.decision.tree import PolicyNode
 from msgnode.policy.language import obligation_parser
-from msgnode.policy.language.compile_cache import Notes, Pieces, content_of
+from msgnode.policy.language.compile_cache import CompileCache, Diagnostics, content_of
 from msgnode.policy.language.condition_parser import Reader
 from msgnode.policy.language.document import OURS, POLICY, RULE, SET, Document
 
@@ -26,12 +26,14 @@ class Compiler:
     Makes nodes of the sets in a document.
     """
 
-    def __init__(self, document: Document, groups: Groups, index: bool, strict: bool, pieces: Pieces) -> None:
+    def __init__(
+        self, document: Document, groups: Groups, index: bool, strict: bool, pieces: CompileCache
+    ) -> None:
         self._document = document
         self._index = index
         self._strict = strict
         self._pieces = pieces
-        self.notes = Notes(())
+        self.notes = Diagnostics(())
         self._reader = Reader(groups, document.refuse, self.notes)
 
     def refuse_circle(self, path: str, way: str) -> None:
@@ -42,7 +44,7 @@ class Compiler:
             if redirecting == path:
                 self._document.refuse(place, f"redirects in a circle: {way}")
 
-    def sets(self, taken: set[str]) -> list[tuple[float, Node]]:
+    def sets(self, taken: set[str]) -> list[tuple[float, PolicyNode]]:
         """
         Each set with its priority; `taken` are the names already used.
         """
@@ -58,13 +60,13 @@ class Compiler:
             self._document.advise(under, text)
         return found
 
-    def _set(self, value: Any, place: Place, taken: set[str]) -> Node | None:
+    def _set(self, value: Any, place: Place, taken: set[str]) -> PolicyNode | None:
         if not self._has_keys(value, SET, place, "a policy set"):
             return None
         path = self._name(value.get("id"), place, taken)
         return self._group(value, place, path, "set", "policies", "policy")
 
-    def _policy(self, value: Any, place: Place, above: str, taken: set[str]) -> Node | None:
+    def _policy(self, value: Any, place: Place, above: str, taken: set[str]) -> PolicyNode | None:
         """
         One that is as it was before is not read again.
         """
@@ -76,7 +78,7 @@ class Compiler:
         if piece is not None:
             self.notes.add(piece.notes, place)
             return piece.again()
-        around, own = self.notes, Notes(place)
+        around, own = self.notes, Diagnostics(place)
         self.notes = self._reader.notes = own
         node = self._group(value, place, path, "policy", "rules", "rule")
         self.notes = self._reader.notes = around
@@ -87,7 +89,7 @@ class Compiler:
 
     def _group(
         self, value: dict[str, Any], place: Place, path: str, kind: str, list_key: str, word: str
-    ) -> Node | None:
+    ) -> PolicyNode | None:
         """
         A set or a policy.
         """
@@ -112,7 +114,7 @@ class Compiler:
         self._advise_below(node, (*place, list_key), list_key)
         return node
 
-    def _advise_below(self, node: Node, place: Place, what: str) -> None:
+    def _advise_below(self, node: PolicyNode, place: Place, what: str) -> None:
         if self._index and node.below.unfiled > MOST_UNFILED:
             self.notes.advise(place, UNFILED.format(node.below.unfiled, what))
         if node.algorithm is not ALGORITHMS["firstApplicable"]:
@@ -123,7 +125,7 @@ class Compiler:
                 self.notes.advise(place, f"{lost} is never reached: {child.path} before it always decides")
                 break
 
-    def _rule(self, value: Any, place: Place, above: str, taken: set[str]) -> Node | None:
+    def _rule(self, value: Any, place: Place, above: str, taken: set[str]) -> PolicyNode | None:
         if not self._has_keys(value, RULE, place, "a rule"):
             return None
         node = self._node("rule", value, place, above + self._name(value.get("id"), place, taken))
@@ -142,19 +144,19 @@ class Compiler:
             self._advise_negative(node, condition, place)
         return node
 
-    def _advise_negative(self, node: Node, condition: Condition, place: Place) -> None:
+    def _advise_negative(self, node: PolicyNode, condition: Condition, place: Place) -> None:
         negative = [part for part in (node.target, condition) if part is not ALWAYS]
         if negative and all(part.is_negative for part in negative):
             text = 'permits whatever lacks the attribute, such as anonymous senders; add {"exists": true}'
             self.notes.advise((*place, "condition"), text)
 
-    def _node(self, kind: str, value: dict[str, Any], place: Place, path: str) -> Node:
+    def _node(self, kind: str, value: dict[str, Any], place: Place, path: str) -> PolicyNode:
         target = self._reader.condition(value["target"], (*place, "target")) if "target" in value else ALWAYS
         enforce = value.get("enforce", True)
         if not isinstance(enforce, bool):
             self._document.refuse((*place, "enforce"), f"expected true or false, found {shown(enforce)}")
         duties = self._obligations(kind, value, place, path)
-        return Node(kind, path, target, duties, enforce is not False)
+        return PolicyNode(kind, path, target, duties, enforce is not False)
 
     def _name(self, id: Any, place: Place, taken: set[str]) -> str:
         if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
@@ -249,7 +251,7 @@ class Compiler:
                 self.notes.redirect(path, under)
             try:
                 made += obligation_parser.read(name, value, path, self._reader, under)
-            except Wrong as why:
+            except InvalidValue as why:
                 self._document.refuse((*under, *why.under), str(why))
         self.notes.obliges = self.notes.obliges or bool(made)
         return tuple(made)

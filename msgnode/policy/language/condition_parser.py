@@ -8,10 +8,10 @@ from typing import Any
 
 from msgnode.policy.decision import attributes, operators
 from msgnode.policy.decision.attribute import Attribute
-from msgnode.policy.decision.conditions import ALWAYS, Any_, Condition, Not, One, both
+from msgnode.policy.decision.conditions import ALWAYS, AnyOf, AttributeTest, Condition, Not, both
 from msgnode.policy.decision.operators import OPERATORS, Groups
-from msgnode.policy.decision.problems import Place, Wrong, near, shown
-from msgnode.policy.language.compile_cache import Notes
+from msgnode.policy.decision.problems import InvalidValue, Place, near, shown
+from msgnode.policy.language.compile_cache import Diagnostics
 
 DEEPEST = 100  # steps from the top of the document
 WORDS = ("not", "allOf", "anyOf")
@@ -26,7 +26,7 @@ class Reader:
         self,
         groups: Groups,
         refuse: Callable[[Place, str], None],
-        notes: Notes,
+        notes: Diagnostics,
     ) -> None:
         self.notes = notes
         self._groups = groups
@@ -61,7 +61,7 @@ class Reader:
             return ALWAYS
         try:
             attribute = attributes.find(key)
-        except Wrong as why:
+        except InvalidValue as why:
             text, word = str(why), near(key, WORDS)
             self._refuse(
                 place, f"unknown attribute '{key}'{word}" if word and "did you" not in text else text
@@ -112,7 +112,7 @@ class Reader:
     def _test(self, attribute: Attribute, operator: str, parameter: Any, place: Place) -> Condition:
         try:
             made = operators.make(operator, attribute, parameter, self._groups)
-        except Wrong as why:
+        except InvalidValue as why:
             text = str(why)
             hint = (
                 near(operator, WORDS) if text.startswith("unknown operator") and "did you" not in text else ""
@@ -123,14 +123,14 @@ class Reader:
             self.notes.groups.add(parameter)
         if made.lint:
             self.notes.advise(place, made.lint)
-        return One(attribute, operator, parameter, made)
+        return AttributeTest(attribute, operator, parameter, made)
 
 
 def _any_of(parts: list[Condition]) -> Condition:
     if len(parts) < 2:
         return parts[0] if parts else ALWAYS
     # Where one is always true, so are all.
-    return ALWAYS if ALWAYS in parts else Any_(parts)
+    return ALWAYS if ALWAYS in parts else AnyOf(parts)
 
 
 def _json(value: Any) -> str:

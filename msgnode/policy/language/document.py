@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgnode.policy.decision.context import Context
-from msgnode.policy.decision.problems import Place, PolicyRefused, Problem, Wrong, near, pointer, shown
+from msgnode.policy.decision.problems import InvalidValue, Place, PolicyRefused, Problem, near, pointer, shown
 from msgnode.policy.language import test_vectors
 from msgnode.policy.language.positions import first_repeated, lines_and_columns
 
@@ -98,7 +98,7 @@ class Document:
         for number, vector in enumerate(self.of_top("tests", [])):
             try:
                 why = test_vectors.fails(decide, vector)
-            except Wrong as wrong:
+            except InvalidValue as wrong:
                 self.refuse(("tests", number, *wrong.under), str(wrong))
             else:
                 if why:

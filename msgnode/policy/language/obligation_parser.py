@@ -22,7 +22,7 @@ from msgnode.policy.decision.obligations import (
     RemoveField,
     SetField,
 )
-from msgnode.policy.decision.problems import Place, Wrong, near, shown
+from msgnode.policy.decision.problems import InvalidValue, Place, near, shown
 from msgnode.policy.language.condition_parser import Reader
 
 
@@ -48,27 +48,29 @@ def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obl
         value, ("key", "rate", "per", "burst", "onExceed"), '{"key": ["session"], "rate": 50, "per": 60}'
     )
     if "rate" not in table:
-        raise Wrong("'rate' is missing: how many messages per 'per' seconds")
+        raise InvalidValue("'rate' is missing: how many messages per 'per' seconds")
     keys = table.get("key", ["session"])
     if isinstance(keys, str):
         keys = [keys]
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise Wrong(f"expected a list of attributes, found {shown(keys)}", "key")
+        raise InvalidValue(f"expected a list of attributes, found {shown(keys)}", "key")
     found = []
     for i, key in enumerate(keys):
         try:
             found.append(attributes.find(key))
-        except Wrong as why:
-            raise Wrong(str(why), "key", i) from None
+        except InvalidValue as why:
+            raise InvalidValue(str(why), "key", i) from None
     rate = _amount(table["rate"], "rate")
     per = _amount(table.get("per", 1), "per")
     burst = _amount(table.get("burst", max(rate, 1)), "burst")
     if burst < 1:
-        raise Wrong(f"expected a number from 1, found {shown(burst)}; below 1 nothing ever passes", "burst")
+        raise InvalidValue(
+            f"expected a number from 1, found {shown(burst)}; below 1 nothing ever passes", "burst"
+        )
     exceeded = table.get("onExceed", "deny")
     choices = ("deny", "delay", "log")
     if exceeded not in choices:
-        raise Wrong(
+        raise InvalidValue(
             f"expected deny, delay or log, found {shown(exceeded)}{near(exceeded, choices)}", "onExceed"
         )
     return [RateLimit(path, tuple(found), rate, per, burst, exceeded)]
@@ -76,7 +78,7 @@ def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obl
 
 def _amount(value: Any, key: str) -> float:
     if not _is_number(value) or not 0 < value <= 1e12:
-        raise Wrong(f"expected a number above 0, found {shown(value)}", key)
+        raise InvalidValue(f"expected a number above 0, found {shown(value)}", key)
     return float(value)
 
 
@@ -86,7 +88,7 @@ def _is_number(value: Any) -> bool:
 
 def _max_bytes(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise Wrong(f"expected a number of bytes from 1, found {shown(value)}")
+        raise InvalidValue(f"expected a number of bytes from 1, found {shown(value)}")
     return [MaxBytes(path, value)]
 
 
@@ -94,7 +96,7 @@ def _number_of_entries(value: Any, path: str, reader: Reader, place: Place) -> l
     made: list[Obligation] = []
     for name, most in _table(value, (), '{"body.value": 10}').items():
         if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-            raise Wrong(f"expected a number of entries from 0, found {shown(most)}", name)
+            raise InvalidValue(f"expected a number of entries from 0, found {shown(most)}", name)
         made.append(NumberOfEntries(path, _steps(name, name), most))
     return made
 
@@ -105,7 +107,9 @@ def _condition_of_entries(value: Any, path: str, reader: Reader, place: Place) -
     for name, fields in _table(value, (), example).items():
         steps = _steps(name, name)
         if not isinstance(fields, dict) or not fields:
-            raise Wrong(f"expected tests of an entry's fields as in {example}, found {shown(fields)}", name)
+            raise InvalidValue(
+                f"expected tests of an entry's fields as in {example}, found {shown(fields)}", name
+            )
         tests = []
         for field, tested in fields.items():
             # A field of an entry is read as the same field of a body would be.
@@ -146,13 +150,15 @@ def _set(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation
 def _remove(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise Wrong(f'expected a path or a list of them, such as ["body.identity"], found {shown(value)}')
+        raise InvalidValue(
+            f'expected a path or a list of them, such as ["body.identity"], found {shown(value)}'
+        )
     return [RemoveField(path, _steps(name, *([i] if names is value else []))) for i, name in enumerate(names)]
 
 
 def _redirect(value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     if not isinstance(value, str) or not value:
-        raise Wrong(f"expected an address such as 'hyperty://example.org/desk', found {shown(value)}")
+        raise InvalidValue(f"expected an address such as 'hyperty://example.org/desk', found {shown(value)}")
     return [Redirect(path, value)]
 
 
@@ -168,15 +174,17 @@ def _notify(value: Any, path: str, reader: Reader, place: Place) -> list[Obligat
             return [Notify(path, who, text)]
     elif isinstance(value, str) and value:
         return [Notify(path, value)]
-    raise Wrong(f"expected whom to tell, as a text, found {shown(value)}")
+    raise InvalidValue(f"expected whom to tell, as a text, found {shown(value)}")
 
 
 def _table(value: Any, keys: tuple[str, ...], example: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
-        raise Wrong(f"expected an object such as {example}, found {shown(value)}")
+        raise InvalidValue(f"expected an object such as {example}, found {shown(value)}")
     for key in value:
         if keys and key not in keys:
-            raise Wrong(f"unknown key '{key[:100]}'{near(key, keys) or '; keys are ' + ', '.join(keys)}", key)
+            raise InvalidValue(
+                f"unknown key '{key[:100]}'{near(key, keys) or '; keys are ' + ', '.join(keys)}", key
+            )
     return value
 
 
@@ -187,7 +195,7 @@ _PAPERS = {"bodyValue": "body.value", "valueAllocated": "body.value.allocated"}
 def _steps(name: str, *under: str | int) -> tuple[str, ...]:
     first, *steps = _PAPERS.get(name, name).split(".")
     if first != "body" or not steps or "" in steps:
-        raise Wrong(f"expected a path in the body such as body.value, found '{name[:100]}'", *under)
+        raise InvalidValue(f"expected a path in the body such as body.value, found '{name[:100]}'", *under)
     return tuple(steps)
 
 

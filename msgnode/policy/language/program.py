@@ -17,8 +17,8 @@ from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, Deci
 from msgnode.policy.decision.explanation import Explanation, explain
 from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.decision.redirects import circle
-from msgnode.policy.decision.tree import Below, decide
-from msgnode.policy.language.compile_cache import Piece, Pieces
+from msgnode.policy.decision.tree import Children, decide
+from msgnode.policy.language.compile_cache import CompileCache, CompiledPolicy
 from msgnode.policy.language.compiler import MOST_UNFILED, UNFILED, Compiler
 from msgnode.policy.language.document import Document, all_groups
 from msgnode.protocol.errors import Malformed
@@ -51,16 +51,16 @@ class Program:
         documents = _documents(self.files)
         known = all_groups(documents, groups)
         old = before.pieces if before is not None and before._options == self._options else {}
-        pieces = Pieces(old, known)
+        pieces = CompileCache(old, known)
         compilers = [Compiler(document, known, index, strict, pieces) for document in documents]
         taken: set[str] = set()
         sets = [pair for compiler in compilers for pair in compiler.sets(taken)]
         _raise_problems(documents)
-        self.sets = Below([node for _, node in sorted(sets, key=lambda pair: pair[0])], index)
+        self.sets = Children([node for _, node in sorted(sets, key=lambda pair: pair[0])], index)
         if index and self.sets.unfiled > MOST_UNFILED:
             documents[0].advise((), UNFILED.format(self.sets.unfiled, "sets"))
         self.all_groups = known
-        self.pieces: dict[str, Piece] = pieces.made
+        self.pieces: dict[str, CompiledPolicy] = pieces.made
         self.reused = pieces.taken
         notes = [compiler.notes for compiler in compilers]
         self.rules = [path for each in notes for path in each.rules]
@@ -130,7 +130,7 @@ class Program:
         return _again, (self.files, self.groups, self._options)
 
 
-def _paths(below: Below) -> Iterator[str]:
+def _paths(below: Children) -> Iterator[str]:
     for node in below.nodes:
         yield node.path
         yield from _paths(node.below)

@@ -12,7 +12,7 @@ from typing import Any
 from msgnode.policy.decision.attribute import DIRECTIONS, OWNERS, SHOWN
 from msgnode.policy.decision.context import CLAIMED, VERIFIED, Context, Identity
 from msgnode.policy.decision.decision import Decision
-from msgnode.policy.decision.problems import Wrong, near, shown
+from msgnode.policy.decision.problems import InvalidValue, near, shown
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
 from msgnode.protocol.token_redaction import TOKEN_STATES
@@ -48,7 +48,7 @@ def fails(decide: Callable[[Context], Decision], vector: Any) -> str:
     expected = vector.get("expect")
     if expected not in EFFECTS:
         hint = near(expected, EFFECTS) if isinstance(expected, str) else ""
-        raise Wrong(f"expected one of {', '.join(EFFECTS)}; found {shown(expected)}{hint}", "expect")
+        raise InvalidValue(f"expected one of {', '.join(EFFECTS)}; found {shown(expected)}{hint}", "expect")
     decision = decide(made)
     name = f"{vector['name']}: " if vector.get("name") else ""
     by = f" by {decision.path}" if decision.path else ""
@@ -64,17 +64,19 @@ def context(vector: Any) -> Context:
     The context a vector describes: its message, what is left out being of no matter.
     """
     if not isinstance(vector, dict):
-        raise Wrong(f"expected an object with {', '.join(KEYS[:3])}, found {shown(vector)}")
+        raise InvalidValue(f"expected an object with {', '.join(KEYS[:3])}, found {shown(vector)}")
     for key in vector:
         if key not in KEYS:
-            raise Wrong(f"unknown key '{key[:100]}'{near(key, KEYS) or '; keys are ' + ', '.join(KEYS)}", key)
+            raise InvalidValue(
+                f"unknown key '{key[:100]}'{near(key, KEYS) or '; keys are ' + ', '.join(KEYS)}", key
+            )
     fields = vector.get("message", {})
     if not isinstance(fields, dict):
-        raise Wrong(f"expected a message as an object, found {shown(fields)}", "message")
+        raise InvalidValue(f"expected a message as an object, found {shown(fields)}", "message")
     try:
         message = decode(json.dumps({**_DEFAULTS, **fields}).encode())
     except Malformed as why:
-        raise Wrong(str(why), "message") from None
+        raise InvalidValue(str(why), "message") from None
     message.shown = shown_identity(vector.get("messageIdentity"))
     return Context(
         message,
@@ -96,7 +98,7 @@ def context(vector: Any) -> Context:
 def _text(vector: dict[str, Any], key: str) -> str:
     value = vector.get(key, "")
     if not isinstance(value, str):
-        raise Wrong(f"expected a text, found {shown(value)}", key)
+        raise InvalidValue(f"expected a text, found {shown(value)}", key)
     return value
 
 
@@ -104,7 +106,7 @@ def _topic(vector: dict[str, Any]) -> Callable[[str], tuple[str, str] | None]:
     user = _text(vector, "topicOwnerUser")
     if "topicOwner" not in vector:
         if user:
-            raise Wrong("expected 'topicOwner' beside it", "topicOwnerUser")
+            raise InvalidValue("expected 'topicOwner' beside it", "topicOwnerUser")
         return lambda to: None
     owner = _choice(vector, "topicOwner", OWNERS, "")
     return lambda to: (owner, user)
@@ -124,14 +126,16 @@ def shown_identity(value: Any) -> tuple[Any, ...]:
     number = expires is None or (isinstance(expires, int | float) and not isinstance(expires, bool))
     if state not in TOKEN_STATES or not texts or not number or given.keys() - set(SHOWN):
         what = f"one of {', '.join(TOKEN_STATES)}, or an object with {', '.join(SHOWN)}"
-        raise Wrong(f"expected {what}; found {shown(value)}", "messageIdentity")
+        raise InvalidValue(f"expected {what}; found {shown(value)}", "messageIdentity")
     return state, user or "", idp or "", expires
 
 
 def _choice(vector: dict[str, Any], key: str, known: tuple[str, ...], default: str) -> str:
     value = vector.get(key, default)
     if value not in known:
-        raise Wrong(f"expected one of {', '.join(known)}; found {shown(value)}{near(value, known)}", key)
+        raise InvalidValue(
+            f"expected one of {', '.join(known)}; found {shown(value)}{near(value, known)}", key
+        )
     return str(value)
 
 
@@ -142,7 +146,7 @@ def _identity(value: Any) -> Identity | None:
         provider, scopes = value.get("provider", ""), value.get("scopes", [])
         if isinstance(provider, str) and isinstance(scopes, list) and all(isinstance(s, str) for s in scopes):
             return Identity(value["user"], provider, tuple(scopes))
-    raise Wrong(
+    raise InvalidValue(
         f'expected a user name, or {{"user", "provider", "scopes"}}, found {shown(value)}', "identity"
     )
 
@@ -154,5 +158,7 @@ def _clock(vector: dict[str, Any]) -> Callable[[], datetime]:
         moment = datetime.fromisoformat(vector["clock"])
     except (TypeError, ValueError):
         found = shown(vector["clock"])
-        raise Wrong(f"expected a local time such as '2026-11-18T10:00:00', found {found}", "clock") from None
+        raise InvalidValue(
+            f"expected a local time such as '2026-11-18T10:00:00', found {found}", "clock"
+        ) from None
     return lambda: moment

@@ -30,7 +30,7 @@ class NotLogged(Exception):
     """
 
 
-class Line(Context):
+class LogContext(Context):
     """
     One line, at one of the places where the node asks.
     """
@@ -46,7 +46,7 @@ class Line(Context):
             raise NotLogged(name)
         return self.size if name == "msgSize" else super().get(attribute)
 
-    def at(self, direction: str, to: str | None = None, lost: frozenset[str] = frozenset()) -> "Line":
+    def at(self, direction: str, to: str | None = None, lost: frozenset[str] = frozenset()) -> "LogContext":
         """
         The same at another place, where this is not in the log.
         """
@@ -58,7 +58,7 @@ class Line(Context):
         return other
 
 
-def places(line: Mapping[str, Any], domain: str, outward: bool) -> list[Line] | None:
+def places(line: Mapping[str, Any], domain: str, outward: bool) -> list[LogContext] | None:
     """
     The line at each place where the node asked about it; None if it is not one of a message.
 
@@ -68,7 +68,7 @@ def places(line: Mapping[str, Any], domain: str, outward: bool) -> list[Line] | 
     return None if inward is None else list(_places(inward, line, outward))
 
 
-def _places(inward: Line, line: Mapping[str, Any], outward: bool) -> Iterator[Line]:
+def _places(inward: LogContext, line: Mapping[str, Any], outward: bool) -> Iterator[LogContext]:
     kind, to = inward.message.type.casefold(), inward.to
     if to == _SESSION:
         if kind in ("open", "re-open"):  # before the runtime has a session
@@ -84,7 +84,7 @@ def _places(inward: Line, line: Mapping[str, Any], outward: bool) -> Iterator[Li
         yield inward.at("out", lost=frozenset(_IN_LINE))  # of whoever gets it
 
 
-def _topics(inward: Line, resources: Any, more: bool) -> Iterator[Line]:
+def _topics(inward: LogContext, resources: Any, more: bool) -> Iterator[LogContext]:
     """
     What is subscribed is asked about one by one.
     """
@@ -96,14 +96,14 @@ def _topics(inward: Line, resources: Any, more: bool) -> Iterator[Line]:
         yield inward.at("subscribe", "", frozenset(_TO))
 
 
-def _inward(line: Mapping[str, Any], domain: str) -> Line | None:
+def _inward(line: Mapping[str, Any], domain: str) -> LogContext | None:
     type_, from_, to, id = (line.get(key) for key in ("type", "from", "to", "id"))
     if line.get("kind") != "message" or not isinstance(type_, str) or not isinstance(to, str):
         return None
     if not isinstance(from_, str) or not isinstance(id, int | str):
         return None
     moment, size = moment_of(line), line.get("bytes")
-    context = Line(
+    context = LogContext(
         Message(id, type_, to, from_),
         "in",
         domain=domain,

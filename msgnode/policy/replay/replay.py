@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from msgnode.policy.decision.conditions import One, holds
+from msgnode.policy.decision.conditions import AttributeTest, holds
 from msgnode.policy.decision.decision import DENY, NOT_APPLICABLE, PERMIT, Outcome
 from msgnode.policy.decision.obligations import RateLimit, too_large
 from msgnode.policy.decision.rates import RateLimits
 from msgnode.policy.decision.redirects import follow
-from msgnode.policy.decision.tree import Below, Node
+from msgnode.policy.decision.tree import Children, PolicyNode
 from msgnode.policy.language.program import Program
-from msgnode.policy.replay.log_context import Line, NotLogged, places
+from msgnode.policy.replay.log_context import LogContext, NotLogged, places
 
 UNDECIDABLE = "undecidable"
 
@@ -81,7 +81,7 @@ _WEIGHT = (DENY, UNDECIDABLE, PERMIT, NOT_APPLICABLE)
 
 
 def _judged(
-    program: Program, context: Line, happened: str, limits: RateLimits | None, charged: list[RateLimit]
+    program: Program, context: LogContext, happened: str, limits: RateLimits | None, charged: list[RateLimit]
 ) -> Verdict:
     possible = _Possible()
     effects = possible.several(program.sets, context)
@@ -98,7 +98,7 @@ def _judged(
 
 def _obliged(
     program: Program,
-    context: Line,
+    context: LogContext,
     verdict: Verdict,
     limits: RateLimits | None,
     charged: list[RateLimit],
@@ -154,7 +154,7 @@ class _Possible:
     def path(self, effect: str) -> str:
         return self._paths.get(effect) or self._maybe.get(effect, "")
 
-    def several(self, below: Below, context: Line) -> set[str | None]:
+    def several(self, below: Children, context: LogContext) -> set[str | None]:
         """
         The effects that sets may have: that of the first one which has any.
         """
@@ -165,7 +165,7 @@ class _Possible:
             found = (found - {None}) | self._one(node, context)
         return found
 
-    def _one(self, node: Node, context: Line) -> set[str | None]:
+    def _one(self, node: PolicyNode, context: LogContext) -> set[str | None]:
         applies = self._tested(node, context)
         if applies is False:
             return {None}
@@ -182,7 +182,7 @@ class _Possible:
         paths.setdefault(outcome.effect, outcome.path)
         return outcome.effect
 
-    def _combined(self, node: Node, context: Line) -> set[str | None]:
+    def _combined(self, node: PolicyNode, context: LogContext) -> set[str | None]:
         assert node.algorithm is not None
         found: set[str | None] = {None}
         for child in _found(node.below, context):
@@ -192,12 +192,12 @@ class _Possible:
             found = (found - {None}) | {self._seen(node.otherwise, False)}
         return found
 
-    def _tested(self, node: Node, context: Line) -> bool | None:
+    def _tested(self, node: PolicyNode, context: LogContext) -> bool | None:
         """
         Does it apply?  None if the log cannot tell.
         """
 
-        def test(one: One) -> bool | None:
+        def test(one: AttributeTest) -> bool | None:
             try:
                 return one.test(context)
             except NotLogged as why:
@@ -218,7 +218,7 @@ def _and(first: bool | None, second: bool | None) -> bool | None:
     return None if first is None or second is None else True
 
 
-def _found(below: Below, context: Line) -> Sequence[Node]:
+def _found(below: Children, context: LogContext) -> Sequence[PolicyNode]:
     """
     The nodes that the index finds; all, if it needs to know what the log cannot tell.
     """

@@ -17,21 +17,21 @@ from twisted.python.failure import Failure
 from msgnode.config.schema import IdentityOptions
 from msgnode.protocol.close_codes import TAKEN, TOKEN_LATER, Closing
 from msgnode.protocol.errors import Rejected
-from msgnode.sessions.access.identity_expiry import Identities
-from msgnode.sessions.input_order import Holding
-from msgnode.sessions.principal import Claim, Proof, Validator
+from msgnode.sessions.access.identity_expiry import IdentityExpiry
+from msgnode.sessions.input_order import InputOrder
+from msgnode.sessions.principal import Principal, TokenValidator, VerifiedToken
 from msgnode.sessions.session import Connection, Session
-from msgnode.structures.log_limits import Failures, Strangers
+from msgnode.structures.log_limits import FailureLog, StrangerLog
 
 log = Logger()
 
 PATIENCE = 2.5  # seconds; the stubs of today give up after three
 LAPSED = "the identity of this session has ended; open it again with a new token"
 
-Verdict = Proof | Rejected
+Verdict = Principal | Rejected
 
 
-class Gate:
+class Authenticator:
     """
     `find` is the session at or above a runtimeURL; `part` closes a connection; `is_there`: is it still open?
 
@@ -43,15 +43,15 @@ class Gate:
     def __init__(
         self,
         options: IdentityOptions,
-        validator: Validator | None,
-        identities: Identities,
+        validator: TokenValidator | None,
+        identities: IdentityExpiry,
         find: Callable[[str], Session | None],
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
-        holding: Holding,
+        holding: InputOrder,
         seconds: Callable[[], float],
     ) -> None:
-        self._strangers = Strangers(log, seconds)
+        self._strangers = StrangerLog(log, seconds)
         self._options = options
         self._validator = validator
         self._identities = identities
@@ -59,9 +59,9 @@ class Gate:
         self._part = part
         self._is_there = is_there
         self._holding = holding
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         # Who a connection showed itself to be, for as long as it is there.
-        self._shown: WeakKeyDictionary[Connection, Proof] = WeakKeyDictionary()
+        self._shown: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         # What became of a token that had to wait, for the message that is taken again.
         self._verdicts: WeakKeyDictionary[Connection, tuple[str, Verdict]] = WeakKeyDictionary()
 
@@ -86,11 +86,11 @@ class Gate:
             found = self._validator.validate(token)
         except Exception:
             return self._refused(Failure())
-        if isinstance(found, Claim):
+        if isinstance(found, VerifiedToken):
             return self._proved(found)
         return found.addCallbacks(self._proved, self._refused)
 
-    def _proved(self, claim: Claim) -> Verdict:
+    def _proved(self, claim: VerifiedToken) -> Verdict:
         return self._identities.from_now(claim.proof)
 
     def _refused(self, why: Failure) -> Verdict:
@@ -129,7 +129,7 @@ class Gate:
             work = self._holding.hold(connection, partial(self._give_up, connection), PATIENCE)
             self.later(verdict, token, connection, partial(self._holding.release, work, again))
             return False
-        if isinstance(verdict, Proof):
+        if isinstance(verdict, Principal):
             self._shown[connection] = verdict
             connection.bearer = ""  # it has done its work
             return True
@@ -198,20 +198,20 @@ class Gate:
         if session.identity and session.proof is not None:
             self._shown[connection] = session.proof  # by the session's own token
 
-    def show(self, connection: Connection, proof: Proof) -> None:
+    def show(self, connection: Connection, proof: Principal) -> None:
         """
         The connection has shown this, though it opens no session.
         """
         self._shown[connection] = proof
 
-    def who(self, connection: Connection) -> Proof | None:
+    def who(self, connection: Connection) -> Principal | None:
         """
         Whom the connection has shown itself to be, if that still holds.
         """
         shown = None if self.is_open else self._shown.get(connection)
         return shown if shown is not None and self._identities.holds(shown) else None
 
-    def renew(self, session: Session, connection: Connection, proof: Proof) -> None:
+    def renew(self, session: Session, connection: Connection, proof: Principal) -> None:
         """
         The session's client has a newer token.
         """
@@ -227,5 +227,5 @@ class Gate:
             self._part(connection, TOKEN_LATER)
 
 
-def _is_of(session: Session | None, proof: Proof) -> bool:
+def _is_of(session: Session | None, proof: Principal) -> bool:
     return session is not None and session.proof is not None and session.proof.user == proof.user

@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from msgnode.config.schema import IDP, ConfigError
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.principal import Principal
 
 PREFIX = "mnd_"
 
@@ -30,11 +30,11 @@ def line(token: str, user: str) -> str:
     return f"{sha256(token.encode()).hexdigest()}  {user}"
 
 
-def parse(lines: Iterable[str], where: str) -> dict[str, Proof]:
+def parse(lines: Iterable[str], where: str) -> dict[str, Principal]:
     """
     Who has which token, by its hash.  ConfigError names the line that is wrong.
     """
-    found: dict[str, Proof] = {}
+    found: dict[str, Principal] = {}
     for number, text in enumerate(lines, 1):
         text = text.strip()
         if not text or text.startswith("#"):
@@ -46,20 +46,20 @@ def parse(lines: Iterable[str], where: str) -> dict[str, Proof]:
         line = match[1].lower()
         if line in found:
             raise ConfigError(f"{where}: line {number}: expected each token once")
-        found[line] = Proof(match[2], IDP, match[2], match[2], line=line)
+        found[line] = Principal(match[2], IDP, match[2], match[2], line=line)
     return found
 
 
-class Devices:
+class DeviceTokens:
     """
     The file, read again with the configuration (Reloading's Renewable).
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._known: dict[str, Proof] = {}
+        self._known: dict[str, Principal] = {}
 
-    def read(self) -> dict[str, Proof]:
+    def read(self) -> dict[str, Principal]:
         if not self.path:
             return {}
         try:
@@ -70,17 +70,17 @@ class Devices:
             raise ConfigError(f"identity.devices: {self.path}: is not UTF-8 at byte {why.start}") from why
         return parse(text.splitlines(), f"identity.devices: {self.path}")
 
-    def use(self, known: dict[str, Proof]) -> dict[str, Proof]:
+    def use(self, known: dict[str, Principal]) -> dict[str, Principal]:
         """
         Believe these from now on; those that were believed before.
         """
         before, self._known = self._known, known
         return before
 
-    def find(self, token: str) -> Proof | None:
+    def find(self, token: str) -> Principal | None:
         return self._known.get(sha256(token.encode()).hexdigest())
 
-    def knows(self, proof: Proof) -> bool:
+    def knows(self, proof: Principal) -> bool:
         """
         Does the line still stand there, for the same device?
         """

@@ -17,8 +17,8 @@ from msgnode.config.schema import IdentityOptions
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import TAKEN, Closing
 from msgnode.protocol.message import compose
-from msgnode.sessions.persistence import Keeping
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.persistence import SessionStore
+from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Session
 
 log = Logger()
@@ -26,7 +26,7 @@ log = Logger()
 DAY = 86400.0  # seconds; no timer waits longer without looking again
 
 
-class Identities:
+class IdentityExpiry:
     """
     The proofs of all sessions, each with its timer; `park` closes a session's connections.
 
@@ -39,8 +39,8 @@ class Identities:
         clock: IReactorTime,
         wall: Callable[[], float],
         park: Callable[[Session, Closing], None],
-        keeping: Keeping,
-        believed: Callable[[Proof], bool] = lambda proof: True,
+        keeping: SessionStore,
+        believed: Callable[[Principal], bool] = lambda proof: True,
     ) -> None:
         self._options = options
         self._clock = clock
@@ -49,7 +49,7 @@ class Identities:
         self._keeping = keeping
         self._believed = believed
 
-    def holds(self, proof: Proof) -> bool:
+    def holds(self, proof: Principal) -> bool:
         """
         Is the proof good, or its grace not over, and whoever vouched still believed?
         """
@@ -57,7 +57,7 @@ class Identities:
             return False
         return proof.until is None or self._wall() < proof.until + self._options.grace
 
-    def from_now(self, proof: Proof) -> Proof:
+    def from_now(self, proof: Principal) -> Principal:
         """
         A token at the very edge of what is taken is good now, and leaves its bearer time to renew it.
         """
@@ -65,7 +65,7 @@ class Identities:
             return proof
         return structs.replace(proof, until=self._wall())
 
-    def prove(self, session: Session, proof: Proof, asked: bool = False) -> None:
+    def prove(self, session: Session, proof: Principal, asked: bool = False) -> None:
         """
         The session is this user's from now on; `asked`: its client knows that it must show newer tokens.
         """
@@ -120,7 +120,7 @@ class Identities:
 
     # -- time ----------------------------------------------------------------
 
-    def _follow(self, session: Session, proof: Proof, asked: bool = False) -> None:
+    def _follow(self, session: Session, proof: Principal, asked: bool = False) -> None:
         self._stop(session)
         if proof.until is None:
             return

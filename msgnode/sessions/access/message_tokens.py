@@ -22,8 +22,8 @@ from msgnode.protocol.errors import Malformed, Rejected
 from msgnode.protocol.message import Message, part
 from msgnode.protocol.token_redaction import TOKEN_STATES
 from msgnode.sessions.access.device_tokens import PREFIX
-from msgnode.sessions.principal import Claim, Validator
-from msgnode.structures.log_limits import Failures
+from msgnode.sessions.principal import TokenValidator, VerifiedToken
+from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
@@ -65,12 +65,12 @@ class MessageIdentity:
     by the validator, others here, both by hash and bounded.
     """
 
-    def __init__(self, options: IdentityOptions, validator: Validator, clock: IReactorTime) -> None:
+    def __init__(self, options: IdentityOptions, validator: TokenValidator, clock: IReactorTime) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys((VALID, INVALID, UNKNOWN), 0))
         self._options = options
         self._validator = validator
         self._clock = clock
-        self._failures = Failures(log)
+        self._failures = FailureLog(log)
         self._refused: OrderedDict[bytes, tuple[float, Shown]] = OrderedDict()
 
     def forget(self) -> None:
@@ -187,7 +187,7 @@ def _text(spelt: bytes) -> Any:
     return json.loads(spelt) if spelt.startswith(b'"') and len(spelt) <= MOST_SPELT else None
 
 
-def _valid(claim: Claim) -> Shown:
+def _valid(claim: VerifiedToken) -> Shown:
     proof = claim.proof
     return Shown(VALID, proof.username or proof.user, proof.idp, proof.until)
 

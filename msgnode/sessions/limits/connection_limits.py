@@ -21,7 +21,7 @@ MOST_DISTRUSTED = 10  # of those that the log names
 log = Logger()
 
 
-class Arrivals:
+class ConnectionLimits:
     """
     `refused` counts connections that were told to come later, `dropped` sockets that were closed unheard.
     """

@@ -14,14 +14,14 @@ from typing import Any, Protocol
 from msgnode.config.schema import Config
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.peer_address import peer_host
-from msgnode.sessions.limits.rate_limits import Bucket, Buckets
-from msgnode.sessions.principal import Proof
+from msgnode.sessions.limits.rate_limits import TokenBucket, TokenBuckets
+from msgnode.sessions.principal import Principal
 
 # Bytes of memory beside those of the names: objects, and entries in tables.
 SESSION, BINDING, KEY, KEYED, REGISTERED = 2048, 256, 512, 256, 512
 
 OF_SESSION, OF_USER, OF_HOST, OF_NODE = "_per_session", "_per_user", "_per_ip", ""  # as the limits' names end
-ANY = Bucket(0, 0, 0)  # where there is no limit to what is taken from it
+ANY = TokenBucket(0, 0, 0)  # where there is no limit to what is taken from it
 _WHO = {
     OF_SESSION: "a session",
     OF_USER: "the sessions of one user",
@@ -77,7 +77,7 @@ class AccountHolder(Protocol):
     runtime: str
     host: str
     identity: str
-    proof: Proof | None
+    proof: Principal | None
 
 
 class Budget:
@@ -95,7 +95,7 @@ class Budget:
         self.accounts: dict[tuple[str, str], Account] = {}  # of users and hosts, by kind and name
         self._config = config
         self._now = now
-        self._opened = Buckets()  # by host: new sessions in a minute
+        self._opened = TokenBuckets()  # by host: new sessions in a minute
 
     def host(self, connection: Any) -> str:
         """
@@ -141,7 +141,7 @@ class Budget:
         if turn is not None:
             turn.messages -= 1
 
-    def _turn(self, host: str) -> Bucket | None:
+    def _turn(self, host: str) -> TokenBucket | None:
         self._opened.set(self._config.limits.new_sessions_per_minute_per_ip, 0)
         return self._opened.find(host, self._now() / 60) if self._opened.on else ANY
 

@@ -13,8 +13,8 @@ from typing import Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from msgnode.sessions.counters import Counts
-from msgnode.sessions.journal import Ledger
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.session import Connection, Session
 
 log = Logger()
@@ -31,24 +31,24 @@ MOST_WOKEN = (
 MOST_PAGED = 65_536  # messages and queues that are looked at in one turn, whether they are in memory
 
 
-class All(Protocol):
+class SessionSet(Protocol):
     """
     All sessions: sessions.Sessions.
     """
 
-    counts: Counts
-    ledger: Ledger
+    counts: Counters
+    ledger: DeliveryJournal
 
     def __iter__(self) -> Iterator[Session]: ...
     def leave(self, connection: Connection) -> None: ...
 
 
-class Shortage:
+class Overload:
     """
     What the ledger calls.
     """
 
-    def __init__(self, sessions: All, clock: IReactorTime) -> None:
+    def __init__(self, sessions: SessionSet, clock: IReactorTime) -> None:
         self.together: AbstractContextManager[None] = nullcontext()  # what leaves in a turn leaves as one
         self._all = sessions
         self._clock = clock

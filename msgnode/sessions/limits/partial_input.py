@@ -47,7 +47,7 @@ class _Partial:
         self.host = ""
 
 
-class Partials:
+class PartialInput:
     """
     `bytes` is what is counted of all of them.
     """

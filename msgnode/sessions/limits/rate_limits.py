@@ -15,7 +15,7 @@ from msgnode.protocol.peer_address import peer_host
 LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
 
 
-class Bucket:
+class TokenBucket:
     """
     What is left of a second's messages and bytes, as it was at `then`.
     """
@@ -28,14 +28,14 @@ class Bucket:
         self.then = then
 
 
-class Buckets:
+class TokenBuckets:
     """
     Buckets by name, the one used last at the end.  0 messages or bytes a second: any number.
     """
 
     def __init__(self) -> None:
         self.messages = self.size = 0
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -52,13 +52,13 @@ class Buckets:
             self.messages, self.size = messages, size
             self._buckets.clear()  # everybody begins anew
 
-    def find(self, name: str, now: float) -> Bucket | None:
+    def find(self, name: str, now: float) -> TokenBucket | None:
         """
         The bucket of that name, filled up to now, if something may be taken from it.
         """
         bucket = self._buckets.pop(name, None)
         if bucket is None:
-            bucket = Bucket(self.messages, self.size, now)
+            bucket = TokenBucket(self.messages, self.size, now)
         else:
             self._fill(bucket, now)
         self._forget_full(now)
@@ -87,7 +87,7 @@ class Buckets:
         size = (1 - bucket.size) / self.size if self.size and bucket.size <= 0 else 0.0
         return max(messages, size, 0.0)
 
-    def _fill(self, bucket: Bucket, now: float) -> bool:
+    def _fill(self, bucket: TokenBucket, now: float) -> bool:
         """
         Put in what has come since; is it full again?
         """
@@ -125,15 +125,15 @@ class Sender(Protocol):
         """
 
 
-class Rates:
+class RateLimiter:
     """
     Sessions' and peers' buckets.  While `on` is false nobody need ask.
     """
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
         self.on = False
-        self._sessions = Buckets()
-        self._peers = Buckets()
+        self._sessions = TokenBuckets()
+        self._peers = TokenBuckets()
         self._config = config
         self._now = now
         self.apply()
@@ -173,7 +173,7 @@ class Rates:
         now = self._now()
         return max((buckets.wait(name, now) for buckets, name in self._payers(session, peer)), default=0.0)
 
-    def _payers(self, session: Sender | None, peer: str) -> list[tuple[Buckets, str]]:
+    def _payers(self, session: Sender | None, peer: str) -> list[tuple[TokenBuckets, str]]:
         """
         Visitors, whose sessions last for one message, have one together: those of a user, else of an address.
         """
@@ -206,7 +206,7 @@ class Inflation:
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
         self.total = self.pauses = 0
-        self._buckets = Buckets()
+        self._buckets = TokenBuckets()
         self._config = config
         self._now = now
         self.apply()

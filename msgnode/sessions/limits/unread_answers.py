@@ -7,7 +7,7 @@ asks and asks, and reads no answer, is not read from until it reads: nothing is
 lost, and its order is kept.
 """
 
-from msgnode.sessions.counters import Counts
+from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection
 
 MOST_UNREAD = 64 * 1024  # bytes of answers behind what the transport of a client does not take
@@ -20,7 +20,7 @@ class Unread:
     A connection that polls is bounded by its connector, and can be kept from nothing here.
     """
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Counters) -> None:
         self._counts = counts
         self._sizes: dict[Connection, int] = {}
 
