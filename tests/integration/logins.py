@@ -10,7 +10,7 @@ from urllib.request import HTTPErrorProcessor, Request, build_opener
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.test_identity_ways import encoded
+from tests.sessions.access.test_identity_expiry import encoded
 
 # RFC 7636, appendix B.
 VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.test_scenario import H1, H2, OBJECT, R1, R2, R3, SM, Conversation, D
 from tests.integration.browser import CHROMIUM, Browser
 from tests.integration.cable import Cable
 from tests.integration.pages import SYSTEMJS, PageRuntime, PageServer
 from tests.integration.process import NodeProcess
-from tests.test_scenario import H1, H2, OBJECT, R1, R2, R3, SM, Conversation, D
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None or not SYSTEMJS.exists(), reason="needs chromium, and npm install in tools/stub"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from msgnode.client import AsyncClient, CannotConnect, Message, Refused
-from tests.authority import Authority
 from tests.integration.process import PATIENCE, NodeProcess
+from tests.support.authority import Authority
 
 LAMP = "hyperty://localhost/lamp"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.examples import Block, Bound, sections
 from tests.integration.process import PATIENCE, Lines, NodeProcess
+from tests.support.examples import Block, Bound, sections
 
 README = sections("README.md")["A conversation"]
 PROTOCOL = sections("docs/protocol.md")
@@ -154,7 +154,7 @@ def test_readme_names_the_shell_way():
     """
     README.md says how a device joins where there is no nc.
     """
-    from tests.examples import TOP
+    from tests.support.examples import TOP
 
     assert BASH in (TOP / "README.md").read_text("utf-8")
 

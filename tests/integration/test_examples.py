@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples import blocks
 from tests.integration.browser import CHROMIUM, Browser, Page
 from tests.integration.process import PATIENCE, NodeProcess
+from tests.support.examples import blocks
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 

@@ -21,7 +21,7 @@ from werkzeug.serving import make_server
 
 from tests.integration.logins import CHALLENGE, log_in, open_with
 from tests.integration.process import NodeProcess
-from tests.test_identity_ways import encoded
+from tests.sessions.access.test_identity_expiry import encoded
 
 NODE, SECRET = "node: one", "a+b/c:%d&é"
 CONFIG = """

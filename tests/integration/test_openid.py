@@ -16,10 +16,10 @@ from unittest import TestCase
 from oidc_provider_mock import User, run_server_in_thread
 
 from msgnode.sessions.access.device_tokens import line, make_token
-from tests.examples import blocks
 from tests.integration.logins import CHALLENGE, log_in, open_with
 from tests.integration.process import Lines, NodeProcess
-from tests.test_identity_ways import encoded
+from tests.sessions.access.test_identity_expiry import encoded
+from tests.support.examples import blocks
 
 CONFIG = """
 domain = "localhost"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.examples import blocks
 from tests.integration.process import PATIENCE, Lines, NodeProcess
 from tests.integration.test_client import again
+from tests.support.examples import blocks
 
 HERE = "hyperty://localhost/thermometer"
 

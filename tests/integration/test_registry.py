@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.authority import Authority
 from tests.integration.process import PATIENCE, Lines, NodeProcess
+from tests.support.authority import Authority
 
 RUNTIME = "runtime://localhost/device"
 HYPERTY = "hyperty://localhost/1"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.examples import sections
 from tests.integration.process import PATIENCE, Lines, NodeProcess
+from tests.support.examples import sections
 
 HERE = Path(__file__).parent
 MODULES = Path(os.environ.get("MSGNODE_NODE", HERE.parent.parent / ".node")) / "node_modules"

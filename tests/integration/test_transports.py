@@ -12,8 +12,8 @@ import treq
 from twisted.internet.defer import inlineCallbacks
 from twisted.trial.unittest import TestCase as TrialTestCase
 
-from tests.authority import Authority
 from tests.integration.process import Lines, NodeProcess
+from tests.support.authority import Authority
 
 
 class LongPollingTests(TrialTestCase):

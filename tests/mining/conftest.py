@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.examples import TOP
+from tests.support.examples import TOP
 
 
 @pytest.fixture(scope="session")

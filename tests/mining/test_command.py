@@ -16,7 +16,7 @@ from msgnode.cli.main import main
 from msgnode.cli.mine import _follow
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.run import Result
-from tests.examples import TOP
+from tests.support.examples import TOP
 
 
 def run(*arguments):

@@ -9,7 +9,7 @@ from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.exchanges import SCHEMA as EXCHANGES
 from msgnode.mining.analyses.policy_replay import QUESTION
 from msgnode.mining.analyses.session_lifetimes import SCHEMA as LIVES
-from tests.examples import TOP
+from tests.support.examples import TOP
 
 TEXT = (TOP / "docs/mining.md").read_text("utf-8")
 DERIVED = {"edges", "orphans", "stories", "conversation"}

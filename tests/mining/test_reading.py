@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import TRAFFIC
-from tests.examples import TOP, blocks
 from tests.mining.rows import ANN, HOUR, START, event, log, message, table
+from tests.support.examples import TOP, blocks
 
 PATH = "file:/logs/traffic-mn1-20260731T00.jsonl"
 

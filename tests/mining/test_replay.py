@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses import policy_replay
 from msgnode.mining.pipeline.log_files import Unreadable
-from tests.examples import TOP
 from tests.mining.rows import ANN, BOB, log, message, table
+from tests.support.examples import TOP
 
 PARTNER = "hyperty://partner.example/x"
 

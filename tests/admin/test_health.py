@@ -1,0 +1,288 @@
+"""
+`/live` and `/metrics`.
+"""
+
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode import __version__
+from msgnode.admin.health import EventLoopLag
+from tests.support.http_client import HTTPClient
+from tests.support.network import Network
+from tests.support.poll_runtime import PollRuntime
+from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
+
+
+class Base(SynchronousTestCase):
+    """
+    One node with two clients, one of which is away.
+    """
+
+    def setUp(self) -> None:
+        self.net = Network(state="none")
+        self.device = TCPRuntime(self.net, "runtime://example.org/a").open()
+        self.browser = WebSocketRuntime(self.net, "runtime://example.org/b").open()
+
+    def get(self, path: str, listener: str) -> Any:
+        return HTTPClient(self.net, listener).request("GET", path)
+
+    def send(self, sender: Any, to: str, id: int = 1, type: str = "create") -> bytes:
+        message = dumps({"id": id, "type": type, "from": f"{sender.url}/x", "to": to})
+        sender.send(message)
+        return message
+
+
+class LiveTests(Base):
+    """
+    For load balancers, and for operators.
+    """
+
+    def test_on_the_web_port(self) -> None:
+        """
+        The web port tells status and version, and nothing about who is there.
+        """
+        response = self.get("/live", "web")
+
+        self.assertEqual({"status": "up", "version": __version__}, response.json())
+        self.assertEqual("application/json", response.headers["Content-Type"])
+        self.assertEqual("no-store", response.headers["Cache-Control"])
+
+    def test_on_the_admin_listener(self) -> None:
+        """
+        The admin listener tells all.
+        """
+        self.browser.drop()
+        self.net.advance(7)
+
+        live = self.get("/live", "admin").json()
+
+        expected = {
+            "status": "up",
+            "version": __version__,
+            "node": "test",
+            "domain": "example.org",
+            "uptime": 7.0,
+            "sessions": {"attached": 1, "away": 1},
+            "connectors": {"line": 1},
+            "store": "none",
+        }
+        self.assertEqual(expected, {key: live[key] for key in expected})
+
+    def test_degraded(self) -> None:
+        """
+        While the disk takes nothing the node is degraded, and says why to operators only.
+        """
+        self.net.node.config.state = "/somewhere"
+        self.assertEqual("ok", self.get("/live", "admin").json()["store"])
+        self.net.node.keeping.failing = "/somewhere/sessions.sqlite: disk full"
+
+        live = self.get("/live", "admin").json()
+
+        self.assertEqual(
+            ("degraded", "/somewhere/sessions.sqlite: disk full"), (live["status"], live["store"])
+        )
+        self.assertEqual({"status": "degraded", "version": __version__}, self.get("/live", "web").json())
+        self.assertIn(b"msgnode_store_failing 1.0", self.get("/metrics", "admin").body)
+
+    def test_draining(self) -> None:
+        """
+        While the node stops it says so.
+        """
+        operator = HTTPClient(self.net, "admin")
+
+        self.net.node.sessions.stopService()
+
+        self.assertEqual("draining", operator.request("GET", "/live").json()["status"])
+
+    def test_uptime(self) -> None:
+        """
+        `uptime` counts seconds.
+        """
+        self.get("/live", "admin")
+        self.net.clock.advance(12.5)
+
+        self.assertEqual(12.5, self.get("/live", "admin").json()["uptime"])
+
+    def test_no_metrics_on_the_web_port(self) -> None:
+        """
+        Numbers are for operators only.
+        """
+        self.assertEqual(404, self.get("/metrics", "web").status)
+
+
+class MetricsTests(Base):
+    """
+    Prometheus' text.
+    """
+
+    def metrics(self) -> dict[str, float]:
+        """
+        Each sample by its name and labels, as `name{label}`.
+        """
+        response = self.get("/metrics", "admin")
+        self.assertEqual("text/plain; version=0.0.4; charset=utf-8", response.headers["Content-Type"])
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(response.body.decode()):
+            self.assertTrue(family.name.startswith("msgnode_"), family.name)
+            self.assertTrue(family.documentation, family.name)
+            for sample in family.samples:
+                labels = ",".join(value for key, value in sample.labels.items())
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+        return found
+
+    def assertMetrics(self, **expected: float) -> None:
+        """
+        These are the numbers now, each name without `msgnode_`; `__` stands before a label.
+        """
+        found = self.metrics()
+        for name, number in expected.items():
+            name, _, label = name.partition("__")
+            key = f"msgnode_{name}{{{label}}}" if label else f"msgnode_{name}"
+            self.assertEqual(number, found.get(key, 0), key)
+
+    def test_connections_and_sessions(self) -> None:
+        """
+        Connections and sessions are counted by connector, those that are away too.
+        """
+        PollRuntime(self.net, "runtime://example.org/c").open()
+        WebSocketRuntime(self.net, "runtime://example.org/d")
+        self.device.drop()
+
+        self.assertMetrics(
+            connections__websocket=2,
+            connections__poll=1,
+            connections__line=0,
+            sessions__websocket=1,
+            sessions__poll=1,
+            sessions__away=1,
+            session_events_total__opened=3,
+            session_events_total__detached=1,
+        )
+
+    def test_known(self) -> None:
+        """
+        Sessions of somebody the node knows are counted, so that one sees how many come without a token.
+        """
+        self.net.node.sessions.get("runtime://example.org/a").identity = "user://example.org/ann"
+        WebSocketRuntime(self.net, "runtime://example.org/d")
+
+        self.assertMetrics(sessions_known=1, sessions__websocket=1)
+
+    def test_traffic(self) -> None:
+        """
+        Messages and bytes are counted, in and out, and what became of them.
+        """
+        before = self.metrics()
+        delivered = self.send(self.device, f"{self.browser.url}/x")
+        lost = self.send(self.device, "hyperty://example.org/nobody")
+        self.browser.drop()
+        waits = self.send(self.device, f"{self.browser.url}/x")
+        after = self.metrics()
+
+        def grown(name: str) -> float:
+            return after[f"msgnode_{name}_total"] - before[f"msgnode_{name}_total"]
+
+        self.assertEqual(3, grown("messages_in"))
+        self.assertEqual(len(delivered + lost + waits), grown("bytes_in"))
+        self.assertEqual((1, len(delivered)), (grown("messages_out"), grown("bytes_out")))
+        self.assertEqual((1, 1), (grown("no_route"), grown("waited")))
+        self.assertMetrics(waiting_messages=1, waiting_bytes=len(waits))
+        self.net.advance(16)
+        self.browser.take()
+        self.browser.come_back()
+        self.assertMetrics(waiting_messages=0, waiting_bytes=0, stale_total=1)
+
+    def test_refusals(self) -> None:
+        """
+        Refusals are counted by code, and what could not be read by itself.
+        """
+        self.send(self.device, "domain://registry.example.org")
+        self.send(self.device, "domain://registry.example.org")
+        self.device.send(b"hello")
+        self.device.attempt({"id": 1, "type": "ping", "from": "mn:/x", "to": self.browser.url})
+
+        self.assertMetrics(
+            refused_total__501=2, refused_total__400=1, refused_total__403=1, unreadable_total=1
+        )
+
+    def test_addresses(self) -> None:
+        """
+        Bound addresses are counted.
+        """
+        to = "domain://msg-node.example.org/address-allocation"
+        self.device.ask(to=to, body={"value": {"number": 5}})
+
+        self.assertMetrics(addresses=5)
+
+    def test_hand_over(self) -> None:
+        """
+        The time a message takes is a histogram, in seconds.
+        """
+        before = self.metrics()["msgnode_hand_over_seconds_count"]
+        for _ in range(10):
+            self.send(self.device, self.browser.url)
+        found = self.metrics()
+
+        self.assertEqual(10, found["msgnode_hand_over_seconds_count"] - before)
+        self.assertEqual(
+            found["msgnode_hand_over_seconds_count"], found["msgnode_hand_over_seconds_bucket{+Inf}"]
+        )
+        buckets = [
+            value for name, value in found.items() if name.startswith("msgnode_hand_over_seconds_bucket")
+        ]
+        self.assertEqual(sorted(buckets), buckets)
+        self.assertGreater(found["msgnode_hand_over_seconds_sum"], 0)
+
+    def test_lag(self) -> None:
+        """
+        How late the event loop runs is measured twice a second; the worst is remembered.
+        """
+        self.net.lag.startService()
+        self.net.clock.advance(0.5)
+        self.assertMetrics(event_loop_lag_seconds=0, event_loop_lag_worst_seconds=0)
+
+        self.net.clock.advance(2)
+
+        self.assertMetrics(event_loop_lag_seconds=1.5, event_loop_lag_worst_seconds=1.5)
+        for _ in range(2):
+            self.net.clock.advance(0.5)
+        self.assertMetrics(event_loop_lag_seconds=0, event_loop_lag_worst_seconds=1.5)
+        self.net.lag.stopService()
+        self.assertFalse(
+            [call for call in self.net.clock.getDelayedCalls() if "LoopingCall" in repr(call.func)]
+        )
+
+    def test_idle(self) -> None:
+        """
+        A node that has done nothing has numbers too.
+        """
+        self.net = Network()
+
+        self.assertMetrics(messages_in_total=0, connections__websocket=0, hand_over_seconds_count=0)
+
+
+class LagTests(SynchronousTestCase):
+    """
+    How late the event loop runs.
+    """
+
+    def test_steadily_late(self) -> None:
+        """
+        A loop that is late at every beat shows it at every beat.
+        """
+        clock = Clock()
+        lag = EventLoopLag(clock)
+        lag.startService()
+        self.addCleanup(lag.stopService)
+
+        seen = []
+        clock.advance(0.8)
+        seen.append(round(lag.last, 3))
+        for _ in range(3):
+            clock.advance(0.5)
+            seen.append(round(lag.last, 3))
+
+        self.assertEqual([0.3] * 4, seen)

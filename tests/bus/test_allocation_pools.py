@@ -1,0 +1,226 @@
+"""
+Foreign pools: finite addresses, leased to one session at a time.
+"""
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.bus.allocation import Pool
+from msgnode.config.address_range import MOST, expand
+from msgnode.protocol.errors import Rejected
+from msgnode.structures.time_slices import ADDRESSES
+from tests.bus.test_allocation import AllocationTests
+
+
+class ExpandTests(SynchronousTestCase):
+    """
+    A pattern of addresses.
+    """
+
+    def test_range(self) -> None:
+        """
+        A range stands for each of its numbers, with leading zeros where it has them.
+        """
+        self.assertEqual(["sip:guest1@d", "sip:guest2@d", "sip:guest3@d"], expand("sip:guest{1..3}@d"))
+        self.assertEqual(["a08", "a09", "a10"], expand("a{08..10}"))
+        self.assertEqual(["a9", "a10"], expand("a{9..10}"))
+        self.assertEqual(["7"], expand("{7..7}"))
+        self.assertEqual(["a0b", "a1b"], expand("a{0..1}b"))
+
+    def test_none(self) -> None:
+        """
+        No range, two of them, one that goes down, one too large: each is told.
+        """
+        for pattern in ("", "sip:guest@d", "{1..2}{1..2}", "{a..b}", "{1-3}", "{..3}"):
+            self.assertIn(repr(pattern), str(self.assertRaises(ValueError, expand, pattern)))
+        for pattern in ("{3..1}", f"{{1..{MOST + 1}}}", "{0..99999999999999999999}"):
+            self.assertIn(pattern, str(self.assertRaises(ValueError, expand, pattern)))
+        self.assertEqual(MOST, len(expand(f"{{1..{MOST}}}")))
+
+
+class FreeTests(SynchronousTestCase):
+    """
+    Which addresses are leased next.
+    """
+
+    def test_round(self) -> None:
+        """
+        The pool goes round, past what is leased, so that one just returned is the last to be leased again.
+        """
+        pool, leased = Pool(["a", "b", "c", "d"]), {"b"}
+
+        self.assertEqual(["a", "c"], pool.free(2, leased.__contains__))
+        self.assertEqual(["d"], pool.free(1, leased.__contains__))
+        self.assertEqual(["a", "c", "d"], pool.free(3, leased.__contains__))
+
+    def test_too_few(self) -> None:
+        """
+        With too few left it is 503, and the turn does not move.
+        """
+        pool = Pool(["a", "b"])
+
+        why = self.assertRaises(Rejected, pool.free, 2, {"b"}.__contains__)
+
+        self.assertEqual(503, why.code)
+        self.assertEqual(["a"], pool.free(1, {"b"}.__contains__))
+
+    def test_looks_once(self) -> None:
+        """
+        What was found leased is not asked about again, until it is returned, however often it is wanted.
+        """
+        pool, asked = Pool([f"a{n}" for n in range(1000)]), []
+
+        def is_leased(address: str) -> bool:
+            asked.append(address)
+            return address != "a7" or len(asked) > 1000
+
+        self.assertRaises(Rejected, pool.free, 2, is_leased)
+        self.assertEqual(1000, len(asked))
+        for _ in range(100):
+            self.assertRaises(Rejected, pool.free, 2, is_leased)
+
+        self.assertEqual(1001, len(asked))
+        pool.returned("a8")
+        pool.returned("elsewhere")
+        self.assertEqual(["a8"], pool.free(1, lambda address: False))
+
+    def test_look(self) -> None:
+        """
+        A pool of which most is leased is looked through in slices, and offers what is free meanwhile.
+        """
+        pool, asked = Pool([f"a{n}" for n in range(10 * ADDRESSES)]), [0]
+
+        def is_leased(address: str) -> bool:
+            asked[-1] += 1
+            return address not in ("a3", f"a{10 * ADDRESSES - 1}")
+
+        for _ in pool.look(2, is_leased):
+            asked.append(0)
+            if len(asked) == 3:
+                self.assertEqual(["a3"], pool.free(1, lambda address: False))
+
+        self.assertGreater(len(asked), 9)
+        self.assertLessEqual(max(asked), ADDRESSES + 2)
+        self.assertEqual(["a3", f"a{10 * ADDRESSES - 1}"], sorted(pool.free(2, is_leased)))
+
+
+class LeaseTests(AllocationTests):
+    """
+    Allocation from a pool.
+    """
+
+    def restart(self, **sections: Any) -> None:
+        pools = {
+            "ims": {"scheme": "sip", "pattern": "sip:guest{1..3}@example.org"},
+            "desk": {"scheme": "tel", "addresses": ["tel:+351100", "tel:+351200"]},
+        }
+        super().restart(**{"pools": pools, **sections})
+
+    def lease(self, client: Any, number: int, scheme: str = "sip") -> list[str]:
+        return self.allocate(client, {"scheme": scheme, "value": {"number": number}})
+
+    def test_leased(self) -> None:
+        """
+        The addresses are those of the pool, each leased once, and heard by who leased them.
+        """
+        self.assertEqual(["sip:guest1@example.org", "sip:guest2@example.org"], self.lease(self.a, 2))
+        self.assertEqual(["sip:guest3@example.org"], self.lease(self.b, 1))
+        self.assertEqual(["tel:+351100", "tel:+351200"], self.lease(self.b, 2, "tel"))
+
+        self.b.post("sip:guest1@example.org")
+
+        self.assertEqual(1, len(self.a.got))
+
+    def test_other_schemes(self) -> None:
+        """
+        Every other scheme is made up as ever, and the hyperty address knows no pools.
+        """
+        self.assertRegex(self.lease(self.a, 1, "comm")[0], "^comm://")
+        hyperties = "domain://msg-node.example.org/hyperty-address-allocation"
+        self.assertRegex(self.allocate(self.a, {"scheme": "sip"}, hyperties)[0], "^hyperty://")
+
+    def test_too_few(self) -> None:
+        """
+        When too few are left it is 503, and none is leased.
+        """
+        self.lease(self.a, 2)
+
+        self.assertRefused(self.ask(self.b, {"scheme": "sip", "value": {"number": 2}}), 503)
+
+        self.assertEqual(2, len(self.node.routes))
+        self.lease(self.b, 1)
+        self.assertRefused(self.ask(self.b, {"scheme": "sip"}), 503)
+
+    def test_returned(self) -> None:
+        """
+        They are free again when given back, when the session closes, and when it expires.
+        """
+        for give_back in (
+            lambda leased: self.release(self.a, {"childrenResources": leased}),
+            lambda leased: self.a.close(),
+            lambda leased: (self.a.drop(), self.node.clock.advance(86400)),
+        ):
+            self.restart()
+            leased = self.lease(self.a, 3)
+            self.assertRefused(self.ask(self.b, {"scheme": "sip"}), 503)
+
+            give_back(leased)
+
+            self.assertEqual(sorted(leased), sorted(self.lease(self.b, 3)))
+
+    def test_kept_while_away(self) -> None:
+        """
+        A session that lost its connection keeps its leases.
+        """
+        self.lease(self.a, 3)
+        self.a.drop()
+        self.node.clock.advance(3600)
+
+        self.assertRefused(self.ask(self.b, {"scheme": "sip"}), 503)
+
+    def test_listeners(self) -> None:
+        """
+        Who merely listens at an address of the pool does not hold it.
+        """
+        for n in (1, 2, 3):
+            self.b.subscribe(f"sip:guest{n}@example.org")
+
+        self.assertEqual(3, len(self.lease(self.a, 3)))
+        self.a.close()
+        self.assertEqual(3, len(self.lease(self.b, 3)))
+
+    def test_full_session(self) -> None:
+        """
+        A session that may hold no more leases none.
+        """
+        self.restart(limits={"bindings_per_session": 2})
+
+        self.assertRefused(self.ask(self.a, {"scheme": "sip", "value": {"number": 3}}), 429)
+
+        self.lease(self.a, 1)
+        self.lease(self.b, 2)
+
+    def test_again_and_again(self) -> None:
+        """
+        An address that was leased, freed, leased and given up with its session is there for the next one.
+        """
+        for _ in range(3):
+            leased = self.lease(self.a, 3)
+            self.assertEqual(503, self.ask(self.b, {"scheme": "sip", "value": {"number": 1}})["code"])
+            self.release(self.a, {"resource": leased[:2]})
+            self.assertEqual(503, self.ask(self.b, {"scheme": "sip", "value": {"number": 3}})["code"])
+            self.assertEqual(sorted(leased[:2]), sorted(self.lease(self.b, 2)))
+            self.release(self.b, {"resource": leased[:2]})
+            self.a.close()
+            self.a = self.node.client("runtime://example.org/a")
+
+    def test_refused(self) -> None:
+        """
+        What a request was to lease that is refused in the end is free.
+        """
+        body = {"scheme": "sip", "value": {"number": 3}, "childrenResources": ["x" * 2048]}
+        for _ in range(2):
+            self.assertEqual(400, self.ask(self.a, body)["code"])
+
+        self.assertEqual(3, len(self.lease(self.b, 3)))

@@ -1,0 +1,80 @@
+"""
+Where a client is told to connect: the URLs it understands, and what it says of the others.
+"""
+
+from pathlib import Path
+
+import pytest
+from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
+from twisted.internet.testing import MemoryReactorClock
+
+from msgnode.client.endpoint import LineFactory, place
+from tests.support.certificate import PATH
+
+
+@pytest.mark.parametrize(
+    "url", ["tcp://example.org", "tls://example.org:1", "ws://example.org", "wss://[::1]/x"]
+)
+def test_urls(url: str) -> None:
+    """
+    Lines and WebSocket, with TLS and without, need no more than a host.
+    """
+    made = place(url, MemoryReactorClock())
+
+    lines = url.startswith("t")
+    assert lines == (made.factory is LineFactory)
+    assert isinstance(made.endpoint, HostnameEndpoint) != url.startswith(("wss", "tls"))
+
+
+def test_unix() -> None:
+    """
+    A UNIX socket is spoken to in lines.
+    """
+    made = place("unix:///run/msgnode.sock", MemoryReactorClock())
+
+    assert isinstance(made.endpoint, UNIXClientEndpoint)
+    assert made.factory is LineFactory
+
+
+@pytest.mark.parametrize("url", ["", "localhost:9090", "http://localhost", "ws://", "tcp://localhost:x"])
+def test_no_url(url: str) -> None:
+    """
+    What is no URL of a node is refused, with one that is.
+    """
+    with pytest.raises(ValueError, match=r"expected a URL such as ws://127.0.0.1:9090/ws or tcp://"):
+        place(url, MemoryReactorClock())
+
+
+@pytest.mark.parametrize(
+    "url, meant",
+    [
+        ("http://example.org:9090", "ws://example.org:9090/ws"),
+        ("http://example.org:9090/", "ws://example.org:9090/ws"),
+        ("https://example.org/ws", "wss://example.org/ws"),
+        ("HTTPS://example.org/node/?x=1", "wss://example.org/node/ws"),
+    ],
+)
+def test_http(url: str, meant: str) -> None:
+    """
+    Who gives the URL of the web port is told the one of the WebSocket there.
+    """
+    with pytest.raises(ValueError, match=rf"not '.*'; did you mean {meant}\?$"):
+        place(url, MemoryReactorClock())
+    place(meant, MemoryReactorClock())
+
+
+def test_certificates(tmp_path: Path) -> None:
+    """
+    A file that cannot be used is named, with what was expected in it.
+    """
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("hello")
+    reactor = MemoryReactorClock()
+
+    place("tls://example.org", reactor, ca=PATH, certificate=PATH)
+    with pytest.raises(ValueError, match=r"wrong.pem: expected a certificate in PEM"):
+        place("tls://example.org", reactor, ca=str(wrong))
+    with pytest.raises(ValueError, match=r"wrong.pem: expected a certificate and its key in PEM"):
+        place("tls://example.org", reactor, certificate=str(wrong))
+    with pytest.raises(ValueError, match=r"/nowhere: cannot be read: No such file"):
+        place("tls://example.org", reactor, ca="/nowhere")

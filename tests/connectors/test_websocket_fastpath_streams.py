@@ -1,0 +1,27 @@
+"""
+Random conversations look the same by the lane and by Autobahn alone.
+"""
+
+import os
+
+from hypothesis import HealthCheck, given, settings
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.support.fastpath_pair import compare
+from tests.support.fastpath_streams import options, reactions, scripts
+
+TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
+
+
+class StreamTests(SynchronousTestCase):
+    """
+    Any stream, cut anyhow.
+    """
+
+    @settings(max_examples=100 * TIMES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(scripts(), options, reactions)
+    def test_same(self, script: list[tuple], options: dict, reactions: dict) -> None:
+        """
+        Whatever a client sends and whatever the server does, after every read all is the same.
+        """
+        compare(script, options=options, reactions=reactions)

@@ -1,0 +1,295 @@
+"""
+What the documentation shows is what the node does, and it names all there is.
+"""
+
+import json
+import re
+import tomllib
+
+import msgspec
+import pytest
+from twisted.web.test.requesthelper import DummyRequest
+
+from msgnode.admin.health import EventLoopLag, Metrics
+from msgnode.config.loader import check
+from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
+from msgnode.sessions.outbox import STEPS
+from msgnode.storage.traffic_log import TrafficLine
+from tests.support.examples import TOP, Bound, Play, blocks, requests, sections
+from tests.support.fakes import MemoryNode
+from tests.support.http_client import HTTPClient
+from tests.support.network import Network
+
+CONVERSATIONS = {
+    heading: found
+    for heading, found in sections("docs/protocol.md").items()
+    if any(block.info.startswith("messages") for block in found)
+}
+EVERYWHERE = [
+    "README.md",
+    "docs/browser.md",
+    "docs/client.md",
+    "docs/devices.md",
+    "docs/cli.md",
+    "docs/protocol.md",
+    "docs/operations.md",
+    "docs/traffic-log.md",
+    "docs/mining.md",
+]
+EVERYWHERE += ["docs/backends.md"]
+CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
+OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
+# Their defaults depend on the machine, or stand for a listener.
+_ELSEWHERE = {"node", "traffic", "web", "line", "admin"}
+
+
+def rows(path, heading):
+    """
+    The cells of the tables below a heading, without the first two lines of each.
+    """
+    text = (TOP / path).read_text("utf-8").partition(f"\n{heading}\n")[2]
+    text = re.split(r"^## ", text, maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    found = [[cell.strip() for cell in line] for line in lines]
+    return [cells for cells in found if cells[0].startswith("`")]
+
+
+def defaults(struct, prefix=""):
+    """
+    Every key of the configuration, with its default.
+    """
+    found = {}
+    for field in msgspec.structs.fields(struct):
+        value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+        if isinstance(value, msgspec.Struct):
+            found.update(defaults(type(value), f"{field.name}."))
+        else:
+            found[prefix + field.name] = value
+    return found
+
+
+def flat(table, prefix=""):
+    """
+    The keys of a TOML table, with their values; pools and listeners stay as they are.
+    """
+    found = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and key not in ("pools", "listen"):
+            found.update(flat(value, f"{key}."))
+        else:
+            found[prefix + key] = value
+    return found
+
+
+# -- what is shown ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("heading", CONVERSATIONS)
+def test_conversations(heading):
+    """
+    Every conversation in docs/protocol.md goes as it is written, and nothing else is sent.
+    """
+    play = Play()
+
+    for block in CONVERSATIONS[heading]:
+        if block.info == "toml":
+            play.configure(block)
+        elif block.info.startswith("messages"):
+            play.converse(block)
+
+
+@pytest.mark.parametrize("path", EVERYWHERE)
+def test_blocks(path):
+    """
+    Whatever is shown in JSON, TOML or Python is that, and of TOML the node takes every key.
+    """
+    for block in blocks(path):
+        if block.info == "json":
+            json.loads(block.text)
+        elif block.info == "toml":
+            check(tomllib.loads(block.text), path)
+        elif block.info == "python":
+            compile(block.text, f"{path}:{block.line}", "exec")
+        else:
+            known = (
+                "messages",
+                "messages lines",
+                "sh",
+                "sh 2",
+                "output",
+                "nginx",
+                "jsonl",
+                "mermaid",
+                "packets",
+                "js",
+                "html",
+            )
+            assert block.info in known, f"{path}:{block.line}: {block.info!r}"
+
+
+def test_packets():
+    """
+    What docs/protocol.md shows of Socket.IO on the wire goes so.
+    """
+    bound, client = Bound(), HTTPClient(Network())
+    [shown] = [block for block in blocks("docs/protocol.md") if block.info == "packets"]
+
+    for method, query, body, expected in requests(shown):
+        answer = client.request(method, f"/socket.io/{bound.fill(query)}", body.encode())
+        assert bound.reads(expected, answer.body.decode()), f"{expected}: but {answer.body!r}"
+
+
+def test_state_machine():
+    """
+    The drawing in docs/protocol.md is that of the table the node goes by.
+    """
+    drawn = next(block for block in blocks("docs/protocol.md") if block.info == "mermaid").text
+
+    steps = re.findall(r"(\S+) --> (\S+): (\S+)", drawn.replace("[*]", "none"))
+
+    assert {(before, event): after for before, after, event in steps} == STEPS
+
+
+@pytest.mark.parametrize("written, message", rows("docs/operations.md", "## Common mistakes")[:8])
+def test_mistakes(written, message):
+    """
+    A mistake in the configuration is told in the words of docs/operations.md.
+    """
+    with pytest.raises(ConfigError) as raised:
+        check(tomllib.loads(written.strip("`")), "node.toml")
+
+    assert message == f"`msgnode: {raised.value}`"
+
+
+def test_traffic_examples():
+    """
+    The example lines in docs/traffic-log.md are lines of the traffic log, in its order of keys.
+    """
+    shown = next(block for block in blocks("docs/traffic-log.md") if block.info == "jsonl").text.splitlines()
+
+    decoded = [msgspec.json.decode(line, type=TrafficLine) for line in shown]
+
+    assert shown == [msgspec.json.encode(line).decode() for line in decoded]
+
+
+# -- what is named ---------------------------------------------------------
+
+
+def test_example_configuration_loads():
+    """
+    etc/msgnode.toml loads as it stands, and changes nothing.
+    """
+    config = check(tomllib.loads(CONFIG), "etc/msgnode.toml")
+
+    assert Config().listeners() == config.listeners()
+    shown = flat(tomllib.loads(CONFIG))
+    assert {key: value for key, value in defaults(Config).items() if key in shown} | {
+        key: shown[key] for key in _ELSEWHERE & shown.keys()
+    } == shown
+
+
+def test_example_configuration_is_complete():
+    """
+    etc/msgnode.toml names every key, and loads too when the examples in it are switched on.
+    """
+    switched_on = re.sub(r"^#(?=[\[a-z])", "", CONFIG, flags=re.MULTILINE)
+
+    table = tomllib.loads(switched_on)
+
+    config = check(table, "etc/msgnode.toml")
+    assert defaults(Config).keys() == flat(table).keys()
+    assert set(Listen.__struct_fields__) == {key for listen in table["listen"] for key in listen}
+    assert set(PoolAddresses.__struct_fields__) == {key for pool in table["pools"].values() for key in pool}
+    assert all(pool.all_addresses() for pool in config.pools.values())
+
+
+def test_operations_names_every_key():
+    """
+    docs/operations.md has every key of the configuration, with its default.
+    """
+    found = {key.strip("`"): default for key, _, default in rows("docs/operations.md", "## Keys")}
+
+    known = defaults(Config)
+    assert list(known) == sorted(found, key=list(known).index)
+    listeners = tomllib.loads(CONFIG)
+    for key, default in known.items():
+        if key in ("web", "line", "admin"):
+            default = listeners[key]
+        if default is None:
+            assert "none" == found[key], key
+            continue
+        if key not in ("node", "traffic", "state", "policy.decision_log"):
+            assert f"`{json.dumps(default)}`" == found[key], key
+
+
+def test_operations_names_every_option():
+    """
+    docs/operations.md has every option of `twistd msgnode`.
+    """
+    from msgnode.service.options import Options
+
+    found = " ".join(row[0] for row in rows("docs/operations.md", "## Options"))
+
+    known = {f"--{name.rstrip('=')}" for name in Options().longOpt}
+    assert known == set(re.findall(r"--[a-z-]+", found))
+
+
+def test_operations_names_every_metric():
+    """
+    docs/operations.md explains every metric, and no other.
+    """
+    node = MemoryNode()
+    page = Metrics(node, EventLoopLag(node.clock), int).render_GET(DummyRequest([b""])).decode()
+
+    found = [cells[0].strip("`") for cells in rows("docs/operations.md", "## Is it well?")]
+
+    # A counter is announced under the name it is shown with.
+    assert re.findall(r"^# TYPE (\S+)", page, re.MULTILINE) == found
+
+
+def test_traffic_log_names_every_key():
+    """
+    docs/traffic-log.md explains every key of a line, in their order, and its Spark schema has them all.
+    """
+    names = [field.encode_name for field in msgspec.structs.fields(TrafficLine)]
+    code = next(block.text for block in blocks("docs/traffic-log.md") if "StructType" in block.text)
+
+    found = [cells[0].strip("`") for cells in rows("docs/traffic-log.md", "## Keys")]
+
+    assert names == found[: len(names)]
+    assert names == re.findall(r'StructField\("(\w+)"', code)
+
+
+def test_close_codes():
+    """
+    docs/protocol.md lists every closing of the node's own, with its reason.
+    """
+    from msgnode.connectors.websocket import UNSUPPORTED
+    from msgnode.sessions import session
+
+    closings = [value for value in vars(session).values() if isinstance(value, session.Closing)]
+    text = (TOP / "docs/protocol.md").read_text("utf-8")
+
+    for closing in [*closings, UNSUPPORTED]:
+        assert f"| {closing.code} | `{closing.reason}` |" in text
+
+
+@pytest.mark.parametrize("path", [*EVERYWHERE, "NEWS.md", "docs/performance.md"])
+def test_links(path):
+    """
+    What a document links to is there.
+    """
+    for target in re.findall(r"\]\(([^)#:]+)\)", (TOP / path).read_text("utf-8")):
+        assert ((TOP / path).parent / target).exists(), target
+
+
+def test_systemd_unit():
+    """
+    The systemd unit starts twistd in the foreground, without a pid file and with a configuration.
+    """
+    unit = (TOP / "etc/msgnode.service").read_text("utf-8")
+
+    assert "twistd --nodaemon --pidfile= msgnode --config /etc/msgnode/msgnode.toml" in unit
+    assert all(
+        f"\n{line}\n" in unit for line in ("Restart=on-failure", "DynamicUser=yes", "StateDirectory=msgnode")
+    )

@@ -1,0 +1,256 @@
+"""
+A whole node in memory, and clients true to the Protocol.
+"""
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import TestCase
+
+from twisted.internet.task import Clock
+
+from msgnode.config.loader import check
+from msgnode.config.schema import Config
+from msgnode.node import Node
+from msgnode.protocol.close_codes import Closing
+from msgnode.sessions.session import Connection, Session
+from tests.support.openid import NOW
+
+
+def directory(test: TestCase) -> Path:
+    """
+    An empty directory that is gone after the test.
+    """
+    made = TemporaryDirectory()
+    test.addCleanup(made.cleanup)
+    return Path(made.name)
+
+
+class Turns(Clock):
+    """
+    A Clock that can also go through one turn of the reactor.
+    """
+
+    def turn(self) -> None:
+        """
+        Make the calls that are due, and none that they ask for.
+        """
+        for call in [call for call in self.calls if call.getTime() <= self.seconds()]:
+            self.calls.remove(call)
+            call.called = 1
+            call.func(*call.args, **call.kw)
+
+
+def turn(clock: Clock) -> None:
+    """
+    One turn of the reactor: what is due by now, and not what that asks for in its turn.
+    """
+    for call in [call for call in clock.getDelayedCalls() if call.getTime() <= clock.seconds()]:
+        if call.active():
+            clock.calls.remove(call)
+            call.called = 1
+            call.func(*call.args, **call.kw)
+
+
+def peak(act: Callable[[], object]) -> int:
+    """
+    How many bytes were held at most while it acted, beyond what there was.
+    """
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+class MemoryJournal:
+    """
+    The third implementation of Journal: it remembers.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.events: list[tuple[str, str]] = []
+
+    def message(self, message, session):
+        self.messages.append(
+            {
+                "session": session.runtime if session is not None else "",
+                "connector": message.origin.connector,
+                "type": message.type,
+                "id": message.id,
+                "from": message.from_,
+                "to": message.to,
+                "outcome": message.outcome,
+                "recipients": message.recipients,
+                "waiting": message.waiting,
+                "code": message.code,
+                "resources": message.resources,
+            }
+        )
+
+    def session(self, event: str, session: Session, connection: Connection | None) -> None:
+        self.events.append((event, session.runtime))
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [message["outcome"] for message in self.messages]
+
+
+class Client:
+    """
+    A connection that keeps what it is sent; `tell` sends as a client does.
+    """
+
+    connector = "memory"
+    identity = ""
+    bearer = ""
+    counted = False
+    peer = "192.0.2.1:1"
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.session: Session | None = None
+        self.runtime = ""
+        self.token = ""
+        self.full = False
+        self.pauses = 0
+        self.raw: list[bytes] = []
+        self.lost: Closing | None = None
+        self.errors: list[tuple[str, int]] = []
+        node.sessions.arrived(self)
+
+    # -- Connection ----------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        self.raw.append(data)
+
+    def fetch(self) -> None:
+        pass
+
+    def lose(self, why: Closing) -> None:
+        self.lost = why
+
+    def pause_reading(self) -> None:
+        self.pauses += 1
+
+    def resume_reading(self) -> None:
+        self.pauses -= 1
+
+    def unreadable(self, text: str, code: int) -> None:
+        self.errors.append((text, code))
+
+    # -- what a test does ----------------------------------------------------
+
+    @property
+    def reading(self) -> bool:
+        return not self.pauses
+
+    def tell(self, message: dict[str, Any] | bytes) -> None:
+        data = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.node.receive(data, self)
+        self.node.settle()
+
+    @property
+    def got(self) -> list[dict[str, Any]]:
+        return [json.loads(data) for data in self.raw]
+
+    def take(self) -> list[dict[str, Any]]:
+        """
+        What came since the last look.
+        """
+        got, self.raw = self.got, []
+        return got
+
+    def open(self, runtime: str) -> str:
+        """
+        Open a session; its token.
+        """
+        self.tell({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"})
+        self.runtime = runtime
+        self.token = self.take()[0]["body"]["runtimeToken"]
+        return self.token
+
+    def reopen(self, from_: str) -> dict[str, Any]:
+        """
+        Say `re-open`; the answer and what came behind it.
+        """
+        self.tell({"id": 2, "type": "re-open", "from": from_, "to": "mn:/session"})
+        return json.loads(self.raw.pop(0))
+
+    def close(self) -> None:
+        self.tell({"id": 3, "type": "close", "from": self.runtime, "to": "mn:/session"})
+
+    def ask(self, **fields: Any) -> dict[str, Any]:
+        """
+        Send a request; its reply.
+        """
+        self.tell({"id": 7, "from": f"{self.runtime}/x", **fields})
+        return self.take()[-1]
+
+    def post(self, to: Any, type: str = "ping", **fields: Any) -> dict[str, Any]:
+        """
+        Send a message that awaits no answer; the message.
+        """
+        message = {"id": 9, "type": type, "from": f"{self.runtime}/x", "to": to, **fields}
+        self.tell(message)
+        return message
+
+    def drop(self) -> None:
+        """
+        The connection is lost.
+        """
+        self.node.sessions.lost(self)
+
+    def subscribe(self, *addresses: str) -> None:
+        self.ask(type="subscribe", to="domain://msg-node.example.org/sm", body={"resources": addresses})
+
+
+class MemoryNode(Node):
+    """
+    A node with a Clock and a MemoryJournal; `sections` are those of the TOML file.
+
+    `world` makes the servers around it (tests/world.py); `links` are its
+    connections to those.
+    """
+
+    def __init__(
+        self, domain: str = "example.org", journal: Any = None, world: Any = None, **sections: Any
+    ) -> None:
+        self.clock = Turns()
+        self.journal = journal or MemoryJournal()
+        config: Config = check({"domain": domain, "node": "test", "state": "none", **sections}, "test")
+        self.world = world(config, self.clock, self.wall) if world else None
+        super().__init__(
+            config,
+            self.clock,
+            self.journal,
+            wall=self.wall,
+            chance=lambda: 0.0,
+            validator=self.world.tokens if self.world else None,
+        )
+        if self.world:
+            self.world.offer(self)
+
+    @property
+    def links(self) -> list[Any]:
+        return self.world.links if self.world else []
+
+    def wall(self) -> float:
+        """
+        Seconds since 1970, as far as the Clock says.
+        """
+        return NOW + self.clock.seconds()
+
+    def client(self, runtime: str | None = None) -> Client:
+        """
+        A client, with a session when a runtimeURL is given.
+        """
+        client = Client(self)
+        if runtime is not None:
+            client.open(runtime)
+        return client

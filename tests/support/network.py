@@ -1,0 +1,209 @@
+"""
+A node with its listeners in memory, and the wires to its clients.
+
+iosim's transports, and what they lack: a peer that does not read, reads of
+64 KiB, a producer that is paused when 64 KiB wait, and a last word that still
+leaves after loseConnection.
+"""
+
+from collections import deque
+from itertools import count
+from typing import Any
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import IPushProducer, ITCPTransport
+from twisted.internet.protocol import Protocol
+from twisted.test.iosim import FakeTransport, IOPump
+from zope.interface import implementer
+
+from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.health import EventLoopLag
+from msgnode.config.schema import Listen
+from msgnode.connectors.websocket import WebSocketConnection
+from msgnode.service.tap import factories
+from msgnode.service.wiring import policies_of
+from msgnode.transport.tls import over_tls
+from tests.support.certificate import PATH
+from tests.support.fakes import MemoryNode
+
+READ = 65536  # bytes in one read, and those that may wait to be written
+
+_ports = count(50000)
+
+
+@implementer(ITCPTransport, IPushProducer)
+class Wire(FakeTransport):
+    """
+    One end of a connection.  `stalled`: the other end does not read.
+    """
+
+    def __init__(self, protocol: Any, isServer: bool, peer: Any = None) -> None:
+        super().__init__(protocol, isServer, peerAddress=peer)
+        self.stalled = self.losing = self.deaf = self.full = False
+        self.size = 0  # bytes that wait to be written
+        self.unread: deque[bytes] = deque()
+        self.options: list[str] = []
+
+    # -- writing -------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self.losing:
+            return
+        super().write(data)
+        self.size += len(data)
+        if self.size > READ and self.producer and not self.full:
+            self.full = True
+            self.producer.pauseProducing()
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
+        if self.producer is not None:
+            raise RuntimeError("a producer is registered")  # as Twisted's transports do
+        super().registerProducer(producer, streaming)
+
+    def unregisterProducer(self) -> None:
+        super().unregisterProducer()
+        self.full = False
+
+    def getOutBuffer(self) -> bytes | None:
+        if self.stalled:
+            return None
+        data, self.size = super().getOutBuffer(), 0
+        if self.losing:
+            self.disconnecting = True
+        return data or None
+
+    def _checkProducer(self) -> None:
+        if self.full and not self.stream:
+            self.full = False
+            self.producer.resumeProducing()
+
+    def loseConnection(self) -> None:
+        self.losing = True
+        if not self.stream:
+            self.disconnecting = True
+
+    def abortConnection(self) -> None:
+        self.stream.clear()
+        self.size = 0
+        self.losing = self.disconnecting = True
+
+    # -- reading -------------------------------------------------------------
+
+    def bufferReceived(self, buf: bytes) -> None:
+        self.unread.extend(buf[at : at + READ] for at in range(0, len(buf), READ))
+
+    def read(self) -> bool:
+        if not self.unread or self.deaf or self.disconnected:
+            return False
+        self.protocol.dataReceived(self.unread.popleft())
+        return True
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        self.options.append("no delay")
+
+    def setTcpKeepAlive(self, enabled: bool) -> None:
+        self.options.append("keep alive")
+
+    def pauseProducing(self) -> None:
+        self.deaf = True
+
+    def resumeProducing(self) -> None:
+        self.deaf = False
+
+
+class Link(IOPump):
+    """
+    The two ends of a connection.
+    """
+
+    clientIO: Wire
+    serverIO: Wire
+
+    def pump(self, debug: bool = False, advanceClock: bool = True) -> bool:
+        came = [wire.read() for wire in (self.serverIO, self.clientIO)]
+        return any(came) or super().pump(debug, advanceClock)
+
+    @property
+    def over(self) -> bool:
+        return bool(self.serverIO.disconnected and self.clientIO.disconnected)
+
+
+class PlainConnection(WebSocketConnection):
+    """
+    Autobahn alone.
+    """
+
+    lane = False
+
+
+class Network:
+    """
+    Listeners by name: `web`, `plain` (the lane off), `tls`, `line`, `admin`.
+    """
+
+    def __init__(self, node: MemoryNode | None = None, **sections: Any) -> None:
+        from tests.support.world import World  # which is built of our wires
+
+        self.node = node or MemoryNode(world=World, **sections)
+        self.clock = self.node.clock
+        self.journal = self.node.journal
+        self.lag = EventLoopLag(self.clock)
+        self.links: list[Link] = []
+        self.runtimes: list[Any] = []
+        self.policies = policies_of(self.node, self.clock)
+        self.tokens = AdminTokens(self.node.config.state)
+        self._listeners: dict[str, Any] = {}
+
+    def listener(self, name: str) -> Any:
+        """
+        The factory of that listener; made when it is first asked for.
+        """
+        if not self._listeners:
+            self._listeners = self._factories()
+        if name == "tls" and name not in self._listeners:
+            listen = Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH)
+            self._listeners[name] = over_tls(listen, self._listeners["web"], self.clock)
+        if name == "plain" and name not in self._listeners:
+            plain = self._factories()["web"]
+            plain.resource.children[b"ws"]._factory.protocol = PlainConnection
+            self._listeners[name] = plain
+        return self._listeners[name]
+
+    def _factories(self) -> dict[str, Any]:
+        return factories(self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens)
+
+    def link(self, name: str, client: Protocol, peer: Any = None) -> Link:
+        """
+        Connect a client's protocol to a listener.
+        """
+        peer = peer or IPv4Address("TCP", "192.0.2.1", next(_ports))
+        server = self.listener(name).buildProtocol(peer)
+        link = Link(client, server, Wire(client, False), Wire(server, True, peer), False, self.clock)
+        server.makeConnection(link.serverIO)
+        client.makeConnection(link.clientIO)
+        self.links.append(link)
+        return link
+
+    def pump(self) -> None:
+        """
+        Move everything that can move, at this moment of the clock.
+        """
+        for _ in range(100_000):
+            self.clock.advance(0)
+            links = [*self.links, *self.node.links]
+            moved = [link.pump(advanceClock=False) for link in links]
+            if not any(moved) and not any([runtime.settle() for runtime in self.runtimes]):
+                break
+        else:
+            raise AssertionError("it never comes to rest")
+        self.links = [link for link in self.links if not link.over]
+
+    def advance(self, seconds: float) -> None:
+        """
+        Let time pass, while clients and node do what they do.
+        """
+        while seconds > 0:
+            self.pump()
+            self.clock.advance(min(seconds, 1))
+            seconds -= 1
+        self.pump()

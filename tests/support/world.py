@@ -1,0 +1,65 @@
+"""
+The servers around a node, at the end of wires in memory: an OpenID provider, a QoS broker.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.web.server import Site
+
+from msgnode.backends.http_client import BackendClient
+from msgnode.backends.identity.token_validator import Tokens
+from msgnode.backends.qos_broker import QoSBroker
+from msgnode.config.schema import Config, IdentityProvider
+from msgnode.config.sections import QoSOptions
+from msgnode.node import Node
+from msgnode.service.wiring import offer_identity
+from tests.support.back_ends import Memory
+from tests.support.openid import ISSUER, OpenID
+from tests.support.qos_broker import Broker
+
+
+class World:
+    """
+    `provider_wires` and `broker_wires` may refuse or hang.
+    """
+
+    def __init__(self, config: Config, clock: Clock, wall: Callable[[], float]) -> None:
+        providers = config.identity.providers
+        self._clock = clock
+        self.openid = OpenID(providers[0].issuer if providers else ISSUER, wall)
+        self.broker = Broker()
+        self.provider_wires = Memory(clock, lambda: Site(self.openid).buildProtocol(None))
+        self.broker_wires = Memory(clock, lambda: Site(self.broker).buildProtocol(None))
+        self.tokens = Tokens(config.identity, clock, self.connect, wall)
+
+    def connect(self, host: str, options: IdentityProvider) -> BackendClient:
+        # The wires know no TLS; whom they lead to is settled.
+        plain = host.replace("https:", "http:")
+        return BackendClient(
+            plain, options, self._clock, "provider", dial=lambda host, port: self.provider_wires
+        )
+
+    def offer(self, node: Node) -> None:
+        offer_identity(node, self.tokens)
+        if node.config.qos.url:
+            node.offer("QoS broker", self._qos(node.config.qos, node.config.domain))
+
+    def _qos(self, options: QoSOptions, domain: str) -> QoSBroker:
+        def rest(url: str) -> BackendClient:
+            plain = url.replace("https:", "http:")
+            return BackendClient(
+                plain, options, self._clock, "QoS broker", dial=lambda host, port: self.broker_wires
+            )
+
+        last_hop = rest(options.connectivity) if options.connectivity else None
+        return QoSBroker(options, domain, rest(options.url), last_hop)
+
+    @property
+    def links(self) -> list[Any]:
+        return [*self.provider_wires.links, *self.broker_wires.links]
+
+    def pump(self) -> None:
+        self.provider_wires.pump()
+        self.broker_wires.pump()
