@@ -13,12 +13,15 @@ from twisted.web.test.requesthelper import DummyRequest
 from msgnode.admin.health import EventLoopLag, Metrics
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
+from msgnode.connectors.websocket import UNSUPPORTED
+from msgnode.protocol import close_codes
 from msgnode.sessions.outbox import STEPS
 from msgnode.storage.traffic_log import TrafficLine
 from tests.support.examples import TOP, Bound, Play, blocks, requests, sections
 from tests.support.fakes import MemoryNode
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
+from tests.test_imports import LAYERS
 
 CONVERSATIONS = {
     heading: found
@@ -264,14 +267,30 @@ def test_close_codes():
     """
     docs/protocol.md lists every closing of the node's own, with its reason.
     """
-    from msgnode.connectors.websocket import UNSUPPORTED
-    from msgnode.sessions import session
-
-    closings = [value for value in vars(session).values() if isinstance(value, session.Closing)]
+    closings = [value for value in vars(close_codes).values() if isinstance(value, close_codes.Closing)]
     text = (TOP / "docs/protocol.md").read_text("utf-8")
 
+    assert len(closings) > 10
     for closing in [*closings, UNSUPPORTED]:
         assert f"| {closing.code} | `{closing.reason}` |" in text
+
+
+def test_architecture_names_what_is_there():
+    """
+    Each file and class that docs/architecture.md names is there, and its order of rooms is the tested one.
+    """
+    text = (TOP / "docs/architecture.md").read_text("utf-8")
+
+    def file(name):
+        return TOP / name if name.startswith(("tests/", "docs/", "etc/")) else TOP / "msgnode" / name
+
+    for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.\w+)`", text):
+        assert file(name).exists(), name
+    for name, member in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`,? `([A-Z]\w+)", text):
+        assert re.search(rf"^(class )?{member}\b", file(name).read_text(), re.MULTILINE), member
+    rooms = re.search(r"LAYERS = \((.*?)\)", text, re.DOTALL)
+    assert rooms is not None
+    assert LAYERS == tuple(re.findall(r'"(\w+)"', rooms[1]))
 
 
 @pytest.mark.parametrize("path", [*EVERYWHERE, "NEWS.md", "docs/performance.md"])
