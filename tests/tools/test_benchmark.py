@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from benchmark import figures, frames, tables
-from benchmark.scenarios import SCENARIOS, Entrant, Scenario, Target, churn
+from benchmark.load import frames
+from benchmark.report import statistics, tables
+from benchmark.scenarios.catalogue import SCENARIOS, Entrant, Scenario, Target, churn
 
 OURS, THEIRS = Entrant("msgnode", "msgnode"), Entrant("nats", "nats")
 
@@ -17,13 +18,13 @@ def scenario(*targets: Target, entrants: tuple[Entrant, ...] = (OURS, THEIRS)) -
 
 
 def measured(*values: float | None, **more: object) -> dict[str, object]:
-    return figures.summary([{"figure": value, **more} for value in values])
+    return statistics.summary([{"figure": value, **more} for value in values])
 
 
 def results(*values: float, target: Target) -> dict[str, object]:
     entrants = {"msgnode": measured(values[0]), "nats": measured(values[1])}
     shown = {"name": "some", "title": "some load", "unit": "messages/s", "ours": "msgnode"}
-    compared = figures.compared(scenario(target), entrants)
+    compared = statistics.compared(scenario(target), entrants)
     return {
         "when": "today",
         "machine": {"cores": "2"},
@@ -100,7 +101,7 @@ def test_median_ignores_what_failed() -> None:
         {"figure": 11.0, "lost": 2},
     ]
 
-    summary = figures.summary(runs)
+    summary = statistics.summary(runs)
 
     assert summary["median"] == 11.0
     assert summary["errors"] == ["gone"]
@@ -113,7 +114,7 @@ def test_besides_are_medians_and_stand_below_the_table() -> None:
     """
     values = (1.0, None, 9.0, 3.0)
     runs: list[dict[str, Any]] = [{"figure": 1.0, "besides": {"p50 in ms": value}} for value in values]
-    summary = figures.summary(runs)
+    summary = statistics.summary(runs)
     shown = results(9.0, 10.0, target=Target("nats", 1.0))
     shown["scenarios"][0]["entrants"]["msgnode"] |= {"besides": summary["besides"]}  # type: ignore[index]
 
@@ -126,17 +127,17 @@ def test_nothing_measured_is_no_figure() -> None:
     With no run that worked there is neither a median nor a ratio.
     """
     assert None is measured(None)["median"]
-    assert None is figures.ratio(5.0, None)
-    assert None is figures.ratio(None, 5.0)
-    assert None is figures.ratio(5.0, 0.0)
+    assert None is statistics.ratio(5.0, None)
+    assert None is statistics.ratio(None, 5.0)
+    assert None is statistics.ratio(5.0, 0.0)
 
 
 def test_spread_is_a_part_of_the_median() -> None:
     """
     Runs of 80, 100 and 120 spread over 40 %; a single run has no spread.
     """
-    assert pytest.approx(figures.spread([80.0, 120.0, 100.0])) == 0.4
-    assert None is figures.spread([80.0])
+    assert pytest.approx(statistics.spread([80.0, 120.0, 100.0])) == 0.4
+    assert None is statistics.spread([80.0])
 
 
 @pytest.mark.parametrize(("ours", "met"), [(100.0, True), (70.0, True), (69.0, False)])
@@ -146,7 +147,7 @@ def test_target_is_a_ratio_of_medians(ours: float, met: bool) -> None:
     """
     entrants = {"msgnode": measured(ours), "nats": measured(100.0)}
 
-    [row] = figures.compared(scenario(Target("nats", 0.7)), entrants)
+    [row] = statistics.compared(scenario(Target("nats", 0.7)), entrants)
 
     assert ("nats", ours / 100, met) == (row["against"], row["value"], row["met"])
 
@@ -157,7 +158,7 @@ def test_target_may_be_a_figure() -> None:
     """
     wanted = scenario(Target(None, 12.0, at_most=True))
 
-    alone, beside = figures.compared(wanted, {"msgnode": measured(9.0), "nats": measured(45.0)})
+    alone, beside = statistics.compared(wanted, {"msgnode": measured(9.0), "nats": measured(45.0)})
 
     assert (alone["against"], alone["value"], alone["met"]) == (None, 9.0, True)
     assert (beside["against"], beside["met"]) == ("nats", None)
@@ -172,7 +173,7 @@ def test_loss_misses_the_target(wrong: dict[str, object], whose: str) -> None:
     entrants = {"msgnode": measured(200.0), "nats": measured(100.0)}
     entrants[whose] = measured(entrants[whose]["median"], **wrong)  # type: ignore[arg-type]
 
-    [row] = figures.compared(scenario(Target("nats", 1.0)), entrants)
+    [row] = statistics.compared(scenario(Target("nats", 1.0)), entrants)
 
     assert row["met"] is False
 
@@ -181,11 +182,11 @@ def test_doubts_name_a_busy_generator_and_unsteady_runs() -> None:
     """
     A figure that the generator may have limited, or that varied widely, says so.
     """
-    assert figures.doubts(measured(100.0, 101.0, generator_cores=0.4)) == []
-    assert figures.doubts(measured(100.0, generator_cores=0.9)) == [
+    assert statistics.doubts(measured(100.0, 101.0, generator_cores=0.4)) == []
+    assert statistics.doubts(measured(100.0, generator_cores=0.9)) == [
         "the generator used 0.90 of a core and may be the limit"
     ]
-    assert figures.doubts(measured(50.0, 100.0, 150.0)) == ["the runs differ widely, 50 to 150"]
+    assert statistics.doubts(measured(50.0, 100.0, 150.0)) == ["the runs differ widely, 50 to 150"]
 
 
 def test_table_shows_figures_ratio_and_target() -> None:

@@ -1,13 +1,14 @@
 """
 The benchmark behind `tools/bench`, in the order of a run.
 
-`command` reads the options and `install` makes the venvs.  `scenarios` is the
-list of what is measured, and `alternate` measures it: it starts the peers with
-`servers`, has one generator process after another load them in turn, and hands
-the figures to `figures` and `tables`.  All of that needs no more than Python.
+`report/command.py` reads the options and `peers/install.py` makes the virtual
+environments.  `scenarios/catalogue.py` is the list of what is measured, and
+`report/interleave.py` measures it: it starts the peers with `peers/servers.py`,
+has one generator process after another load them in turn, and hands the
+results to `report/statistics.py` and `report/tables.py`.  All of that needs no
+more than Python.
 
-The generator process is `generator`.  It opens `clients` over `wires`, with
-bytes from `frames`, and drives them as `pairs`, `bindings`, `fanout`,
-`allocation`, `sessions`, `polling`, `hardship` or `restart` say, timed by
-`stopwatch`.  A `victim` and a `flooder` belong to `hardship`.
+The generator process is `load/generator.py`.  It opens `load/clients.py` over
+`load/transports.py`, with bytes from `load/frames.py`, and drives them as a
+scenario says, timed by `report/stopwatch.py`.
 """

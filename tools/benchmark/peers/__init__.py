@@ -1,0 +1,3 @@
+"""
+The servers that are compared, and how they are installed and started.
+"""

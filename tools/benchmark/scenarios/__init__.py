@@ -1,0 +1,3 @@
+"""
+What is measured, one scenario a module; catalogue.py has them all.
+"""
