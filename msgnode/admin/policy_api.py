@@ -15,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.admin.admin_tokens import EVERY, AdminTokens
+from msgnode.connectors.http.requests import bearer
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyRejected
 from msgnode.protocol.errors import Rejected
@@ -92,9 +93,8 @@ class PolicyAdmin(Resource):
         """
         An answer to whoever may not ask.
         """
-        header = next(iter(request.requestHeaders.getRawHeaders(b"Authorization", [])), b"")
-        kind, _, token = header.decode("latin-1").partition(" ")
-        roles = self._tokens.roles(token.strip()) if kind.lower() == "bearer" else frozenset()
+        token = bearer(request)
+        roles = self._tokens.roles(token) if token is not None else frozenset()
         if not roles:
             request.setHeader(b"WWW-Authenticate", b"Bearer")
             how = "name the token of <state>/admin-token: Authorization: Bearer mna_..."

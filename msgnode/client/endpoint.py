@@ -6,22 +6,21 @@ are lines, `unix:///path` is lines on a UNIX socket.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from autobahn.twisted.websocket import WebSocketClientFactory
-from OpenSSL.crypto import Error
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Factory
-from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS
+from twisted.internet.ssl import optionsForClientTLS, trustRootFromCertificates
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from msgnode.client.transports import LineLink, Owner, WebSocketLink
+from msgnode.transport import pem
 
 PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091}
 PING = 25  # seconds between WebSocket pings, and until one must be answered
@@ -135,16 +134,6 @@ def _guess(url: str) -> str:
 
 
 def _tls(host: str, ca: str | None, certificate: str | None) -> Any:
-    trusted = _read(ca, Certificate.loadPEM) if ca else None
-    own = _read(certificate, PrivateCertificate.loadPEM) if certificate else None
+    trusted = trustRootFromCertificates(pem.authorities(ca)) if ca else None
+    own = pem.private_certificate(certificate) if certificate else None
     return optionsForClientTLS(host, trusted, own)
-
-
-def _read(path: str, load: Callable[[bytes], Any]) -> Any:
-    try:
-        return load(Path(path).read_bytes())
-    except OSError as why:
-        raise ValueError(f"{path}: cannot be read: {why.strerror}") from None
-    except (Error, ValueError):
-        what = "a certificate and its key" if load == PrivateCertificate.loadPEM else "a certificate"
-        raise ValueError(f"{path}: expected {what} in PEM") from None

@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
+from msgnode.protocol.errors import error_body
 from msgnode.protocol.message import compose
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.session import Session
@@ -199,7 +200,7 @@ class LineConnection(Reading, Protocol):
 
     def unreadable(self, text: str, code: int) -> None:
         runtime = self.session.runtime if self.session is not None else None
-        body = {"code": code, "desc": text, "description": text}
+        body = error_body(code, text)
         refusal = compose(None, "response", VALIDATOR, runtime, body)
         if self.session is not None:
             self.session.answer(refusal, self)

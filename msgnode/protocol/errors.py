@@ -20,6 +20,13 @@ _REASONS = {
 }
 
 
+def error_body(code: int, text: str) -> dict[str, Any]:
+    """
+    The body that tells of an error; `desc` is what older clients read.
+    """
+    return {"code": code, "desc": text, "description": text}
+
+
 class Rejected(Exception):
     """
     A message the node does not carry, with the code its sender is told.
@@ -43,8 +50,7 @@ class Rejected(Exception):
         """
         What the sender is told.
         """
-        text = str(self)
-        return {"code": self.code, "desc": text, "description": text}
+        return error_body(self.code, str(self))
 
 
 class Malformed(Rejected):

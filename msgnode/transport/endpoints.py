@@ -7,16 +7,12 @@ are not.  Over TLS the certificate must name the host, and be signed by one in
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from cryptography.x509 import load_pem_x509_certificates
-from OpenSSL.crypto import X509
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.ssl import (
-    Certificate,
     PrivateCertificate,
     optionsForClientTLS,
     platformTrust,
@@ -29,6 +25,7 @@ from zope.interface import implementer
 
 from msgnode.config.schema import ConfigError
 from msgnode.config.sections import BackEndOptions
+from msgnode.transport import pem
 
 IDLE = 8.0  # seconds an idle connection is kept; balancers commonly cut it after 10
 
@@ -67,36 +64,16 @@ class TLSTrust:
     def __init__(self, options: BackEndOptions) -> None:
         self._root: Any = platformTrust()
         self._own: PrivateCertificate | None = None
-        if options.ca:
-            self._root = trustRootFromCertificates(_authorities(options.ca))
-        if options.cert:
-            self._own = _own(options.cert, options.key or options.cert)
+        try:
+            if options.ca:
+                self._root = trustRootFromCertificates(pem.authorities(options.ca))
+            if options.cert:
+                self._own = pem.private_certificate(options.cert, options.key or options.cert)
+        except pem.PEMError as why:
+            raise ConfigError(str(why)) from why
 
     def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
         return optionsForClientTLS(hostname.decode("ascii"), self._root, self._own)
-
-
-def _authorities(path: str) -> list[Certificate]:
-    try:
-        return [Certificate(X509.from_cryptography(ca)) for ca in load_pem_x509_certificates(_read(path))]
-    except ValueError as why:
-        raise ConfigError(f"{path}: expected certificates in PEM") from why
-
-
-def _own(cert: str, key: str) -> PrivateCertificate:
-    pem = _read(cert) if cert == key else _read(cert) + b"\n" + _read(key)
-    try:
-        own: PrivateCertificate = PrivateCertificate.loadPEM(pem)
-        return own
-    except Exception as why:  # OpenSSL complains in several ways
-        raise ConfigError(f"{cert}: expected a certificate and, there or in {key}, its key in PEM") from why
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as why:
-        raise ConfigError(f"{path}: cannot be read: {why.strerror}") from why
 
 
 @implementer(IAgent)

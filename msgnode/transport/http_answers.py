@@ -11,6 +11,8 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from msgnode.protocol.errors import error_body
+
 CHUNK = 64 * 1024  # bytes of a long answer that are copied at a time
 
 
@@ -30,7 +32,7 @@ def answer_error(request: Request, status: int, text: str, retry_after: int | No
     """
     if retry_after is not None:
         request.setHeader(b"Retry-After", str(retry_after).encode())
-    return answer_json(request, status, {"code": status, "desc": text, "description": text})
+    return answer_json(request, status, error_body(status, text))
 
 
 def write_all(request: Request, parts: list[bytes]) -> None:

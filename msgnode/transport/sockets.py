@@ -49,15 +49,23 @@ def keep_alive(listening: socket.socket) -> None:
                 listening.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def bearer_token(authorization: str) -> str | None:
+    """
+    The token in an Authorization header (RFC 6750, 2.1); None if it is of another scheme.
+    """
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
 def bearer(authorization: str, subprotocols: Iterable[str] = ()) -> str:
     """
     The token in a request: in its Authorization header, else in a sub-protocol `bearer.<base64url>`; or "".
 
     A browser can set no header on a WebSocket, but sub-protocols.
     """
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return token.strip()
+    token = bearer_token(authorization)
+    if token is not None:
+        return token
     for name in subprotocols:
         kind, _, encoded = name.partition(".")
         if kind == "bearer":

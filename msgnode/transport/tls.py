@@ -8,18 +8,13 @@ CertificateOptions lets go of idle buffers, half the memory of a connection.
 """
 
 import re
-from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from cryptography.x509 import load_pem_x509_certificates
 from msgspec import structs
 from OpenSSL import SSL
-from OpenSSL.crypto import X509
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import Factory
 from twisted.internet.ssl import (
-    Certificate,
     CertificateOptions,
     trustRootFromCertificates,
 )
@@ -27,6 +22,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from msgnode.config.schema import ConfigError, Listen
+from msgnode.transport import pem
 
 _WORD = re.compile(r"((?:[^:\\]|\\.)+)")  # of an endpoint string, where a backslash quotes
 _ESCAPED = re.compile(r"\\(.)")
@@ -94,16 +90,13 @@ def options_for(listen: Listen, required: bool = True) -> CertificateOptions:
 
     A client's certificate is asked for where there is `client_ca`, and may be `required`.
     """
-    chain = _certificates(listen.cert)
     key_file = listen.key or listen.cert
     try:
-        key: Any = load_pem_private_key(_read(key_file), None)
-    except (ValueError, TypeError) as why:
-        raise ConfigError(f"{key_file}: expected a private key in PEM") from why
-    trust = None
-    if listen.client_ca:
-        authorities = [Certificate(X509.from_cryptography(ca)) for ca in _certificates(listen.client_ca)]
-        trust = trustRootFromCertificates(authorities)
+        chain, key = pem.x509_certificates(listen.cert), pem.private_key(key_file)
+        authorities = pem.authorities(listen.client_ca) if listen.client_ca else None
+    except pem.PEMError as why:
+        raise ConfigError(str(why)) from why
+    trust = trustRootFromCertificates(authorities) if authorities is not None else None
     certificate, *rest = chain
     options = CertificateOptions(
         privateKey=key, certificate=certificate, extraCertChain=rest, trustRoot=trust
@@ -114,17 +107,3 @@ def options_for(listen: Listen, required: bool = True) -> CertificateOptions:
     except SSL.Error as why:
         raise ConfigError(f"{listen.cert}: expected a certificate for the key in {key_file}") from why
     return options
-
-
-def _certificates(path: str) -> Any:
-    try:
-        return load_pem_x509_certificates(_read(path))
-    except ValueError as why:
-        raise ConfigError(f"{path}: expected certificates in PEM") from why
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as why:
-        raise ConfigError(f"{path}: cannot be read: {why.strerror}") from why

@@ -72,7 +72,7 @@ def test_certificates(tmp_path: Path) -> None:
     reactor = MemoryReactorClock()
 
     place("tls://example.org", reactor, ca=PATH, certificate=PATH)
-    with pytest.raises(ValueError, match=r"wrong.pem: expected a certificate in PEM"):
+    with pytest.raises(ValueError, match=r"wrong.pem: expected certificates in PEM"):
         place("tls://example.org", reactor, ca=str(wrong))
     with pytest.raises(ValueError, match=r"wrong.pem: expected a certificate and its key in PEM"):
         place("tls://example.org", reactor, certificate=str(wrong))

@@ -7,7 +7,6 @@ way.  Only hashes of tokens are kept.
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Generic, TypeVar
@@ -21,6 +20,7 @@ from msgnode.backends.identity.introspection import SILENT, Introspection
 from msgnode.backends.identity.jwt import refuse
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import VerifiedToken
+from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.log_limits import FailureLog
 from msgnode.structures.single_flight import SingleFlight
 
@@ -38,31 +38,28 @@ T = TypeVar("T")
 
 class Remembered(Generic[T]):
     """
-    Things by the hash of a token, each for some seconds; beyond `most` the one used longest ago goes.
+    A cache by the hash of a token, whose entries are good for some seconds each.
     """
 
     def __init__(self, most: int, clock: IReactorTime) -> None:
-        self._most = most
         self._clock = clock
-        self._found: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
+        self._found: BoundedCache[bytes, tuple[T, float]] = BoundedCache(most)
 
     def __len__(self) -> int:
         return len(self._found)
 
     def get(self, key: bytes) -> T | None:
-        found, until = self._found.get(key, (None, 0.0))
+        found = self._found.get(key)
         if found is None:
             return None
+        thing, until = found
         if self._clock.seconds() >= until:
-            del self._found[key]
+            self._found.pop(key)
             return None
-        self._found.move_to_end(key)
-        return found
+        return thing
 
     def put(self, key: bytes, thing: T, seconds: float) -> None:
-        self._found[key] = thing, self._clock.seconds() + seconds
-        if len(self._found) > self._most:
-            self._found.popitem(last=False)
+        self._found.put(key, (thing, self._clock.seconds() + seconds))
 
 
 class OpaqueTokens:

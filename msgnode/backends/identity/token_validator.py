@@ -7,7 +7,6 @@ nothing.
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
@@ -26,6 +25,7 @@ from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityPro
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.sessions.access.device_tokens import PREFIX, DeviceTokens
 from msgnode.sessions.principal import Principal, VerifiedToken
+from msgnode.structures.bounded_cache import BoundedCache
 
 log = Logger()
 
@@ -54,7 +54,7 @@ class Tokens:
         self._connect = connect
         self._wall = wall
         self._providers: dict[str, OIDCProvider] = {}
-        self._known: OrderedDict[bytes, VerifiedToken] = OrderedDict()
+        self._known: BoundedCache[bytes, VerifiedToken] = BoundedCache(MOST_KNOWN)
         self._opaque: OpaqueTokens
         self._asked: dict[str, Introspection] = {}
         self.use(self.read())
@@ -169,9 +169,8 @@ class Tokens:
     def _known_claim(self, key: bytes, claim: VerifiedToken) -> VerifiedToken:
         until = claim.proof.until
         if until is not None and until + self._options.leeway <= self._wall():
-            del self._known[key]
+            self._known.pop(key)
             raise refuse("has expired")
-        self._known.move_to_end(key)
         provider = self._providers.get(claim.claims["iss"])
         if provider is not None:
             provider.refresh()  # its key may have been withdrawn
@@ -203,9 +202,7 @@ class Tokens:
         self.verified += 1
         claim = check(unsigned, keys, provider.options, self._options.leeway, self._wall)
         if self._providers.get(unsigned.issuer) is provider:  # else the configuration changed meanwhile
-            self._known[key] = claim
-            if len(self._known) > MOST_KNOWN:
-                self._known.popitem(last=False)
+            self._known.put(key, claim)
         return claim
 
     def _forget(self, idp: str) -> None:
@@ -213,7 +210,7 @@ class Tokens:
         A provider has other keys: what was signed with the old ones is looked at again.
         """
         for key in [key for key, claim in self._known.items() if claim.proof.idp == idp]:
-            del self._known[key]
+            self._known.pop(key)
 
     def by_domain(self, domain: Any) -> OIDCProvider:
         """

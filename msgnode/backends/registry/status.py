@@ -6,7 +6,6 @@ did, so what was told to be disconnected is remembered, and which writes were
 not answered: of their repetition the registry says that nothing changed.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
 
@@ -20,6 +19,7 @@ from twisted.python.failure import Failure
 from msgnode.backends.http_client import BackendClient
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose
+from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.log_limits import FailureLog
 
 LIVE, DISCONNECTED = "live", "disconnected"
@@ -37,8 +37,10 @@ class StatusNotifications:
         self._address = address
         self._publish = publish
         self._ids = count(1)
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        self._in_doubt: OrderedDict[str, object] = OrderedDict()  # the status that was written, perhaps
+        self._gone: BoundedCache[str, bool] = BoundedCache(MOST_GONE)
+        self._in_doubt: BoundedCache[str, object] = BoundedCache(
+            MOST_IN_DOUBT
+        )  # the status that was written, perhaps
 
     def is_gone(self, url: str) -> bool:
         return url in self._gone
@@ -49,24 +51,20 @@ class StatusNotifications:
         """
         if status is None:
             return
-        self._in_doubt[url] = status
-        if len(self._in_doubt) > MOST_IN_DOUBT:
-            self._in_doubt.popitem(last=False)
+        self._in_doubt.put(url, status)
 
     def settle(self, url: str, status: object) -> bool:
         """
         It has this status now.  Had it perhaps before, by a write that was not answered?
         """
-        return self._in_doubt.pop(url, None) == status
+        return self._in_doubt.pop(url) == status
 
     def announce(self, url: str, status: object) -> None:
         if status not in STATUSES:
             return
-        self._gone.pop(url, None)
+        self._gone.pop(url)
         if status == DISCONNECTED:
-            self._gone[url] = None
-            if len(self._gone) > MOST_GONE:
-                self._gone.popitem(last=False)
+            self._gone.put(url, True)
         body = {"value": status, "attribute": "status"}
         self._publish(compose(next(self._ids), "update", self._address, f"{url}/registration", body))
 

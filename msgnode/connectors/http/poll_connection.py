@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
 from msgnode.protocol.close_codes import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
+from msgnode.protocol.errors import error_body
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Session
@@ -248,7 +249,7 @@ class PollConnection:
         if self._waiting is not None:
             if retry_after is not None:
                 self._waiting.setHeader(b"Retry-After", str(round(retry_after)).encode())
-            body = {"code": status, "desc": text, "description": text}
+            body = error_body(status, text)
             self._finish(status, [msgspec.json.encode(body)])
 
     def _finish(self, status: int, parts: list[bytes]) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 from twisted.web.server import Request
 
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
+from msgnode.transport.sockets import bearer_token
 
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -17,11 +18,9 @@ def headers(request: Request, name: bytes) -> list[str]:
 
 def bearer(request: Request) -> str | None:
     """
-    The token in `Authorization: Bearer`.
+    The token in `Authorization: Bearer`; None if the request has no such header.
     """
-    header = next(iter(headers(request, b"Authorization")), "")
-    kind, _, token = header.partition(" ")
-    return token.strip() if kind.lower() == "bearer" else None
+    return bearer_token(next(iter(headers(request, b"Authorization")), ""))
 
 
 def parameters(request: Request) -> dict[str, str]:

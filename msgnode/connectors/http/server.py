@@ -22,6 +22,7 @@ from twisted.web.server import Request, Site
 from msgnode.config.schema import Config
 from msgnode.connectors.http.requests import headers
 from msgnode.protocol.close_codes import FULL
+from msgnode.protocol.errors import error_body
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.partial_input import FREE, PartialInput
@@ -231,7 +232,7 @@ class DeadlineChannel(HTTPChannel):
         """
         if self.deaf:
             return
-        body = json.dumps({"code": status, "desc": text, "description": text}).encode() + b"\n"
+        body = json.dumps(error_body(status, text)).encode() + b"\n"
         later = b"" if retry_after is None else b"Retry-After: %d\r\n" % retry_after
         self.transport.write(
             b"HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n" % (status, phrase)

@@ -11,6 +11,7 @@ from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.obligations import Obligation, RateLimit
 from msgnode.policy.decision.values import text_of
 from msgnode.protocol.address import LONGEST
+from msgnode.structures.token_bucket import refilled
 
 MOST_BUCKETS = 10_000
 
@@ -68,7 +69,7 @@ class RateLimits:
 
     def _left(self, limit: RateLimit, key: tuple[object, ...], now: float) -> float:
         left, then = self._buckets.get(key, (limit.burst, now))
-        return min(limit.burst, left + max(0.0, now - then) * limit.rate / limit.per)
+        return refilled(left, now - then, limit.rate / limit.per, limit.burst)
 
     def _keep(self, key: tuple[object, ...], left: float, now: float) -> None:
         self._buckets[key] = (left, now)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgnode.policy.decision.context import Context
 from msgnode.policy.language.program import Program
+from msgnode.structures.bounded_cache import BoundedCache
 
 MOST_EXAMPLES = 20
 MOST_REMEMBERED = 8192
@@ -20,7 +21,7 @@ class DryRun:
     def __init__(self, program: Program) -> None:
         self.decided = self.different = 0
         self.program = program
-        self._recent: dict[object, tuple[str, str]] = {}
+        self._recent: BoundedCache[object, tuple[str, str]] = BoundedCache(MOST_REMEMBERED)
         self._examples: deque[dict[str, Any]] = deque(maxlen=MOST_EXAMPLES)
         self._by_rule: dict[str, int] = {}
 
@@ -59,9 +60,7 @@ class DryRun:
             return "indeterminate", f"{type(why).__name__}: {why}"[:200]
         found = decision.effect, decision.path
         if decision.remember:
-            if len(self._recent) >= MOST_REMEMBERED:
-                self._recent.clear()
-            self._recent[key] = found
+            self._recent.put(key, found)
         return found
 
     def report(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
+from msgnode.structures.token_bucket import refilled
 
 LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
 
@@ -92,8 +93,8 @@ class TokenBuckets:
         Put in what has come since; is it full again?
         """
         passed, bucket.then = now - bucket.then, now
-        bucket.messages = min(self.messages, bucket.messages + passed * self.messages)
-        bucket.size = min(self.size, bucket.size + passed * self.size)
+        bucket.messages = refilled(bucket.messages, passed, self.messages, self.messages)
+        bucket.size = refilled(bucket.size, passed, self.size, self.size)
         return (bucket.messages >= self.messages or not self.messages) and (
             bucket.size >= self.size or not self.size
         )
