@@ -5,18 +5,18 @@ A header with `"forward": true` allows it, so that the third can answer the
 first directly.  Else a `from` that is another's is forged (ownership.py).
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from hashlib import blake2b
 
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.session import Session
+from msgnode.structures.fair_table import FairTable
 
 ALLOWED_FOR = 60.0  # seconds from the delivery
 MOST = 10_000  # deliveries that are remembered, in all
-MOST_FOR_ONE = 100  # and for one recipient, so that nobody can push out those of others
 MOST_RECIPIENTS = 16  # of one message, in the order in which they bound its address
 
-Delivered = tuple[int, str, int | str]  # the sid of the recipient, `from` and `id`
+Delivered = tuple[int, bytes]  # the sid of the recipient, and the digest of `from` and `id`
 
 
 class Forwards:
@@ -26,27 +26,21 @@ class Forwards:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._until: OrderedDict[Delivered, float] = OrderedDict()  # oldest first
-        self._number: Counter[int] = Counter()  # by recipient
+        self._until: FairTable[Delivered, float] = FairTable(MOST)
 
     def __len__(self) -> int:
         return len(self._until)
 
-    def delivered(self, message: Message, recipients: Sequence[Session]) -> None:
+    def delivered(self, message: Message, recipients: Sequence[Session], sender: Session | None) -> None:
         """
-        These get the message, and may pass it on.
+        These get the message, and may pass it on.  The sender's share pays for it, else the recipient's.
         """
-        now = self._now()
-        while self._until and (len(self._until) >= MOST or next(iter(self._until.values())) <= now):
-            self._forget(next(iter(self._until)))
+        now, until = self._now(), self._until
+        while until and until.oldest[1] <= now:
+            until.remove(until.oldest[0])
+        digest = _digest(message)
         for session in recipients[:MOST_RECIPIENTS]:
-            key = session.sid, message.from_, message.id
-            if key in self._until:
-                self._forget(key)
-            elif self._number[session.sid] >= MOST_FOR_ONE:
-                continue
-            self._until[key] = now + ALLOWED_FOR
-            self._number[session.sid] += 1
+            until.put((session.sid, digest), now + ALLOWED_FOR, *_payer(sender or session))
 
     def delivered_late(self, data: bytes, session: Session) -> None:
         """
@@ -55,16 +49,28 @@ class Forwards:
         if b"forward" in data or b"\\u00" in data:
             message = recall(data)
             if message.forward:
-                self.delivered(message, session.alone)
+                self.delivered(message, session.alone, None)
 
     def allows(self, message: Message, session: Session) -> bool:
         """
         Did this session get a message of that `from` and `id` of late, to pass on?
         """
-        return self._until.get((session.sid, message.from_, message.id), 0.0) > self._now()
+        return (self._until.get((session.sid, _digest(message))) or 0.0) > self._now()
 
-    def _forget(self, key: Delivered) -> None:
-        del self._until[key]
-        self._number[key[0]] -= 1
-        if not self._number[key[0]]:
-            del self._number[key[0]]
+
+def _digest(message: Message) -> bytes:
+    """
+    Which message it is, in few bytes however long its names are.
+    """
+    what = repr((message.from_, message.id))
+    return blake2b(what.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
+def _payer(session: Session) -> tuple[Hashable, Hashable]:
+    """
+    Whose share it is: the user's or the host's, and therein the session's.  Who has none has one for all.
+    """
+    above = session.account.above
+    if above is None:
+        return None, None
+    return (above.kind, above.name), session.sid

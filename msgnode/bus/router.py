@@ -315,7 +315,7 @@ class Router:
             self._fanout.deliver(message, session, recipients)
             return
         if message.forward:
-            self.forwards.delivered(message, recipients)
+            self.forwards.delivered(message, recipients, session)
         data = message.data
         held = self._fanout.held if len(recipients) > MANY else 0
         delivered = waiting = 0
@@ -358,7 +358,7 @@ class Router:
             return
         recipient = recipients[0]
         if message.forward:
-            self.forwards.delivered(message, recipients)
+            self.forwards.delivered(message, recipients, session)
         if recipient is session and message.has_via:
             self._counts.echoes += 1
             message.outcome = "dropped"

@@ -8,9 +8,10 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.forwarding import MOST, MOST_FOR_ONE, Forwards
+from msgnode.bus.forwarding import MOST, Forwards
 from msgnode.protocol.message import decode
-from tests.support.fakes import Client, MemoryNode
+from msgnode.sessions.session import Session
+from tests.support.fakes import Client, MemoryNode, peak
 from tests.support.http_client import HTTPClient
 from tests.support.made_policies import rule, use
 from tests.support.network import Network
@@ -157,12 +158,12 @@ class RestTests(SynchronousTestCase):
         first, second, third = (
             TCPRuntime(net, f"runtime://example.org/{name}").open() for name in ("a", "b", "c")
         )
-        asked = {**ASKED, "from": f"{first.url}/x", "to": f"{second.url}/x"}
+        asked = {**ASKED, "type": "update", "from": f"{first.url}/x", "to": f"{second.url}/x"}
         first.send(asked)
         codes = []
         for id in (7, 8):
             client = HTTPClient(net)
-            passed = json.dumps({**asked, "id": id, "to": f"{third.url}/x", "type": "update"}).encode()
+            passed = json.dumps({**asked, "id": id, "to": f"{third.url}/x"}).encode()
             codes.append(
                 client.request("POST", "/message", passed, Authorization=f"Bearer {second.token}").status
             )
@@ -173,47 +174,99 @@ class RestTests(SynchronousTestCase):
 
 class BoundTests(SynchronousTestCase):
     """
-    The table alone.
+    The table alone: an attacker with very many sessions, and a victim.
     """
 
     def setUp(self) -> None:
         self.clock = Clock()
+        self.node = MemoryNode()
         self.forwards = Forwards(self.clock.seconds)
-        node = MemoryNode()
-        self.sessions = [
-            node.client(f"runtime://example.org/{n}").session for n in range(MOST // MOST_FOR_ONE + 2)
-        ]
+        self.victim, self.recipient = self.session("victim", "192.0.2.1"), self.session("bob", "192.0.2.2")
 
-    def message(self, id: int) -> Any:
-        return decode(json.dumps({**ASKED, "id": id}).encode())
+    def session(self, name: str, host: str) -> Session:
+        client = Client(self.node)
+        client.peer = f"{host}:1"
+        client.open(f"runtime://example.org/{name}")
+        assert client.session is not None
+        return client.session
 
-    def test_one_recipient_has_so_many_and_keeps_them(self) -> None:
-        """
-        A flood to one recipient pushes out nothing, its own nor others'.
-        """
-        for id in range(3 * MOST_FOR_ONE):
-            self.forwards.delivered(self.message(id), self.sessions[:1])
+    def message(self, number: int, **changed: Any) -> Any:
+        return decode(json.dumps({**ASKED, "id": number, **changed}).encode())
 
-        self.assertEqual(MOST_FOR_ONE, len(self.forwards))
-        self.assertTrue(self.forwards.allows(self.message(0), self.sessions[0]))
+    def pass_on(self, id: int, **changed: Any) -> bool:
+        return self.forwards.allows(self.message(id, **changed), self.recipient)
+
+    def flood(self, sender: Session | None, recipients: list[Session], number: int = MOST + 100) -> None:
+        for id in range(number):
+            message = self.message(id, **{"from": "hyperty://example.org/flood"})
+            self.forwards.delivered(message, [recipients[id % len(recipients)]], sender)
 
     def test_all_together_have_so_many(self) -> None:
         """
-        The oldest goes first.
+        Of one sender the oldest goes first.
         """
-        for session in self.sessions:
-            for id in range(MOST_FOR_ONE):
-                self.forwards.delivered(self.message(id), [session])
+        self.flood(self.victim, [self.recipient])
 
         self.assertEqual(MOST, len(self.forwards))
-        self.assertFalse(self.forwards.allows(self.message(0), self.sessions[0]))
+        flood = {"from": "hyperty://example.org/flood"}
+        self.assertEqual([False, True], [self.pass_on(id, **flood) for id in (99, 100)])
+
+    def test_a_flood_pushes_out_its_own(self) -> None:
+        """
+        To others, or to the victim's recipient, and by very many sessions of one host.
+        """
+        for id in range(20):
+            self.forwards.delivered(self.message(id), [self.recipient], self.victim)
+        others = [self.session(f"mallory/{n}", "198.51.100.1") for n in range(200)]
+
+        for sender in others:
+            self.flood(sender, others, MOST // 100)
+        self.flood(others[0], [self.recipient])
+        self.flood(None, others)
+
+        self.assertTrue(all(self.pass_on(id) for id in range(20)))
+        self.assertEqual(MOST, len(self.forwards))
+
+    def test_a_flood_from_the_same_host_pushes_out_its_own(self) -> None:
+        """
+        Also where victim and attacker come by one address, each session has its share.
+        """
+        for id in range(20):
+            self.forwards.delivered(self.message(id), [self.recipient], self.victim)
+
+        self.flood(self.session("mallory", "192.0.2.1"), [self.recipient])
+
+        self.assertTrue(all(self.pass_on(id) for id in range(20)))
+
+    def test_who_comes_while_it_is_full_is_remembered(self) -> None:
+        """
+        A newcomer gets its place from who has most.
+        """
+        self.flood(self.session("mallory", "198.51.100.1"), [self.recipient])
+
+        self.forwards.delivered(self.message(1), [self.recipient], self.victim)
+
+        self.assertTrue(self.pass_on(1))
+        self.assertEqual(MOST, len(self.forwards))
 
     def test_what_is_over_is_forgotten(self) -> None:
         """
         Nothing is kept for longer than it is good for.
         """
-        self.forwards.delivered(self.message(1), self.sessions[:3])
+        for id in range(3):
+            self.forwards.delivered(self.message(id), [self.recipient], self.victim)
         self.clock.advance(61)
-        self.forwards.delivered(self.message(2), self.sessions[:1])
+        self.forwards.delivered(self.message(5), [self.recipient], self.victim)
 
         self.assertEqual(1, len(self.forwards))
+
+    def test_long_names_take_no_more_than_short_ones(self) -> None:
+        """
+        What is remembered of a message has the same size, whatever its id is.
+        """
+
+        def keep() -> None:
+            for id in range(100):
+                self.forwards.delivered(self.message(0, id=f"{id}{'x' * 100_000}"), [self.recipient], None)
+
+        self.assertLess(peak(keep), 2_000_000)
