@@ -152,7 +152,7 @@ class Node:
         self.fanout = Fanout(
             config.limits, self.holding, self.slices, self.counts, self.sessions.ledger, is_there, clock
         )
-        self.forwards = Forwards(clock.seconds)
+        self.forwards = Forwards(clock.seconds, domain.owns)
         self._router = router = Router(
             config,
             domain,

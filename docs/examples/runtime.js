@@ -54,7 +54,7 @@ export class Runtime {
     });
   }
 
-  /** Let another address answer a request whose sender allows it: `forward: true` in its header. */
+  /** Let another address, none of the node, answer a request whose sender allows it: `forward: true` in its header. */
   forward(message, to) {
     this._leave({ ...message, to });
     return KEEP;

@@ -3,6 +3,8 @@ Forwarding: who got a message whose sender allows it may pass it on, with `from`
 
 A header with `"forward": true` allows it, so that the third can answer the
 first directly.  Else a `from` that is another's is forged (ownership.py).
+What is passed on keeps its type too, and goes to one address of a client: the
+first sender's name is good for nothing else.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,16 +18,19 @@ ALLOWED_FOR = 60.0  # seconds from the delivery
 MOST = 10_000  # deliveries that are remembered, in all
 MOST_RECIPIENTS = 16  # of one message, in the order in which they bound its address
 
-Delivered = tuple[int, bytes]  # the sid of the recipient, and the digest of `from` and `id`
+Delivered = tuple[int, bytes]  # the sid of the recipient, and the digest of `from`, `id` and `type`
 
 
 class Forwards:
     """
     What was delivered with `forward`, to whom, and until when it may be passed on.
+
+    `is_node` tells the addresses at which the node answers.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], is_node: Callable[[str], bool]) -> None:
         self._now = now
+        self._is_node = is_node
         self._until: FairTable[Delivered, float] = FairTable(MOST)
 
     def __len__(self) -> int:
@@ -35,6 +40,8 @@ class Forwards:
         """
         These get the message, and may pass it on.  The sender's share pays for it, else the recipient's.
         """
+        if message.type.lower() == "response":
+            return
         now, until = self._now(), self._until
         while until and until.oldest[1] <= now:
             until.remove(until.oldest[0])
@@ -53,8 +60,10 @@ class Forwards:
 
     def allows(self, message: Message, session: Session) -> bool:
         """
-        Did this session get a message of that `from` and `id` of late, to pass on?
+        Did this session get the message of late, and sends it on to one who is not the node?
         """
+        if not message.forward or not isinstance(message.to, str) or self._is_node(message.to):
+            return False
         return (self._until.get((session.sid, _digest(message))) or 0.0) > self._now()
 
 
@@ -62,7 +71,7 @@ def _digest(message: Message) -> bytes:
     """
     Which message it is, in few bytes however long its names are.
     """
-    what = repr((message.from_, message.id))
+    what = repr((message.from_, message.id, message.type))
     return blake2b(what.encode(errors="surrogatepass"), digest_size=16).digest()
 
 

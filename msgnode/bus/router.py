@@ -105,7 +105,7 @@ class Router:
         held = session.bindings.get(from_, 0)
         stranger = not held
         if not held & _SENDS:
-            if self.forwards and self.forwards.allows(message, session):
+            if message.forward and self.forwards.allows(message, session):
                 stranger = False  # it stays the first sender's, and nothing is learnt of who passes it on
             else:
                 self._check_sender(from_, session)

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.client.errors import ClientError, Refused, TimedOut
-from msgnode.protocol.address import is_multicast
+from msgnode.protocol.address import Domain, is_multicast
 
 log = Logger()
 
@@ -184,10 +184,10 @@ class Message:
         Let another address answer.
 
         Where its sender allows it (`forward`), the message is passed on as it
-        is, and the other one answers the sender.  Else the request is sent
-        there from here, and its answer is passed on.
+        is, and the other one answers the sender.  Else, and at the node
+        itself, the request is sent there from here, and its answer is passed on.
         """
-        if self.fields.get("forward") is True:
+        if self.fields.get("forward") is True and not Domain(self._client.domain).owns(to):
             self._client.pass_on(self.fields, to)
             self.keep()
             return succeed(None)

@@ -73,6 +73,50 @@ class ForwardTests(SynchronousTestCase):
         self.assertEqual([403], self.pass_on(self.third, to=SECOND))
         self.assertEqual([], self.third.take())
 
+    def test_it_keeps_its_type_and_its_header(self) -> None:
+        """
+        In the first's name no other request is made, and nothing is answered.
+        """
+        self.first.tell(ASKED)
+        self.second.take()
+
+        for type in ("execute", "update", "response", "READ"):
+            self.pass_on(type=type)
+        self.pass_on(forward=False)
+
+        self.assertEqual([], self.third.take())
+        self.first.tell({**ASKED, "id": 8, "type": "response"})
+        self.second.take()
+        self.pass_on(id=8, type="response")
+        self.assertEqual([], self.third.take())
+
+    def test_the_body_may_be_another(self) -> None:
+        """
+        What stands there by then is the word of who passes it on.
+        """
+        self.first.tell(ASKED)
+        self.second.take()
+
+        self.assertEqual([], self.pass_on(body={"n": 1}))
+
+        self.assertEqual([{**ASKED, "to": THIRD, "body": {"n": 1}}], self.third.take())
+
+    def test_it_goes_to_one_address_of_a_client(self) -> None:
+        """
+        Neither to a list nor to the node: nobody subscribes, registers or asks there in another's name.
+        """
+        lists = ([THIRD], [THIRD, FIRST])
+        node = ("domain://msg-node.example.org/sm", "domain://registry.example.org", "global://registry")
+        for id, type in enumerate(("read", "subscribe", "create")):
+            self.first.tell({**ASKED, "id": id, "type": type})
+            self.second.take()
+            for to in (*lists, *node, "mn:/validator", "domain://weather.example.org"):
+                self.assertEqual(
+                    403, self.second.ask(**{**ASKED, "id": id, "type": type, "to": to})["body"]["code"]
+                )
+
+        self.assertEqual([], self.third.take() + self.first.take())
+
     def test_a_message_may_be_passed_on_for_a_minute(self) -> None:
         """
         And not later, though it be the same message.
@@ -180,7 +224,7 @@ class BoundTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.node = MemoryNode()
-        self.forwards = Forwards(self.clock.seconds)
+        self.forwards = Forwards(self.clock.seconds, lambda address: False)
         self.victim, self.recipient = self.session("victim", "192.0.2.1"), self.session("bob", "192.0.2.2")
 
     def session(self, name: str, host: str) -> Session:

@@ -198,14 +198,30 @@ class ClientSuite:
         """
         Who passes it on has a request of the same id, and is told nothing of either in the other's place.
         """
-        manager = "domain://msg-node.example.org/sm"
-        self.serve(lambda request: request.forward(manager))
+        self.net.node.config.routing.reply_unknown = True
+        self.serve(lambda request: request.forward("hyperty://example.org/nobody"))
         mine = [self.b.request(f"{self.a.runtime}/later") for _ in range(9)]
         self.net.pump()
         told = [self.refusal(self.a.request(LAMP, forward=True))[0] for _ in range(9)]
 
-        self.assertEqual([400] * 9, told)
+        self.assertEqual([404] * 9, told)
         self.assertFalse(any(each.called for each in mine))
+
+    def test_the_node_is_asked_by_who_forwards_to_it(self: Any) -> None:
+        """
+        It takes nothing that is passed on, so that the request is made from here, and its answer passed on.
+        """
+        self.net.node.config.session.from_check = "refuse"
+        manager = "domain://msg-node.example.org/sm"
+        self.serve(lambda request: request.forward(manager))
+
+        told = self.ask({"resources": ["comm://example.org/room"]}, type="subscribe", forward=True)
+
+        self.assertEqual((LAMP, {"code": 200}), (told.from_, told.body))
+        self.assertEqual(
+            (self.net.node.sessions.get(self.b.runtime),),
+            self.net.node.routes.resolve("comm://example.org/room"),
+        )
 
     def test_an_answer_of_a_stranger_to_a_request_that_may_be_passed_on_is_none(self: Any) -> None:
         """
