@@ -48,6 +48,20 @@ class ListTests(SynchronousTestCase):
         self.assertEqual([403] * 3, [answer["code"] for answer in answers])
         self.assertIn("only whom a policy names", answers[0]["desc"])
 
+    def test_a_rule_names_who_reads_it_whatever_rules_follow(self) -> None:
+        """
+        A rule that permits all the rest takes nothing from the one that permits the list; without
+        enforcement none does anything.
+        """
+        node = MemoryNode()
+        use(node, rule("permit", NAMED), rule("permit"), algorithm="firstApplicable")
+
+        codes = [self.ask(node)["code"]]
+        node.config.policy.enforce = False
+        codes.append(self.ask(node)["code"])
+
+        self.assertEqual([200, 403], codes)
+
     def test_the_list_has_connectors_responders_and_back_ends(self) -> None:
         """
         With their state and figures, as the node is wired.
@@ -194,6 +208,14 @@ class ServedTests(SynchronousTestCase):
         codes.append(self.serve(self.node.client("runtime://example.org/registry")))
 
         self.assertEqual([403] * 4, codes)
+
+    def test_a_rule_that_permits_the_rest_takes_nothing_from_the_one_before(self) -> None:
+        """
+        The registry is served by whom a rule names, though others may do everything else.
+        """
+        use(self.node, self.RULE, rule("permit"), algorithm="firstApplicable")
+
+        self.assertEqual([200, 403], [self.serve(), self.serve(self.client)])
 
     def test_nobody_else_speaks_for_the_registry_that_is_served(self) -> None:
         """

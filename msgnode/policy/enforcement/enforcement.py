@@ -177,18 +177,17 @@ class PolicyEnforcement:
         """
         Does a rule permit this address in particular?
 
-        One that permits any address which begins with `beside` names none.
+        One that permits any address which begins with `beside` names none.  Another rule may.
         """
         live = self._live
         if live is None or not self._options.enforce:
             return False
         other = copy(message)
         other.to = f"{beside}{token_hex(8)}.{self.senders.domain}"
-        effects = [
-            live.program.decide(self.senders.context(point, each, session, 1)).effect
-            for each in (message, other)
-        ]
-        return effects[0] == PERMIT and effects[1] != PERMIT
+        this, that = (
+            live.program.decide(self.senders.context(point, each, session, 1)) for each in (message, other)
+        )
+        return this.effect == PERMIT and (that.effect != PERMIT or that.path != this.path)
 
     def _only_try(self, point: str, message: Message, session: Session | None, count: int) -> None:
         """
