@@ -308,8 +308,8 @@ def _again(data: bytes, message: Message) -> Message:
 def _what_could_be_read(
     why: Rejected, message: Message | None, data: bytes, connection: Connection
 ) -> Message:
-    id, from_ = (why.id, why.from_) if isinstance(why, Malformed) else (None, None)
-    transaction = why.transaction if isinstance(why, Malformed) else None
+    read = why if isinstance(why, Malformed) else Malformed("")
+    id, from_, transaction = read.id, read.from_, read.transaction
     if transaction is None and message is not None:
         transaction = message.transaction
     return Message(
@@ -317,7 +317,7 @@ def _what_could_be_read(
         type=message.type if message is not None else "",
         to=message.to if message is not None else "",
         from_=from_ or "",
-        log=message is None or message.log,
+        log=read.log if message is None else message.log,
         transaction=transaction,
         data=data,
         came=time_ns(),

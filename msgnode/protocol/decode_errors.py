@@ -63,10 +63,12 @@ def explained(data: bytes, why: Exception) -> Malformed:
         if key in fields and not _fits(key, fields[key]):
             text = f"'{key}' must be {expected}, not {_kind(fields[key])}"
             break
+    log = fields.get("log") is not False
     if not _fits("id", id) or not isinstance(from_, str):
-        return Malformed(text)
-    transaction = fields.get("transaction")
-    return Malformed(text, id, from_, transaction=transaction if _fits("transaction", transaction) else None)
+        return Malformed(text, log=log)
+    given = fields.get("transaction")
+    transaction = given if _fits("transaction", given) else None
+    return Malformed(text, id, from_, transaction=transaction, log=log)
 
 
 class Long:

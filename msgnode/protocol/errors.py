@@ -57,7 +57,8 @@ class Malformed(Rejected):
     """
     Not a message at all; answered by mn:/validator.
 
-    `id`, `from_` and `transaction` are what could be read of it, for the answer.
+    `id`, `from_` and `transaction` are what could be read of it, for the answer;
+    `log` is false where it says that nothing is to be written down about it.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class Malformed(Rejected):
         code: int | None = None,
         transaction: int | str | None = None,
         reason: str = "",
+        log: bool = True,
     ) -> None:
         super().__init__(text, code, reason)
         self.id = id
         self.from_ = from_
         self.transaction = transaction
+        self.log = log
 
     def is_of(self, id: int | str, from_: str) -> bool:
         """

@@ -461,7 +461,7 @@ def _complaint(message: Message, text: str, reason: str = "", named: bool = True
     What is wrong with a message whose header can be read; the answer goes to its `from` if that is `named`.
     """
     from_ = message.from_ or None if named else None
-    return Malformed(text, message.id, from_, transaction=message.transaction, reason=reason)
+    return Malformed(text, message.id, from_, None, message.transaction, reason, message.log)
 
 
 def _check_lengths(message: Message) -> None:

@@ -184,7 +184,7 @@ class QuietTests(SynchronousTestCase):
     def written(self) -> list[dict[str, Any]]:
         self.log.stopService()
         lines = [json.loads(line) for path in self.place.iterdir() for line in path.read_bytes().splitlines()]
-        return [line for line in lines if line["kind"] == "message" and line["type"] != "open"]
+        return [line for line in lines if line["kind"] == "message" and line.get("type") != "open"]
 
     def test_quiet(self) -> None:
         """
@@ -220,6 +220,29 @@ class QuietTests(SynchronousTestCase):
 
         self.assertEqual([], self.written())
         self.assertEqual({400: 1}, self.node.counts.refused)
+
+    def test_malformed(self) -> None:
+        """
+        Nor one in which something else is wrong, wherever that stands and however long it is.
+        """
+        self.start()
+        wrong: tuple[dict[str, Any], ...] = (
+            {"ttl": "soon", "log": False},
+            {"log": False, "ttl": "soon"},
+            {"log": False, "body": []},
+            {"log": False, "body": [0] * 50_000},
+            {"log": False, "to": []},
+            {"log": False, "from": 3},
+            {"log": False, "id": None},
+            {"log": False, "type": "x" * 3000},
+        )
+        for fields in wrong:
+            self.ann.tell({"id": 5, "type": "ping", "from": ANN, "to": BOB, **fields})
+        self.ann.tell({"id": 5, "type": "ping", "from": ANN, "to": BOB, "log": "no"})
+
+        (line,) = self.written()
+        self.assertEqual("malformed", line["reason"])
+        self.assertEqual((8, {400: 9}), (self.node.counts.unlogged, self.node.counts.refused))
 
     def test_decisions(self) -> None:
         """
