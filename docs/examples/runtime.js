@@ -94,7 +94,7 @@ export class Runtime {
       console.error(why);
     }
     if (answer === KEEP || NEWS.test(message.type) || MULTICAST.test(message.to)) return;
-    if (answer === NOT_HANDLED) answer = { code: 501, desc: 'not processed' };
+    if (answer === NOT_HANDLED) answer = { code: 501, desc: 'not processed', reason: 'not-handled' };
     const { id, from, to, transaction } = message;
     const body = { code: 200, ...answer };
     this._leave({ id, type: 'response', from: to, to: from, body, ...(transaction !== undefined && { transaction }) });

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 
 from msgnode.client.errors import ClientError, Refused, TimedOut
 from msgnode.protocol.address import Domain, is_multicast
+from msgnode.protocol.errors import NotOffered
 
 log = Logger()
 
@@ -141,11 +142,12 @@ class Message:
             result = {} if result is None else {"value": result}
         send_answer(self._client, self.fields, {"code": code, **result})
 
-    def refuse(self, code: int, text: str) -> None:
+    def refuse(self, code: int, text: str, reason: str = "") -> None:
         """
-        Answer with an error.
+        Answer with an error; `reason` is one word, for programs.
         """
-        self.answer({"desc": text, "description": text}, code)
+        said = {"desc": text, "description": text}
+        self.answer({**said, "reason": reason} if reason else said, code)
 
     def hold(self, seconds: float = HOLD) -> "Message":
         """
@@ -208,7 +210,7 @@ class Message:
         if not self.wants_answer or self.held:
             return
         if result is NOT_HANDLED:
-            self.refuse(501, "not processed")
+            self.refuse(501, "not processed", NotOffered.reason)
         else:
             self.answer(result)
 

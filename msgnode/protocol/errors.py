@@ -160,7 +160,7 @@ class NotOffered(Rejected):
     """
 
     code = 501
-    reason = "not-offered"
+    reason = "not-handled"
 
 
 # Where clients repeat a 500 ten times at once, they are told 503.

@@ -253,7 +253,10 @@ class ClientSuite:
         """
         self.serve(lambda request: NOT_HANDLED if request.type == "read" else None)
 
-        self.assertEqual((501, "not processed"), self.refusal(self.a.request(LAMP)))
+        with self.assertRaises(Refused) as caught:
+            self.a.result(self.a.request(LAMP))
+        told = caught.exception
+        self.assertEqual((501, "not processed", "not-handled"), (told.code, told.text, told.body["reason"]))
         self.assertEqual({"code": 200}, self.ask(type="execute").body)
 
     def test_a_request_that_is_kept_is_never_answered(self: Any) -> None:

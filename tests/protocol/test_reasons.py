@@ -224,7 +224,7 @@ class ReasonTests(SynchronousTestCase):
         self.ann.post(BOB, "read")
         self.ann.post(SM, "read")
 
-        expected = ["no-session", "malformed", "limit", "not-offered", "no-route", "malformed"]
+        expected = ["no-session", "malformed", "limit", "not-handled", "no-route", "malformed"]
         self.assertEqual(expected, self.logged())
 
     def test_too_long(self) -> None:

@@ -36,7 +36,7 @@ test('a listener may change the body it got, and return it', async () => {
 });
 
 test('what is not handled is answered 501, and what is kept not at all', async () => {
-  assert.deepEqual(await left(() => NOT_HANDLED), [answer({ code: 501, desc: 'not processed' })]);
+  assert.deepEqual(await left(() => NOT_HANDLED), [answer({ code: 501, desc: 'not processed', reason: 'not-handled' })]);
   assert.deepEqual(await left(() => KEEP), []);
 });
 
