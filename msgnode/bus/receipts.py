@@ -22,6 +22,9 @@ log = Logger()
 
 RECEIPT = "mn:/receipt"
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
+# Who answers whatever is asked, an update too: registries, and identity by each of its names.
+_ALWAYS_ANSWER = ("domain://registry.", "global://registry", "domain://idm.", "domain-idp://")
+_IDENTITY = ("/idm", "/idm/")
 
 TEXTS = {
     200: "the recipient has it",
@@ -135,7 +138,8 @@ def wants_answer(message: Message, by_validator: bool = False) -> bool:
     """
     Is its sender told that it was refused?
 
-    Never of a response; nor, but by the validator, of what is published.
+    Never of a response; nor, but by the validator, of what is published, unless a registry is asked, or
+    identity.
     """
     kind = message.type.lower()
     if kind == "response":
@@ -144,4 +148,10 @@ def wants_answer(message: Message, by_validator: bool = False) -> bool:
         return True
     if message.to == SESSION and kind == "update":
         return "token" in message.fields()
-    return kind != "update" and isinstance(message.to, str) and not is_multicast(message.to)
+    if not isinstance(message.to, str):
+        return False
+    return (kind != "update" and not is_multicast(message.to)) or _always_answers(message.to)
+
+
+def _always_answers(to: str) -> bool:
+    return to.startswith(_ALWAYS_ANSWER) or (to.startswith("domain://msg-node.") and to.endswith(_IDENTITY))

@@ -160,6 +160,44 @@ class IdentityTests(SynchronousTestCase):
             self.assertEqual((404, 501), (read["code"], asked["code"]))
             self.assertIn("it asks for none", read["desc"])
             self.assertIn("no identity provider is configured here", asked["desc"])
+            self.assertEqual(501, client.ask(type="update", to=to, body={})["body"]["code"])
+
+    def test_what_identity_does_not_understand_is_answered_501(self) -> None:
+        """
+        Also where tokens are looked at, whatever the type, by each of its addresses.
+        """
+        node = MemoryNode(world=World, identity={"auth": "optional", "providers": [provider()]})
+        client = node.client("runtime://example.org/a")
+
+        for to in (
+            "domain://idm.example.org",
+            "domain://msg-node.example.org/idm/",
+            "domain-idp://example.org",
+        ):
+            for type in ("update", "create", "delete", "dance"):
+                told = client.ask(type=type, to=to, body={})["body"]
+                self.assertEqual((501, True), (told["code"], "understands execute and read" in told["desc"]))
+
+
+class AbsentTests(SynchronousTestCase):
+    """
+    Registries that are not there.
+    """
+
+    def test_every_request_is_answered(self) -> None:
+        """
+        An update too, as runtimes keep alive by it; a response is not.
+        """
+        node = MemoryNode(registry={"url": "none"}, global_registry={"url": "none"})
+        client = node.client("runtime://example.org/a")
+
+        for to in (REGISTRY, f"{REGISTRY}/", "global://registry/"):
+            for type in ("update", "read", "UPDATE"):
+                self.assertEqual(501, client.ask(type=type, to=to, body={})["body"]["code"])
+            client.post(to, "response")
+        client.post("domain://weather.example.org", "update")
+
+        self.assertEqual([], client.take())
 
 
 class ServedTests(SynchronousTestCase):

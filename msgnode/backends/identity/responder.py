@@ -51,7 +51,7 @@ class IdentityResponder:
         if kind == "read":
             return self._profile(message, fields.get("resource"), session)
         if kind != "execute":
-            raise Rejected(f"identity understands execute and read, not {message.type!r}"[:200])
+            raise NotOffered(f"identity understands execute and read, not {message.type!r}"[:200])
         method, params = fields.get("method"), fields.get("params")
         if method == "validateAssertion":
             return self._validate(message, params)

@@ -154,11 +154,11 @@ class IdentityMessagesTests(SynchronousTestCase):
 
     def test_not_offered(self) -> None:
         """
-        What belongs to the user's own provider is 501; anything else is 400.
+        What belongs to the user's own provider is 501, and so is any other type.
         """
         for method in ("generateAssertion", "refreshAssertion", "getAccessToken", "x", None):
             self.assertEqual(501, self.ask("execute", {"method": method})["code"])
-        self.assertEqual(400, self.ask("create", {})["code"])
+        self.assertEqual(501, self.ask("create", {})["code"])
 
     def test_nobody_speaks_for_it(self) -> None:
         """
