@@ -90,7 +90,6 @@ class Router:
         self._responders = components.responders
         self._journal = journal
         self._counts = counts
-        self._registry = f"domain://registry.{domain.name}"
         self.several = RecipientList(
             self.route, domain, routes, self.receipts, journal, counts, fanout, config.limits
         )
@@ -407,12 +406,11 @@ class Router:
 
     def _check_sender(self, from_: str, session: Session) -> None:
         """
-        A sender that does not own this: refuse the node's own addresses.
+        A sender that does not own this: refuse the node's own addresses.  Who serves one by a policy is bound
+        to it.
         """
         self._owners.check_sender(from_, session)
-        if not from_.startswith("hyperty://") and self._domain.claimed_by(
-            from_, self._registry in self._responders or bool(self._routes.resolve(self._registry))
-        ):
+        if not from_.startswith("hyperty://") and self._domain.claimed_by(from_):
             raise Claimed(f"{from_!r} is an address of the node; send from one of your own")
 
     def _may_hear(self, message: Message, session: Session) -> bool:

@@ -62,6 +62,7 @@ def is_multicast(address: str) -> bool:
 
 
 _NODES = ("mn:", "global:", "domain://")  # what the names of nodes and servers begin with
+_SERVICES = ("msg-node", "idm", "qos-broker", "registry")  # of the domain, whether the node has them or not
 
 
 class Domain:
@@ -73,10 +74,7 @@ class Domain:
         self.name = name
         self.node = f"domain://msg-node.{name}"
         self.public = f"runtime://{name}/public"  # above the senders of requests without a session
-        self._services = tuple(
-            f"domain://{service}.{name.lower()}" for service in ("msg-node", "idm", "qos-broker")
-        )
-        self._registry = f"domain://registry.{name.lower()}"
+        self._services = tuple(f"domain://{service}.{name.lower()}" for service in _SERVICES)
         self.also: frozenset[str] = frozenset()  # addresses of other schemes that the node answers for
 
     def owns(self, address: str) -> bool:
@@ -90,9 +88,9 @@ class Domain:
         host = address[9:].partition("/")[0]
         return host == self.name or host.endswith("." + self.name)
 
-    def claimed_by(self, from_: str, registry: bool) -> bool:
+    def claimed_by(self, from_: str) -> bool:
         """
-        Does this sender say it is the node?  `registry`: does the node answer for the registry?
+        Does this sender say it is the node, or a service of its domain?
         """
         if from_[:1] not in "mgdMGD":
             return from_ in self.also
@@ -101,8 +99,7 @@ class Domain:
             return from_ in self.also or folded in self.also
         if not folded.startswith("domain://"):
             return True
-        services = (*self._services, self._registry) if registry else self._services
-        return any(folded == service or folded.startswith(service + "/") for service in services)
+        return any(folded == service or folded.startswith(service + "/") for service in self._services)
 
     def can_open(self, runtime: str) -> bool:
         """

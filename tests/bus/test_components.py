@@ -257,16 +257,18 @@ class ServedTests(SynchronousTestCase):
 
     def test_nobody_else_speaks_for_the_registry_that_is_served(self) -> None:
         """
-        An answer in its name is its server's own.
+        An answer in its name is its server's own, however the name is spelt; nobody's while none serves it.
         """
-        use(self.node, self.RULE)
-        self.serve()
+        names = (REGISTRY, f"{REGISTRY}/", f"{REGISTRY}/x", "Domain://Registry.example.org")
+        to = "runtime://example.org/registry/x"
+        for rules in ((), (self.RULE,)):
+            use(self.node, *rules)
+            self.assertEqual(200 if rules else 403, self.serve())
+            for name in names:
+                for type in ("response", "update", "read"):
+                    self.client.tell({"id": 4, "type": type, "from": name, "to": to, "body": {}})
+                self.assertEqual([403] * 2, [message["body"]["code"] for message in self.client.take()])
 
-        self.client.tell(
-            {"id": 4, "type": "read", "from": REGISTRY, "to": "runtime://example.org/registry/x", "body": {}}
-        )
-
-        self.assertEqual([403], [message["body"]["code"] for message in self.client.take()])
         self.assertEqual([], self.server.take())
 
     def test_a_registry_of_the_nodes_own_is_not_served_by_who_served_it_before(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.support.made_policies import rule, use
 from tests.support.network import Network
 from tests.support.registry import RegistryNode
 from tests.support.runtimes import WebSocketRuntime
@@ -290,18 +291,23 @@ class StatusTests(Case):
 
     def test_28_and_29_status(self) -> None:
         """
-        A change of status that another runtime announces reaches who subscribed to it.
+        A change of status that another runtime announces, which serves the registry, reaches who subscribed
+        to it.
         """
+        self.net = Network(domain=D, registry={"url": "none"})
+        use(self.net.node, rule("permit", {"msgTo": {"equals": REGISTRY}}), rule("permit"))
         entity = f"hyperty://{D}/entity"
         watcher = self.stub()
         body = {"resources": [f"{entity}/registration"]}
         message = {"id": 1, "type": "subscribe", "from": f"{RUNTIME}/registry", "to": SM, "body": body}
         self.ask(watcher, message)
         other = self.stub(f"{P}/other", f"{RUNTIME}/other")
+        serve = {"id": 1, "type": "subscribe", "from": f"{RUNTIME}/other/sm", "to": SM}
+        self.ask(other, {**serve, "body": {"resources": [REGISTRY]}})
 
         body = {"value": "disconnected", "attribute": "status"}
         to = f"{entity}/registration"
-        other.post({"id": 2, "type": "update", "from": f"domain://registry.{D}", "to": to, "body": body})
+        other.post({"id": 2, "type": "update", "from": REGISTRY, "to": to, "body": body})
 
         got = watcher.bus[-1]
         self.assertEqual(("update", to, "disconnected"), (got["type"], got["to"], got["body"]["value"]))

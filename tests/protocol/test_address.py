@@ -111,8 +111,11 @@ class DomainTests(SynchronousTestCase):
             "Mn:/session",
             "GLOBAL://registry",
             "Domain://Msg-Node.Example.org/sm",
+            "domain://registry.example.org",
+            "domain://registry.example.org/x",
+            "DOMAIN://Registry.Example.ORG/",
         ):
-            self.assertTrue(self.domain.claimed_by(from_, registry=False), from_)
+            self.assertTrue(self.domain.claimed_by(from_), from_)
 
     def test_not_claimed(self) -> None:
         """
@@ -122,19 +125,12 @@ class DomainTests(SynchronousTestCase):
             "domain://msg-node.example.organic",
             "domain://msg-node.example.com/sm",
             "domain://example.org/x",
+            "domain://registry.example.com",
             "hyperty://msg-node.example.org",
             "mnx:/session",
             "",
         ):
-            self.assertFalse(self.domain.claimed_by(from_, registry=True), from_)
-
-    def test_registry(self) -> None:
-        """
-        The domain registry may speak through a session, unless the node itself answers for it.
-        """
-        for from_ in ("domain://registry.example.org", "domain://registry.example.org/x"):
-            self.assertFalse(self.domain.claimed_by(from_, registry=False))
-            self.assertTrue(self.domain.claimed_by(from_, registry=True))
+            self.assertFalse(self.domain.claimed_by(from_), from_)
 
     def test_can_open(self) -> None:
         """

@@ -254,13 +254,14 @@ class Refused(Suite):
 
     def test_from_the_registry(self: Any) -> None:
         """
-        While the node answers for no registry, one that is connected as a client may speak.
+        Nor as the registry, also while the node has none: only who serves it by a policy speaks for it.
         """
-        message = {"id": 1, "type": "update", "from": "domain://registry.example.org", "to": self.other.url}
+        for claim in ("domain://registry.example.org", "Domain://registry.example.org/x"):
+            for type in ("update", "read"):
+                self.refused(403, "mn:/validator", type=type, **{"from": claim}, to=self.other.url)
+            self.runtime.send({"id": 1, "type": "response", "from": claim, "to": self.other.url})
 
-        self.runtime.send(message)
-
-        self.assertEqual([message], self.other.take())
+        self.assertEqual([], self.other.take())
 
     def test_to_the_node(self: Any) -> None:
         """
