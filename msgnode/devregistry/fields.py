@@ -95,7 +95,11 @@ def whole(name: str, raw: Raw) -> int | None:
     """
     A whole number of 32 bits, be it written as a fraction or in a text.
     """
-    value = msgspec.json.decode(raw)
+    beyond = f"{name!r} is {INT32.start} to {INT32.stop - 1}"
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.ValidationError:  # 1e400, which is no float either
+        raise Misfit(beyond) from None
     if value is None:
         return None
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) and len(value) < 1000:
@@ -103,7 +107,7 @@ def whole(name: str, raw: Raw) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"expected a number in {name!r}")
     if not INT32.start <= value < INT32.stop:
-        raise Misfit(f"{name!r} is {INT32.start} to {INT32.stop - 1}")
+        raise Misfit(beyond)
     if value != int(value):
         raise ValueError(f"expected a whole number in {name!r}")
     return int(value)

@@ -37,7 +37,11 @@ WRITES: list[tuple[str, Any, int, Any]] = [
     ("a number that is too large", {"expires": 2**31}, 400, {"expires": 30}),
     ("one that is in a text", {"expires": "2147483648"}, 400, {"expires": 30}),
     ("one that is far too large", {"expires": 1e300}, 400, {"expires": 30}),
+    ("one that no fraction holds", {"expires": Raw(b"1e400")}, 400, {"expires": 30}),
+    ("such a one below zero", {"expires": Raw(b"-1e400")}, 400, {"expires": 30}),
+    ("such a one in a text", {"expires": "1e400"}, 400, {"expires": 30}),
     ("a number that is too small", {"expires": -(2**31) - 1}, 400, {"expires": 30}),
+    ("the smallest", {"expires": -(2**31)}, 200, {"expires": -(2**31)}),
     ("a half", {"expires": 2.5}, 500, {"expires": 30}),
     ("a word for a number", {"expires": "soon"}, 500, {"expires": 30}),
     ("a truth for a number", {"expires": True}, 500, {"expires": 30}),
@@ -149,6 +153,17 @@ class WriteTests(DifferencesCase):
                 self.assertEqual(stored, {k: self.record("new")[k] for k in stored}, what)
             else:
                 self.assertEqual(404, self.ask("GET", "/hyperty/url/new").status, what)
+
+    def test_longest(self) -> None:
+        """
+        Of a longer time an hour is stored in what is created, and thirty days in what is changed.
+        """
+        found = []
+        for path in ("/hyperty/user/u/h", "/hyperty/url/h"):
+            self.assertEqual(200, self.ask("PUT", path, hyperty(expires=2**31 - 1)).status)
+            found.append(self.record()["expires"])
+
+        self.assertEqual([3600, 30 * 86400], found)
 
     def test_told(self) -> None:
         """
