@@ -68,7 +68,7 @@ def _seconds(given: Any, called: str) -> int:
         found = given
     elif isinstance(given, float) and given.is_integer():
         found = int(given)
-    if found is None or not -MOST_EXPIRES <= found <= MOST_EXPIRES:
+    if found is None or not -MOST_EXPIRES - 1 <= found <= MOST_EXPIRES:
         raise _wrong(called, f"a whole number of seconds, at most {MOST_EXPIRES}", given)
     return found
 

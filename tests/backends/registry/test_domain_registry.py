@@ -119,6 +119,33 @@ class EnvelopeTests(RegistryCase):
         self.assertEqual(200, self.ann.code("update", {"resource": H1, "value": {"expires": "1000"}}))
         self.assertEqual(1000, self.read(H1)["value"]["expires"])
 
+    def test_all_of_32_bits(self) -> None:
+        """
+        Whatever 32 bits hold is taken, the smallest too.
+        """
+        self.ann.register(H1)
+        self.node.journey.clear()
+
+        codes = [
+            self.ann.code("update", {"resource": H1, "value": {"expires": seconds}})
+            for seconds in (-(2**31), 2**31 - 1, str(-(2**31)))
+        ]
+
+        self.assertEqual([200] * 3, codes)
+        self.assertEqual(400, self.ann.code("update", {"resource": H1, "value": {"expires": -(2**31) - 1}}))
+
+    def test_a_user_does_not_change(self) -> None:
+        """
+        An update that names only what no update changes keeps the hyperty alive, and it stays its user's.
+        """
+        self.ann.register(H1)
+        before = self.read(H1)["value"]["userID"]
+
+        for name in ("userID", "user", "guid"):
+            self.assertEqual(200, self.ann.code("update", {"resource": H1, "value": {name: "mallory"}}))
+
+        self.assertEqual(before, self.read(H1)["value"]["userID"])
+
     def test_response(self) -> None:
         """
         A response to the registry is answered by nothing.
