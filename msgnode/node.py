@@ -66,7 +66,8 @@ class Offer(Responder, Protocol):
 
 class Node:
     """
-    What a connector needs: `receive(data, connection)`, `settle`, `sessions`, `handshake` and `slices`.
+    The core of the node.  A connector needs `receive(data, connection)`, `settle`, `sessions`, `handshake`
+    and `slices`.
 
     `keeping` and `paper` are where sessions and messages survive a restart;
     `validator` looks at the tokens that sessions are opened with.

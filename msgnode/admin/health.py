@@ -28,6 +28,8 @@ CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that sho
 
 class EventLoopLag(Service):
     """
+    A gauge of how late the event loop runs.
+
     How late the event loop runs: `last` and `worst` in seconds.
     """
 
@@ -60,7 +62,7 @@ class EventLoopLag(Service):
 
 class LivenessResource(Resource):
     """
-    `/live` on the web port: status and version, for a load balancer.
+    The resource `/live` on the web port: status and version, for a load balancer.
     """
 
     isLeaf = True
@@ -87,7 +89,7 @@ class LivenessResource(Resource):
 
 class HealthResource(LivenessResource):
     """
-    `/live` on the admin listener.
+    The resource `/live` on the admin listener.
     """
 
     def __init__(self, node: Node, clock: IReactorTime) -> None:
@@ -124,7 +126,7 @@ def sessions_by_state(node: Node) -> tuple[int, int]:
 
 class Metrics(Resource):
     """
-    `/metrics` in Prometheus' text form; every name begins `msgnode_`.
+    The resource `/metrics`, in Prometheus' text form; every name begins `msgnode_`.
     """
 
     isLeaf = True

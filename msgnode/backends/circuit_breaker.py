@@ -13,6 +13,8 @@ PAUSE = 5.0  # seconds between two that are let through meanwhile
 
 class CircuitBreaker:
     """
+    A circuit breaker: it opens after FAILURES in a row, and lets one call through every PAUSE seconds.
+
     `now` gives seconds.
     """
 

@@ -45,6 +45,8 @@ class Sent:
 
 class Body(Protocol):
     """
+    Collects the body of a response.
+
     `whole` fires with the body, or fails when it is larger than `most` bytes.
 
     Who gives it up closes the connection it comes by.

@@ -56,7 +56,7 @@ class Unanswered(Rejected):
 
 class Response(NamedTuple):
     """
-    What the back end answered, whatever its status.
+    The answer of a back end, whatever its status.
     """
 
     status: int

@@ -29,6 +29,8 @@ _QUOTAS = {"audio": "audioQuota", "video": "videoQuota", "data": "dataQuota"}
 
 class QoSBroker:
     """
+    The responder for QoS: TURN servers and their credentials.
+
     `connectivity` is the client of the last-hop service, if there is one.
     """
 

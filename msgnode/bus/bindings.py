@@ -68,7 +68,7 @@ def flat(value: object, most: int, what: str = "an address") -> list[str]:
 
 class Making(NamedTuple):
     """
-    What a request would make: how many addresses, and how many characters they have together.
+    The size of what a request would make: how many addresses, and how many characters they have together.
     """
 
     addresses: int

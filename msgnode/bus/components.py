@@ -44,6 +44,8 @@ class Listening(Protocol):
 
 class Components:
     """
+    The registry of connectors, back ends and responders.
+
     `responders` by their addresses, `back_ends` in the order in which they came, `listeners` as configured.
 
     `answered` counts the requests that each responder was asked.

@@ -42,7 +42,7 @@ Delivery = tuple[Message, Sequence[Session]]
 
 class Batch:
     """
-    What one message of a sender comes to: copies, and who gets each.
+    The copies that one message of a sender comes to, and who gets each.
 
     `pending` counts the decisions that are not made yet.
     """
@@ -70,6 +70,8 @@ class Batch:
 
 class Fanout:
     """
+    Sends messages with very many recipients in slices.
+
     `at_once` recipients are sent to without all this, and decided on `decided_at_once`; while a
     batch is gathered all goes there.  In one turn it sends to `slice` of them.
 

@@ -23,7 +23,7 @@ Delivered = tuple[int, bytes]  # the sid of the recipient, and the digest of `fr
 
 class Forwards:
     """
-    What was delivered with `forward`, to whom, and until when it may be passed on.
+    The table of messages delivered with `forward`: to which session, and until when each may be passed on.
 
     `is_node` tells the addresses at which the node answers.
     """

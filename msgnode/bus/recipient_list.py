@@ -31,7 +31,7 @@ LINE = 400  # bytes of one, about, without what its sender wrote
 
 class Lines:
     """
-    What became of `number` copies: a line for each while `room` lasts, and then one for each outcome.
+    The log lines of `number` copies: a line for each while `room` lasts, and then one for each outcome.
     """
 
     def __init__(self, number: int, room: int, write: Callable[[Message, Session], None]) -> None:
@@ -69,6 +69,8 @@ class Lines:
 
 class RecipientList:
     """
+    Routes a message whose `to` is a list (the EIP pattern of that name).
+
     `carry` is the router's way for one message, which is told how many were sent.
     """
 

@@ -14,7 +14,7 @@ Reply = Message | Deferred[Message] | None
 
 class Responder(Protocol):
     """
-    Who answers at a node address.
+    Code of the node that answers at one of the node's addresses.
     """
 
     def respond(self, message: Message, session: Session) -> Reply:

@@ -43,7 +43,7 @@ _KEPT = frozenset({"create", "subscribe"})  # requests to the node after which i
 
 class LocalOrigin:
     """
-    Where the node's own messages come from.
+    The origin of the node's own messages, in the place of a connection.
     """
 
     connector = "node"

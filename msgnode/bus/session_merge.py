@@ -30,7 +30,7 @@ MOST_ABSORBED = 64  # sids that a session's note in the spool names until the da
 
 class Registrations(Protocol):
     """
-    What sessions have registered at the domain registry.
+    The table of what sessions have registered at the domain registry.
     """
 
     def move(self, session: Session, other: Session) -> Iterator[None]:

@@ -101,7 +101,8 @@ ADDRESS = Address()
 
 class Console:
     """
-    Where a verb prints: results to stdout, all else to stderr; colours on a terminal, unless NO_COLOR is set.
+    The output of a verb: results to stdout, all else to stderr; colours on a terminal, unless NO_COLOR is
+    set.
     """
 
     def __init__(self, as_json: bool) -> None:

@@ -23,6 +23,8 @@ AGAIN = 1.0  # seconds after which one goes on where all that was under way was 
 
 class Measured(NamedTuple):
     """
+    The result of one measurement.
+
     `cores` is what this process used of one, `delays` are in seconds and sorted.
     """
 

@@ -178,7 +178,7 @@ def _print(result: "Result", logs: str, as_json: bool, say: "Progress") -> None:
 
 class Progress:
     """
-    What is being done, on standard error: one line that changes on a terminal, else a line each.
+    A progress display on standard error: one line that changes on a terminal, else a line each.
     """
 
     def __init__(self, silent: bool) -> None:

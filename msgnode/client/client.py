@@ -30,6 +30,8 @@ PASSED_ON = 1000  # requests of others' whose refusal by the node is told to the
 
 class Client:
     """
+    A client of a messaging node.
+
     `url` says where the node is: ws://, wss://, tcp://, tls:// or unix://.
 
     `runtime` is the runtimeURL; without one the node makes one up.  With a

@@ -42,7 +42,7 @@ _FINAL = frozenset({1003, 4401, 4403, 4409})
 
 class ConnectionOwner(Protocol):
     """
-    Whose session it is.
+    The client whose connection it is.
     """
 
     def received(self, data: bytes) -> None:
@@ -73,6 +73,8 @@ class ConnectionOwner(Protocol):
 
 class ClientConnection:
     """
+    The client's session: connected, or about to be again.
+
     `tally` has what is counted, `token` what the node gave out.
     """
 

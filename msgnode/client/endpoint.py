@@ -28,6 +28,8 @@ PING = 25  # seconds between WebSocket pings, and until one must be answered
 
 class Endpoint(NamedTuple):
     """
+    A node's URL with the endpoint to connect to.
+
     `factory` is given who is told of the connections it makes.
     """
 

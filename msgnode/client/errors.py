@@ -19,7 +19,7 @@ class CannotConnect(ClientError):
 
 class NoToken(CannotConnect):
     """
-    What was to give an identity token gave none.
+    The function or program that was to give an identity token gave none.
     """
 
 

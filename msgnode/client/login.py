@@ -18,6 +18,8 @@ Source = str | Callable[[], Any]
 
 class Login:
     """
+    The identity token of a client, or the way to get one.
+
     `source` is a token, or is called without arguments and gives one: a str, a Deferred or a coroutine of it.
 
     `run` makes a Deferred of a coroutine.

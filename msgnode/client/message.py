@@ -28,7 +28,7 @@ WAIT = 20.0  # seconds for an answer
 
 class _NotHandled:
     """
-    What a handler returns for a request that is none of its business.
+    The value that a handler returns for a request that it does not handle.
     """
 
     def __repr__(self) -> str:
@@ -88,6 +88,8 @@ class Requester(Protocol):
 
 class Message:
     """
+    A message as a handler gets it.
+
     `fields` is the whole JSON object.
     """
 

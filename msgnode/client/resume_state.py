@@ -11,6 +11,8 @@ from typing import Any
 
 class ResumeState:
     """
+    The client's side of acknowledged resume: both counters, and what is not acknowledged.
+
     `counting` is true while the node counts too; else what is kept only waits for a connection.
 
     `missed` is how many messages the node said are gone for good.

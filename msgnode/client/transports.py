@@ -33,7 +33,7 @@ _RETRY = re.compile(r"(.*); retry_after=([0-9.]+)")
 
 class Owner(Protocol):
     """
-    Who is told.
+    The receiver of what comes by a link.
     """
 
     def arrived(self, link: "Link") -> None: ...
@@ -43,7 +43,7 @@ class Owner(Protocol):
 
 class Link(Protocol):
     """
-    What the owner may do.
+    A transport's connection to the node, as its owner uses it.
 
     `pings`: it finds out by itself that the other end is gone; else the owner
     sets `silent`, and the link takes it back when something comes.

@@ -49,6 +49,8 @@ class Renewable(Protocol):
 
 class Reloading(Service):
     """
+    The service that reads the configuration again at SIGHUP.
+
     `read` gives the configuration as it is in the file now; `apply` tells those who keep something of it.
 
     `call` runs a function on the event loop (reactor.callFromThread); a signal

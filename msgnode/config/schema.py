@@ -51,7 +51,7 @@ class ConfigError(Exception):
 
 class SessionTimes(Section):
     """
-    How long a session lives without a connection, how much may wait for it, and whose it is.
+    Limits of a session: how long it lives without a connection, how much may wait, who may take it over.
     """
 
     expiry: Positive = 86400.0
@@ -70,7 +70,7 @@ class SessionTimes(Section):
 
 class Limits(Section):
     """
-    What one message, one session, one user, one peer address and the whole node may take.
+    Limits of one message, one session, one user, one IP address and the whole node.
     """
 
     message: Bytes = 8_388_608
@@ -102,7 +102,7 @@ class Limits(Section):
 
 class StorageOptions(Section):
     """
-    What may be written to disk, and how much of it is left alone.
+    Limits of what is written to disk, and how much of the disk is left alone.
     """
 
     reserve_bytes: OrOff = 256 * 1024 * 1024
@@ -135,7 +135,7 @@ class PoolAddresses(Section):
 
 class Routing(Section):
     """
-    Is a request to nobody answered 404?
+    Options of routing: is a request to nobody answered 404?
     """
 
     reply_unknown: bool = False
@@ -157,7 +157,7 @@ def _decisions() -> str:
 
 class PolicyOptions(Section):
     """
-    Where the policies come from, and what is done with what they decide.
+    Options of the policies: where they come from, and what is done with their decisions.
     """
 
     source: str = ""
@@ -181,7 +181,7 @@ class PolicyOptions(Section):
 
 class IntrospectionOptions(Section):
     """
-    Where a provider is asked about tokens that only it can read, and who asks.
+    Options of token introspection: where a provider is asked about opaque tokens, and who asks.
 
     Without `url` the provider's own discovery document says where.
     """
@@ -217,7 +217,7 @@ class IdentityProvider(BackEndOptions, kw_only=True):
 
 class IdentityOptions(Section):
     """
-    Is a token wanted when a session opens, whose, and what happens when it ends?
+    Options of authentication: is a token wanted when a session opens, whose, and what happens when it ends?
 
     `message_identity`: what is done about the tokens that messages carry.
     `trust`: whose word policies take for who sends, the node's or the client's.

@@ -93,7 +93,7 @@ def is_text(payload: bytes, whole: bool) -> bool:
 
 class Validator:
     """
-    Is it UTF-8?  As Autobahn's own, but quick with the megabytes that come out of a compressed frame.
+    A check for UTF-8, as Autobahn's own, but quick with the megabytes that come out of a compressed frame.
     """
 
     def __init__(self) -> None:

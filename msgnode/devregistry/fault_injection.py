@@ -17,6 +17,8 @@ _FORM = re.compile(rf"({'|'.join(KINDS)})(?:=([\d.]+))?(?:@([\d.]+))?")
 
 class Fault:
     """
+    A fault on purpose.
+
     `kind` of fault, which befalls a share of the requests; `seconds` is for `delay`.
 
     delay: answer late.  drop: close the connection.  empty: 400 without a body.

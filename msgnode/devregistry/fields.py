@@ -23,7 +23,7 @@ _values = msgspec.json.Decoder(list[Raw] | None).decode
 
 class Misfit(Exception):
     """
-    What no record can hold, in words for whoever wrote it.
+    A value that no record can hold; the text says why.
     """
 
 

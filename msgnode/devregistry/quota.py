@@ -73,6 +73,8 @@ class NoRoom(Exception):
 
 class Quota:
     """
+    Counts what each owner has in the registries, and refuses what is too much.
+
     `payer` is for whom the node asks just now, or empty; `make_room` removes the oldest dead entries.
 
     `full` is called when so much was written that SQLite's log should be moved.

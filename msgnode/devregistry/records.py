@@ -65,6 +65,8 @@ class Row(NamedTuple):
 
 class Records:
     """
+    The table of records of the domain registry.
+
     `wall` gives seconds since 1970; `longest` is the most a record may live without a word.
     """
 

@@ -117,7 +117,7 @@ class Registries(MultiService):
 
 class Every(Service):
     """
-    Does something every so many seconds, and soon again if it says that there is more.
+    A service that does something every so many seconds, and soon again if it says that there is more.
     """
 
     def __init__(self, seconds: float, do: Callable[[], bool], clock: Any) -> None:

@@ -26,7 +26,7 @@ log = Logger()
 
 class Restart(Service):
     """
-    What there was before is there again before anybody is heard; the spool is closed after the last word.
+    The service that restores sessions before anybody connects, and closes the spool at the end.
     """
 
     def __init__(self, node: Node, store: Store, spool: Spool) -> None:
@@ -69,7 +69,7 @@ class Restart(Service):
 
 class Owed(Protocol):
     """
-    What the spool knows of a session; spool.Recovered is one.
+    The records of a session in the spool (storage/spool_records.py, SessionRecovery).
     """
 
     state: bytes | None
@@ -84,7 +84,7 @@ class Owed(Protocol):
 
 class Rows(Protocol):
     """
-    What the database knows; statefile.Loaded is one.  Each can be gone through once.
+    The rows of the database (storage/database.py, Loaded).  Each can be gone through once.
     """
 
     @property

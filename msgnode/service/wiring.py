@@ -119,7 +119,7 @@ def limits_of(options: RegistryOptions) -> Limits:
 
 class EmbeddedPaths:
     """
-    Where the embedded registries keep their file and their sockets.
+    The directory of the embedded registries: their file and their sockets.
 
     A private temporary directory takes the place of a state directory that
     is not there, or whose name is too long for a socket.

@@ -7,7 +7,7 @@ from collections import Counter
 
 class RegistryCounts:
     """
-    What the embedded registries hold, and what they did not take, by status.
+    Counters of the embedded registries: what they hold, and what they refused, by status.
     """
 
     def __init__(self) -> None:

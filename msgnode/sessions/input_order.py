@@ -63,6 +63,8 @@ class _Held:
 
 class InputOrder:
     """
+    Buffers what a client sends behind a message that is still worked on.
+
     `held` has the connections whose frames wait; a frame that comes for one of them is kept.
 
     `part` closes a connection; `is_there`: is it still open?  `receive` is set

@@ -56,6 +56,8 @@ class Acknowledging(Protocol):
 
 class DeliveryJournal:
     """
+    The write-ahead journal of undelivered messages.
+
     When the disk takes nothing any more, `hold` is called with the sids of the
     sessions for which something was about to leave; when it does again, `go_on`.
 

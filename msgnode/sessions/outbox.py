@@ -113,6 +113,8 @@ class OutboxOwner(Protocol):
 
 class Outbox:
     """
+    Acknowledged delivery of one session, in both directions.
+
     `epoch` names the agreement; numbers begin at 1 in it.
 
     To the client: numbers up to `acknowledged` it has; after `holes` that are

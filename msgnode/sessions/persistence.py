@@ -13,7 +13,7 @@ from msgnode.sessions.queue import QueuedMessage
 
 class SessionRecord(Protocol):
     """
-    What is kept of a session, beside what is bound to it.
+    The fields of a session that are kept on disk, beside what is bound to it.
 
     `used`: has it ever had an address?  `identity` is who a certificate has
     shown to be its owner, `host` where it was opened from.
@@ -97,7 +97,7 @@ class NullSessionStore:
 
 class MessageLog(Protocol):
     """
-    Where it is written: a Spool, or Air.
+    The storage of the journal: a Spool, or a NullMessageLog.
     """
 
     live: int  # bytes of messages still owed

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 class Principal(Struct, frozen=True, omit_defaults=True):
     """
-    What a token proved: `user`, its bearer's address, and until when, in seconds since 1970.
+    A verified identity: `user`, its bearer's address, and until when, in seconds since 1970.
 
     `username` is how policies know the user, an e-mail address where there is
     one; `idp` the domain that vouches, `subject` the user's name there; `line`
@@ -42,7 +42,7 @@ class VerifiedToken(Struct, frozen=True):
 
 class TokenValidator(Protocol):
     """
-    Who looks at tokens: connectors/tokens.py.
+    The port to token validation (backends/identity/token_validator.py).
     """
 
     def validate(self, token: str) -> VerifiedToken | Deferred[VerifiedToken]:

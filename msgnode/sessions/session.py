@@ -37,7 +37,7 @@ def hashed(token: str) -> bytes:
 
 class Connection(Protocol):
     """
-    What carries bytes to one client; written by the connectors.
+    A connection to one client; each connector has its own.
 
     The node sets `session`; the connector says with Sessions.paused and
     Sessions.ready whether its transport takes more, and calls Node.settle
@@ -92,7 +92,7 @@ class Connection(Protocol):
 
 class Sink(Protocol):
     """
-    Where a message may go at once: a connection, or the outbox before it.
+    The place that a message may go to at once: a connection, or the outbox before it.
     """
 
     def send(self, data: bytes) -> None: ...
@@ -100,7 +100,7 @@ class Sink(Protocol):
 
 class SessionHost(Protocol):
     """
-    What a session asks of those who keep it (Sessions).
+    The callbacks from a session to those who keep it (Sessions).
     """
 
     counts: Counters
@@ -119,6 +119,8 @@ class SessionHost(Protocol):
 
 class Session:
     """
+    A session.
+
     `runtime` is its key, `bindings` what it hears and why, `keys` its allocations by key.
 
     `account` is what the node remembers for it, `host` from where it was

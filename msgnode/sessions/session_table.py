@@ -40,7 +40,7 @@ STOP_WAITS = 2.0  # seconds at most for clients to hear that the node stops
 
 class TrafficRecorder(Protocol):
     """
-    Who writes down what became of messages and of sessions: the TrafficLog.
+    The port to the traffic log: writes down what became of messages and of sessions.
     """
 
     def message(self, message: Message, session: Session | None) -> None: ...

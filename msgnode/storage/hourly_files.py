@@ -24,6 +24,8 @@ class Unwritten(Exception):
 
 class HourlyFiles:
     """
+    Files that each have one hour of a log.
+
     `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC; `most` bytes in each, 0: no limit.
     """
 

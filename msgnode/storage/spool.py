@@ -50,6 +50,8 @@ def segment_of(place: int) -> int:
 
 class Spool:
     """
+    The spool: the write-ahead log on disk.
+
     `live` and `size` are the bytes of messages still owed, and of all files.
 
     While the disk takes nothing `failing` says why, and what should be written

@@ -40,7 +40,7 @@ class PendingRecord(NamedTuple):
 
 class SessionRecovery:
     """
-    What the spool knows of one session.
+    The records of one session, as the spool has them after a restart.
 
     `kept` has what was sent, by number, and then what waits, by key.  `missed`
     counts what was dropped since `state` was written.
@@ -68,7 +68,7 @@ class SessionRecovery:
 
 class History:
     """
-    What the files say of each other: which lies before which, how long it was, and from where that matters.
+    The order of the spool's files: which lies before which, how long it was, and from where that matters.
     """
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 class Lengths:
     """
-    How many each has, and who has most; all of it in constant time.
+    A count for each owner, and who has most; all of it in constant time.
     """
 
     def __init__(self) -> None:

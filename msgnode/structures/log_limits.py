@@ -43,7 +43,7 @@ class FailureLog:
 
 class StrangerLog:
     """
-    What strangers do wrong, in the log: some lines a minute, and how many were left out.
+    A rate limit for log lines about what clients do wrong: some lines a minute, and how many were left out.
     """
 
     def __init__(self, log: Logger, seconds: Callable[[], float]) -> None:

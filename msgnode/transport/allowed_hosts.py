@@ -24,6 +24,8 @@ LOCALHOST = "localhost"
 
 class Hosts:
     """
+    The host names that a listener answers for.
+
     `names` and every IP address; `key` is what an operator sets to allow another.
     """
 

@@ -28,7 +28,7 @@ CHUNK = 128 * 1024  # bytes that are copied for a connection at a time; what Twi
 
 class Holder(Protocol):
     """
-    Whatever holds something back: an Outlet, or a poll that waits.
+    An object that holds output back: an Outlet, or a poll that waits.
     """
 
     def flush(self) -> None: ...
@@ -108,7 +108,7 @@ class Cork:
 
 class Client(Protocol):
     """
-    Who writes into an Outlet, and can wait.
+    The writer behind an Outlet, which can be told to wait.
     """
 
     def pauseProducing(self) -> None: ...

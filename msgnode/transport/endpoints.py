@@ -58,7 +58,7 @@ def agent_for(
 @implementer(IPolicyForHTTPS)
 class TLSTrust:
     """
-    Whom we believe, and who we are: `ca`, `cert` and `key` of the options.
+    The trust in a back end's certificate, and our own certificate: `ca`, `cert` and `key` of the options.
     """
 
     def __init__(self, options: BackEndOptions) -> None:
@@ -98,7 +98,7 @@ def _as_it_came(response: Any) -> Any:
 @implementer(IAgentEndpointFactory)
 class EndpointFactory:
     """
-    Where the agent connects to.
+    Makes the endpoints that the agent connects to.
     """
 
     def __init__(self, dial: Dial, trust: TLSTrust, clock: Any) -> None:

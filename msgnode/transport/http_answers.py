@@ -49,7 +49,7 @@ def write_all(request: Request, parts: list[bytes]) -> None:
 @implementer(IPushProducer)
 class LongAnswer:
     """
-    What is copied for its request a chunk at a time, as fast as its client reads.
+    A response that is copied a chunk at a time, as fast as its client reads.
     """
 
     def __init__(self, request: Request, parts: list[bytes]) -> None:

@@ -21,7 +21,8 @@ log = Logger()
 
 class Reading:
     """
-    Is a connection read from?  Not while anybody wants it to wait, nor while a read is worked off.
+    The switch for reading from a connection: not while anybody wants it to wait, nor while a read is worked
+    off.
     """
 
     transport: Any
@@ -83,6 +84,8 @@ class Reader(Protocol):
 
 class Backlog:
     """
+    The part of a read that is too much for one turn of the event loop.
+
     `over` is called when all is carried, with the reason if the connection was lost meanwhile.
     """
 

@@ -68,7 +68,7 @@ def secret_of(options: IntrospectionOptions) -> str:
 
 class Introspection:
     """
-    What one provider says of tokens.  `secret` and the client's name are ours there.
+    Asks one provider what its tokens prove (RFC 7662).  `secret` and the client's name are ours there.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 class Unreadable(Rejected):
     """
-    `token` is none that says anything to us.
+    A token that says nothing to us; `token` is its text.
     """
 
     def __init__(self, token: str) -> None:
@@ -45,7 +45,7 @@ class Unreadable(Rejected):
 
 class Unsigned(msgspec.Struct):
     """
-    What a token says of itself, before anything is believed: enough to know whose key to look at.
+    The claims of a token before its signature is checked: enough to know whose key to look at.
     """
 
     token: str

@@ -64,6 +64,8 @@ class Remembered(Generic[T]):
 
 class OpaqueTokens:
     """
+    Validates opaque tokens by asking their providers, and caches the answers.
+
     `asked` are the providers, of which the first that knows a token decides; `wall` gives seconds since 1970.
     """
 

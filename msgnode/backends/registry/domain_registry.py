@@ -32,7 +32,7 @@ PHRASES = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 class Registrations(Protocol):
     """
-    Who remembers what a session has registered: registered.Registered.
+    The port to the table of what each session has registered (registrations.py).
     """
 
     def add(self, url: str, session: Session, anew: bool) -> bool: ...

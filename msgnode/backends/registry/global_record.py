@@ -35,7 +35,7 @@ class WrongRecord(ValueError):
 
 class GlobalRecord(NamedTuple):
     """
-    What a JWT holds: header, claims, the data set among them, and what is signed by which signature.
+    The parts of a JWT: header, claims, the data set among them, and what is signed by which signature.
     """
 
     header: dict[str, Any]

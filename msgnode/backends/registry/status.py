@@ -76,6 +76,8 @@ AT_ONCE = 100  # changes told in one turn: whoever listens is sent each of them
 
 class RegistryPoller(Service):
     """
+    Polls the domain registry for what changed there without a message.
+
     `changed` is told the address and the status of each that changed.
     """
 

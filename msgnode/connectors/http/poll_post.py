@@ -104,7 +104,7 @@ def checked(data: bytes, longest: int) -> Message:
 
 class PollPost:
     """
-    What one client posted.
+    The messages that one client posted.
     """
 
     def __init__(self, node: Node, cork: Cork, client: PollConnection, body: bytes) -> None:

@@ -104,7 +104,7 @@ class Held(Protocol):
 
 class Lane(Protocol):
     """
-    What may take a request before Twisted's web server looks at it.
+    A fast path that may take a request before Twisted's web server looks at it.
     """
 
     def take(self, data: bytes, channel: "DeadlineChannel") -> bool: ...

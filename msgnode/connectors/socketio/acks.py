@@ -19,7 +19,7 @@ MOST_OWED = 1000
 
 class Disk(Protocol):
     """
-    Why nothing can be written; None while it can.
+    A function that says why nothing can be written; None while it can.
     """
 
     @property

@@ -36,7 +36,7 @@ _SOCKET = re.compile(rb"4([0-6])(?:(/[^,]*)(?:,|$))?([0-9]*)(.*)", re.DOTALL)
 
 class Garbled(ValueError):
     """
-    What came is none of this; the text says why.
+    The bytes are neither Engine.IO nor Socket.IO; the text says why.
     """
 
 

@@ -27,7 +27,7 @@ class ParkedPoll(Protocol):
 
 class PollOwner(Protocol):
     """
-    Whose polls they are.
+    The client whose polls they are.
     """
 
     version: int
@@ -53,6 +53,8 @@ class Events:
 
 class Polls:
     """
+    The polls of one client.
+
     `waiting` is the GET that waits; what is not counted is handed out once, beside the rest.
 
     `size` is what waits here and not in the session, in bytes.

@@ -20,6 +20,8 @@ Source = Literal["lines", "messages", "events", "exchanges", "lives", "decisions
 @dataclass(frozen=True)
 class Analysis:
     """
+    One question to the traffic log, and how the answers of several batches are combined.
+
     `of` names the rows that `summarise` is given; `combine` is given what it kept of all batches.
 
     `fold` makes the kept rows of several batches those of one, so that they do not grow with the number

@@ -16,7 +16,7 @@ _NAME = re.compile(r"(traffic-.+-(\d{8}T\d{2}))\.jsonl(\.gz)?")
 
 class Unreadable(Exception):
     """
-    What was to be read or written cannot be; says what to do.
+    A file cannot be read or written; the text says what to do.
     """
 
 

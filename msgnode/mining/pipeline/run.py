@@ -34,7 +34,7 @@ SHOWN = 500  # lines of a story that was not asked for
 @dataclass(frozen=True)
 class Options:
     """
-    What the operator asked for.
+    The options of a run.
 
     `key` replaces identifiers; `policy` is a path, `domain` the node's own, which a policy may ask for,
     `default` the effect where no rule of it applies.
@@ -55,7 +55,7 @@ class Options:
 @dataclass
 class Result:
     """
-    What one run did: how many files it read, and what the output holds altogether.
+    The result of a run: how many files it read, and what the output holds altogether.
     """
 
     files: int = 0

@@ -46,6 +46,8 @@ EXPLAIN = (
 
 class PolicyCommands:
     """
+    The management methods of the policies.
+
     `ask(method, params, who)`: the value, or Refused.
 
     METHODS has the names; those that change something take `ifMatch` and

@@ -104,7 +104,7 @@ def value_of(text: str) -> Any:
 
 class DocumentEditor:
     """
-    What one document says, to be changed: its `sets`, its `groups`, and what else it has.
+    One document that is being edited: its `sets`, its `groups`, and what else it has.
     """
 
     def __init__(self, text: str) -> None:

@@ -48,6 +48,8 @@ class PolicyRejected(Rejected):
 
 class PolicyStore(Service):
     """
+    The live policies and the versions before them.
+
     `source` is None where policies are pushed, or there are none.
 
     `failed` counts what was not taken, `wrong` is the last reason.

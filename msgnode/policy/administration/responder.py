@@ -20,6 +20,8 @@ from msgnode.sessions.session import Connection, Session
 
 class PolicyResponder:
     """
+    The responder for the management of policies.
+
     `body: {"method", "params"}`; answered with `value`, as today's runtimes do it.
     """
 

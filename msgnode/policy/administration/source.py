@@ -24,6 +24,8 @@ class SourceFailed(Exception):
 
 class Source(Protocol):
     """
+    A place that policies come from.
+
     `name` is for people.
     """
 

@@ -20,7 +20,7 @@ Decide = Callable[[T, Context], Outcome | None]
 
 class Combine(Protocol):
     """
-    Of the outcomes of several nodes, one; `decide` gives that of each.
+    A combining algorithm: of the outcomes of several nodes, one; `decide` gives that of each.
     """
 
     def __call__(self, nodes: Iterable[T], decide: Decide[T], context: Context, /) -> Outcome | None: ...

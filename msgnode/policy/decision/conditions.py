@@ -20,7 +20,7 @@ Explained = dict[str, Any]
 
 class Condition:
     """
-    What is common to all: `test`, `needs`, `explain`.
+    The base of all conditions: `test`, `needs`, `explain`.
     """
 
     __slots__ = ("needs", "test")
@@ -41,7 +41,7 @@ class Condition:
 
 class Always(Condition):
     """
-    `{}`: always true.
+    The condition `{}`: always true.
     """
 
     __slots__ = ()

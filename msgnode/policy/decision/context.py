@@ -19,7 +19,7 @@ CLAIMED, VERIFIED = "claimed", "verified"
 
 class Identity(Struct, frozen=True):
     """
-    Who the node knows the sender to be: a user name such as `ann@example.org`, and who vouches for it.
+    The authenticated sender: a user name such as `ann@example.org`, and who vouches for it.
     """
 
     user: str

@@ -11,7 +11,7 @@ PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable",
 
 class Outcome(Struct, frozen=True, gc=False):
     """
-    What a rule, policy or set says; one that does not apply says None.
+    The outcome of a rule, policy or set; one that does not apply gives None.
     """
 
     effect: str
@@ -21,7 +21,7 @@ class Outcome(Struct, frozen=True, gc=False):
 
 class Decision(Struct, frozen=True, gc=False):
     """
-    What becomes of a message, by which rule, and what else is to be done.
+    A decision about a message, with the rule that made it and its obligations.
 
     `remember`: it is the same for every message with this from, to and type,
     at the same place in the node, and obliges to nothing.  `unenforced` is what rules

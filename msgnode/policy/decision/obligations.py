@@ -20,7 +20,7 @@ from msgnode.protocol.message import Message
 
 class Obligation(Struct, frozen=True):
     """
-    What all have: `path` is the rule, policy or set that asks for it.
+    The base of all obligations: `path` is the rule, policy or set that asks for it.
     """
 
     path: str
@@ -48,6 +48,8 @@ class MaxBytes(Obligation, frozen=True):
 
 class NumberOfEntries(Obligation, frozen=True):
     """
+    An obligation that shortens a list or object.
+
     Of the list or object at `at` in the body, only the first `most` entries are passed on.
     """
 
@@ -57,6 +59,8 @@ class NumberOfEntries(Obligation, frozen=True):
 
 class ConditionOfEntries(Obligation, frozen=True):
     """
+    An obligation that filters a list or object.
+
     Of the list or object at `at` in the body, only entries that fit are passed on.
     """
 

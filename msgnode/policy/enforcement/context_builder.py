@@ -18,6 +18,8 @@ from msgnode.sessions.session import Connection, Session
 
 class ContextBuilder:
     """
+    The policy information point (XACML's PIP): makes the context of a decision.
+
     `who` tells whose token a connection has shown, `now` the local time.
     """
 

@@ -22,7 +22,7 @@ MOST_RECENT = 100  # of what was refused, for whoever asks
 
 class RuleCounter(Struct, gc=False):
     """
-    How often a rule decided so at that point, and when last (nanoseconds since 1970).
+    The number of decisions of a rule at one point, and the time of the last (nanoseconds since 1970).
     """
 
     point: str
@@ -61,6 +61,8 @@ class DecisionLine(Struct, gc=False, omit_defaults=True):
 
 class DecisionLog(LineLog):
     """
+    The log of decisions, in hourly files of JSON lines.
+
     `<directory>/decisions-<node>-YYYYMMDDTHH.jsonl`.
     """
 
@@ -84,6 +86,8 @@ class DecisionLog(LineLog):
 
 class Decisions:
     """
+    The counters of decisions by rule, and their log.
+
     `log` is None where none is written; `mask` names the keys whose values are replaced by a hash.
     """
 

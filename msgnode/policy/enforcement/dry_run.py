@@ -15,6 +15,8 @@ MOST_REMEMBERED = 8192
 
 class DryRun:
     """
+    A program that decides beside the live one, without effect.
+
     `different`: how often it would have decided otherwise, of `decided`.
     """
 

@@ -45,6 +45,8 @@ TEXT = "Blocked by policy"
 
 class PolicyEnforcement:
     """
+    The policy enforcement point.
+
     `use` gives it policies, `close` lets nothing pass until there are some.
     """
 

@@ -38,6 +38,8 @@ Take = Callable[[], float]
 
 class DelayQueue:
     """
+    A queue of messages that a rate limit delays.
+
     `put` a message behind those that wait for the same bucket.
     """
 
@@ -99,6 +101,8 @@ QUIET = 60.0  # seconds between two events of one rule in the node's log
 
 class ObligationRunner:
     """
+    Carries out obligations.
+
     `charge` before the message passes, `change` when it does, `tell` whatever becomes of it.
     """
 

@@ -23,7 +23,7 @@ POINTS = (CONNECT, IN, SUBSCRIBE, OUT)
 
 class Policy(Protocol):
     """
-    Who decides: the PolicyEnforcement.  `outward`: have its policies a say in what goes out?
+    The port to the policies (PolicyEnforcement).  `outward`: have its policies a say in what goes out?
     """
 
     outward: bool

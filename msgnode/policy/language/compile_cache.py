@@ -21,7 +21,7 @@ from msgnode.policy.decision.tree import PolicyNode
 
 class Diagnostics:
     """
-    What came to light while reading a part of a document; places are as seen from its own, `at`.
+    The diagnostics collected while one part of a document is compiled; paths are relative to `at`.
     """
 
     def __init__(self, at: Place) -> None:

@@ -30,7 +30,7 @@ _BLOCKED = {403, 413, 429, 500, 503}
 
 class Verdict(Struct, frozen=True):
     """
-    What would have become of one message, and what did.
+    The outcome that one message would have had, and the one it had.
 
     `effect` is permit, deny, notApplicable or undecidable; `path` the rule
     that decides, or that cannot be decided, and `missing` what it asked for.

@@ -27,6 +27,8 @@ _GUARDED = ("hyperty://", *RUNTIMES)  # with `from_check`, heard by nobody besid
 
 class AddressOwnership:
     """
+    Decides whose an address is, and who may send from it.
+
     `options` has `from_check` and `takeover_after`; `now` is the clock that sessions are stamped with.
     """
 

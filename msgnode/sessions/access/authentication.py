@@ -33,6 +33,8 @@ Verdict = Principal | Rejected
 
 class Authenticator:
     """
+    Authenticates connections by their tokens when a session opens.
+
     `find` is the session at or above a runtimeURL; `part` closes a connection; `is_there`: is it still open?
 
     `receive` is set by the node: an `open` that waited is received as if it came now.

@@ -39,7 +39,7 @@ _PLAIN = b'"identity"'
 
 class Shown(NamedTuple):
     """
-    What the tokens in one message prove: `state` is one of TOKEN_STATES.
+    The result of checking the tokens in one message: `state` is one of TOKEN_STATES.
 
     `user` and `idp` as policies know users and who vouches for them, and
     `expires`, in seconds since 1970, of a valid one only; `why` it is not.

@@ -23,6 +23,8 @@ log = Logger()
 
 class ConnectionLimits:
     """
+    Limits of open connections, for the node and for each IP address.
+
     `refused` counts connections that were told to come later, `dropped` sockets that were closed unheard.
     """
 

@@ -26,6 +26,8 @@ Measure = Callable[[str], tuple[int, int, int]]  # bytes in all, used and free o
 
 class Watermark:
     """
+    Watches the free space of a disk.
+
     `low` while less than `reserve()` bytes are free on the disk of `directory`; None: nothing is kept there.
 
     `refused` counts what was not taken on because of it; with `times` it is low

@@ -45,7 +45,7 @@ class SessionSet(Protocol):
 
 class Overload:
     """
-    What the ledger calls.
+    The behaviour of all sessions when disk or memory is short; the journal calls it.
     """
 
     def __init__(self, sessions: SessionSet, clock: IReactorTime) -> None:

@@ -25,7 +25,7 @@ AT_ONCE = 100  # that are given up in one turn
 
 class Receiver(Protocol):
     """
-    Where it comes in.
+    A connection by which partial input comes.
     """
 
     def cut_short(self, why: Closing) -> None:
@@ -49,6 +49,8 @@ class _Partial:
 
 class PartialInput:
     """
+    Limits of what has begun to come and not ended.
+
     `bytes` is what is counted of all of them.
     """
 

@@ -18,7 +18,7 @@ LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full o
 
 class TokenBucket:
     """
-    What is left of a second's messages and bytes, as it was at `then`.
+    A token bucket: what is left of a second's messages and bytes, as it was at `then`.
     """
 
     __slots__ = ("messages", "size", "then")
@@ -200,7 +200,8 @@ class Peer(Protocol):
 
 class Inflation:
     """
-    What comes out of compressed messages: so many bytes a second of one host, or of a connection without one.
+    The limit of what compressed messages inflate to: so many bytes a second of one host, or of a connection
+    without one.
 
     `total` counts them, `pauses` how often somebody had to wait.
     """

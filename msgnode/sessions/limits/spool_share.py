@@ -30,6 +30,8 @@ NOBODY = Share()  # has no limit
 
 class Shares:
     """
+    The shares of all senders in the spool.
+
     `most` is what one sender may have, 0: no limit; `trusted` are the proxies.
     """
 

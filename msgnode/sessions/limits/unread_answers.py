@@ -15,7 +15,7 @@ MOST_UNREAD = 64 * 1024  # bytes of answers behind what the transport of a clien
 
 class Unread:
     """
-    How much was answered to connections whose transport takes no more.
+    The sizes of answers to connections whose transport takes no more.
 
     A connection that polls is bounded by its connector, and can be kept from nothing here.
     """
