@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from msgnode.cli.connection import REFUSED, SECONDS, NodeConnection, talks
+from msgnode.cli import REFUSED
+from msgnode.cli.connection import SECONDS, NodeConnection, talks
 from msgnode.cli.load_generator import Load, Measured
 
 BUSY = 0.85  # of a core; above it this process may be what is measured

@@ -17,11 +17,11 @@ from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred
 from twisted.internet.defer import TimeoutError as NoAnswer
 from twisted.internet.task import react
 
+from msgnode.cli import INTERRUPTED, LATE, NOT_CONNECTED, OK, REFUSED, USAGE
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
 from msgnode.client.login import Source
 
 NOT_LET_IN = 4401  # the node's code for it
-OK, REFUSED, USAGE, NOT_CONNECTED, LATE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 GOODBYE = 2.0  # seconds; who presses Ctrl-C does not wait
 URL = "ws://127.0.0.1:9090/ws"
 

@@ -10,7 +10,8 @@ from datetime import datetime
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.connection import LATE, NodeConnection
+from msgnode.cli import LATE
+from msgnode.cli.connection import NodeConnection
 from msgnode.client import Message
 
 _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "yellow"}

@@ -188,7 +188,3 @@ main.add_command(register)
 main.add_command(find)
 main.add_command(bench)
 main.add_command(completion)
-
-
-if __name__ == "__main__":
-    main()

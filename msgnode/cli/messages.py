@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, NodeConnection, body_of, pretty, talks
+from msgnode.cli import REFUSED
+from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, body_of, pretty, talks
 from msgnode.cli.listener import Listening
 from msgnode.client import TimedOut
 

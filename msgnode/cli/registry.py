@@ -7,7 +7,8 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli.connection import ADDRESS, REFUSED, SECONDS, NodeConnection, talks
+from msgnode.cli import REFUSED
+from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, talks
 from msgnode.client import Refused
 from msgnode.client.registration import EXPIRES, UNAVAILABLE, Registration
 

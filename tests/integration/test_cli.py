@@ -375,6 +375,27 @@ def test_an_interrupt_ends_each_long_verb(
     wait_for(lambda: any(line.get("event") == "closed" for line in node.log()))
 
 
+def test_an_interrupt_of_the_first_moment_leaves_no_traceback() -> None:
+    """
+    Ctrl-C while the command is still being imported ends it with 130.
+    """
+    running = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "msgnode.cli", "send", NOBODY, "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert running.stderr is not None
+    while "twisted.internet.defer" not in running.stderr.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+
+    _, err = running.communicate(timeout=PATIENCE)
+
+    assert (130, False) == (running.returncode, "Traceback" in err), err
+
+
 def test_an_interrupted_registration_is_ended_in_the_registry(node: NodeProcess) -> None:
     """
     `register --keep` says goodbye before it leaves.
