@@ -1,11 +1,13 @@
 """
-Wrong usage, said as the rest is said: in JSON where JSON is wanted.
+Wrong usage, said as the rest is said: in JSON where JSON is wanted; and Ctrl-C, of which nothing is said.
 """
 
 import json
 from typing import IO, Any
 
 import click
+
+from msgnode.cli import INTERRUPTED
 
 WANTED = "msgnode.json"
 
@@ -35,6 +37,8 @@ class Verbs(click.Group):
             context = super().make_context(info_name, args, parent, **extra)
         except click.UsageError as why:
             raise _InJSON(why) if wanted else why from None
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
         context.meta[WANTED] = wanted
         return context
 
@@ -43,3 +47,5 @@ class Verbs(click.Group):
             return super().invoke(ctx)
         except click.UsageError as why:
             raise _InJSON(why) if ctx.meta[WANTED] else why from None
+        except KeyboardInterrupt:  # while a file or stdin is read; click would exit with 1
+            raise SystemExit(INTERRUPTED) from None

@@ -2,6 +2,7 @@
 The command line without a node: its help, and what it makes of what it is given.
 """
 
+import io
 import json
 from typing import Any
 
@@ -117,6 +118,27 @@ def test_json_is_a_word() -> None:
     told = CliRunner().invoke(main, ["send", "--wait", "soon", "--", "comm://x", "--json"])
 
     assert (2, "") == (told.exit_code, told.stdout)
+
+
+class Typing(io.BytesIO):
+    """
+    The stdin of somebody who presses Ctrl-C instead of an end.
+    """
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size == 0:
+            return b""  # only a look at what it is
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("line", ["send comm://x -", "request comm://x -", "listen --login - comm://x"])
+def test_interrupt_on_stdin(line: str) -> None:
+    """
+    Ctrl-C while a verb reads stdin ends it with 130, and without a word.
+    """
+    told = CliRunner().invoke(main, line.split(), input=Typing())
+
+    assert (130, "", "") == (told.exit_code, told.stdout, told.stderr)
 
 
 def test_loop() -> None:
