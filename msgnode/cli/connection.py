@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred
 from twisted.internet.defer import TimeoutError as NoAnswer
 from twisted.internet.task import react
 
-from msgnode.cli import INTERRUPTED, LATE, NOT_CONNECTED, OK, REFUSED, USAGE
+from msgnode.cli import INTERRUPTED, LATE, NOT_CONNECTED, REFUSED, USAGE
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
 from msgnode.client.login import Source
 
@@ -139,6 +139,9 @@ class Console:
 class NodeConnection:
     """
     One verb at work: its options, its console and the connected client.
+
+    `at_interrupt` is the exit code of Ctrl-C; a verb that lasts until then sets
+    it to OK once it has what it was asked for.
     """
 
     def __init__(
@@ -159,8 +162,8 @@ class NodeConnection:
         self.goodbye: Callable[[], Any] = lambda: (
             None
         )  # what there is to say to the node before an interrupt ends it
+        self.at_interrupt = INTERRUPTED
         self._done = self._interrupted = False
-        self._at_interrupt = INTERRUPTED
         self._options = {
             "runtime": runtime,
             "domain": domain,
@@ -190,16 +193,10 @@ class NodeConnection:
             self.console.stop("--login -: no token came on stdin", USAGE)
         return token
 
-    def run(
-        self,
-        action: Callable[["NodeConnection"], Awaitable[None]],
-        until_interrupted: bool = False,
-        **options: Any,
-    ) -> NoReturn:
+    def run(self, action: Callable[["NodeConnection"], Awaitable[None]], **options: Any) -> NoReturn:
         """
         Do it over a connection and exit; `options` are the client's.
         """
-        self._at_interrupt = OK if until_interrupted else INTERRUPTED
 
         async def main(reactor: Any) -> None:
             self.reactor = reactor
@@ -218,7 +215,7 @@ class NodeConnection:
         try:
             react(lambda reactor: ensureDeferred(main(reactor)))
         except SystemExit as ended:
-            raise SystemExit(self._at_interrupt if self._interrupted else ended.code) from None
+            raise SystemExit(self.at_interrupt if self._interrupted else ended.code) from None
         raise AssertionError("react always exits")
 
     def _leave(self) -> Deferred[Any]:
@@ -254,7 +251,7 @@ class NodeConnection:
         Say what happened, and what may help.
         """
         if self._interrupted:  # what was under way was given up, and nobody need be told
-            raise SystemExit(self._at_interrupt)
+            raise SystemExit(self.at_interrupt)
         match why:
             case Refused():
                 self.console.stop(_advised(why), REFUSED, code=why.code)

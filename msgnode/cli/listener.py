@@ -10,7 +10,7 @@ from datetime import datetime
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli import LATE
+from msgnode.cli import LATE, OK
 from msgnode.cli.connection import NodeConnection
 from msgnode.client import Message
 
@@ -47,6 +47,7 @@ class Listening:
         """
         if self._addresses:
             await talk.client.subscribe(self._addresses)
+        talk.at_interrupt = OK
         where = ", ".join(self._addresses) or f"{talk.client.runtime} and below"
         talk.console.note(f"listening to {where}; Ctrl-C ends")
         enough, seconds = self._enough, self._seconds

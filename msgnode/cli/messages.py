@@ -132,9 +132,9 @@ def listen(
       msgnode listen --runtime runtime://localhost/me --count 1
 
     \b
-    Exit code 0: interrupted, or --count was reached.  3: cannot connect.
-    4: --for was over before --count.
+    Exit code 0: interrupted while it listened, or --count was reached.
+    3: cannot connect.  4: --for was over before --count.
     """
     talk = NodeConnection(**options)
     listening = Listening(talk, addresses, types, from_, count, seconds)
-    talk.run(listening.begin, until_interrupted=True, heard=listening.heard, changed=listening.changed)
+    talk.run(listening.begin, heard=listening.heard, changed=listening.changed)

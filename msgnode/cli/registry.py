@@ -7,7 +7,7 @@ from typing import Any
 import click
 from twisted.internet.defer import Deferred
 
-from msgnode.cli import REFUSED
+from msgnode.cli import OK, REFUSED
 from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, talks
 from msgnode.client import Refused
 from msgnode.client.registration import EXPIRES, UNAVAILABLE, Registration
@@ -60,7 +60,7 @@ def register(
 
     \b
     Exit code 0: the registry has it.  1: refused, or the node has no registry.
-    3: cannot connect.  4: no answer in time.
+    3: cannot connect.  4: no answer in time.  130: interrupted before that.
     """
 
     async def action(talk: NodeConnection) -> None:
@@ -81,11 +81,11 @@ def register(
             talk.console.note("unless the node ends it with the session of this command; --keep stays")
         else:
             talk.console.note("kept alive; Ctrl-C ends it")
-            talk.goodbye = registration.end
+            talk.goodbye, talk.at_interrupt = registration.end, OK
             await Deferred()
         registration.stop()
 
-    NodeConnection(**options).run(action, until_interrupted=keep)
+    NodeConnection(**options).run(action)
 
 
 @click.command(short_help="Ask the domain registry.")

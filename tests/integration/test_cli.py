@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -367,12 +368,36 @@ def test_an_interrupt_ends_each_long_verb(
     wait_for(lambda: any(line["session"] == "runtime://localhost/interrupted" for line in node.log()))
     if arguments[0] == "request":
         assert device.receive()["to"] == NOBODY  # it is under way
+    assert running.stderr is not None
+    while code == 0 and "Ctrl-C" not in running.stderr.readline():
+        pass  # it is not there yet
     running.send_signal(signal.SIGINT)
 
     _, err = running.communicate(timeout=PATIENCE)
 
     assert (code, False) == (running.returncode, "Traceback" in err), err
     wait_for(lambda: any(line.get("event") == "closed" for line in node.log()))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["listen", NEWS], ["register", "hyperty://localhost/lamp", "--user", "user://localhost/ann", "--keep"]],
+)
+def test_an_interrupt_before_the_node_answers_is_told_by_the_exit_code(arguments: list[str]) -> None:
+    """
+    Only what listens, or is registered, ends with 0 at Ctrl-C.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        running = subprocess.Popen([MSGNODE, *arguments, "--url", url], stderr=subprocess.PIPE, text=True)
+        connected, _ = silent.accept()
+        connected.recv(1)
+        running.send_signal(signal.SIGINT)
+
+        _, err = running.communicate(timeout=PATIENCE)
+        connected.close()
+
+    assert (130, "") == (running.returncode, err)
 
 
 def test_an_interrupt_of_the_first_moment_leaves_no_traceback() -> None:
