@@ -13,7 +13,7 @@ from signal import SIG_DFL, SIGINT, signal
 from typing import Any, NoReturn, TypeVar
 
 import click
-from twisted.internet.defer import Deferred, ensureDeferred, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, ensureDeferred, maybeDeferred
 from twisted.internet.defer import TimeoutError as NoAnswer
 from twisted.internet.task import react
 
@@ -23,6 +23,7 @@ from msgnode.client.login import Source
 
 NOT_LET_IN = 4401  # the node's code for it
 GOODBYE = 2.0  # seconds; who presses Ctrl-C does not wait
+LEAVE = 0.1  # seconds of them at least for what the client says last
 URL = "ws://127.0.0.1:9090/ws"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -141,7 +142,8 @@ class NodeConnection:
     One verb at work: its options, its console and the connected client.
 
     `at_interrupt` is the exit code of Ctrl-C; a verb that lasts until then sets
-    it to OK once it has what it was asked for.
+    it to OK once it has what it was asked for.  `goodbye` says to the node what
+    there is to say before the client leaves; it has GOODBYE seconds for it.
     """
 
     def __init__(
@@ -159,11 +161,10 @@ class NodeConnection:
         self.console = Console(as_json)
         self.reactor: Any = None
         self.client: Client
-        self.goodbye: Callable[[], Any] = lambda: (
-            None
-        )  # what there is to say to the node before an interrupt ends it
+        self.goodbye: Callable[[], Any] = lambda: None
         self.at_interrupt = INTERRUPTED
         self._done = self._interrupted = False
+        self._acting: Deferred[None]
         self._options = {
             "runtime": runtime,
             "domain": domain,
@@ -203,12 +204,13 @@ class NodeConnection:
             self.client = self.make(**options)
             # Ctrl-C stops the reactor; the node should know that we are gone.
             reactor.addSystemEventTrigger("before", "shutdown", self._leave)
+            self._acting = ensureDeferred(self._act(action))
             try:
-                await self.client.connect()
-                await action(self)
-                await self.client.close()
+                await self._acting
             except ClientError as why:
                 self.fail(why)
+            except (CancelledError, KeyboardInterrupt):  # the latter before the reactor looks at it
+                raise SystemExit(self.at_interrupt) from None
             finally:
                 self._done = True
 
@@ -218,23 +220,34 @@ class NodeConnection:
             raise SystemExit(self.at_interrupt if self._interrupted else ended.code) from None
         raise AssertionError("react always exits")
 
+    async def _act(self, action: Callable[["NodeConnection"], Awaitable[None]]) -> None:
+        await self.client.connect()
+        await action(self)
+        await self.client.close()
+
     def _leave(self) -> Deferred[Any]:
         """
-        The reactor stops: the verb is done, or was interrupted.
+        The reactor stops: the verb is done, or was interrupted and is given up.
         """
         self._interrupted = not self._done
-        if not self._interrupted:
-            return maybeDeferred(self.client.close)
         signal(SIGINT, SIG_DFL)  # who presses Ctrl-C once more does not even wait for the goodbye
-        said = maybeDeferred(self.goodbye)
-        said.addTimeout(GOODBYE, self.reactor)
+        if self._interrupted:
+            self._acting.cancel()
+        over = self.reactor.seconds() + GOODBYE
+        said = maybeDeferred(self.goodbye).addTimeout(GOODBYE, self.reactor)
         said.addErrback(
             lambda why: self.console.note(
                 "the node did not answer the goodbye" if why.check(NoAnswer) else why.getErrorMessage()
             )
         )
-        left = said.addCallback(lambda _: self.client.close())
-        left.addTimeout(2 * GOODBYE, self.reactor)  # a node that is silent does not take the leave either
+        return said.addCallback(lambda _: self._close(over))
+
+    def _close(self, over: float) -> Deferred[Any]:
+        """
+        Leave the node, by then; one that is silent does not take the leave either.
+        """
+        left = self.client.close()
+        left.addTimeout(max(over - self.reactor.seconds(), LEAVE), self.reactor)
         return left.addErrback(lambda why: None)
 
     def make(self, **options: Any) -> Client:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
@@ -145,7 +145,7 @@ class Load:
         """
         talk = self._talk
         talk.console.note(f"connecting {self.clients} clients to {talk.url} ...")
-        talk.reactor.addSystemEventTrigger("before", "shutdown", self.close)
+        talk.goodbye = self.close
         for _ in range(self._pairs):
             sender, *receivers = [
                 talk.make(resume=resume, runtime="", token="", heard=self._heard)
@@ -229,9 +229,11 @@ class Load:
         drawing = LoopingCall(draw)
         drawing.clock = self._talk.reactor
         drawing.start(0.1)
-        await deferLater(self._talk.reactor, seconds, lambda: None)
-        drawing.stop()
-        click.echo("\r" + " " * (WIDTH + 30) + "\r", err=True, nl=False)
+        try:
+            await deferLater(self._talk.reactor, seconds, lambda: None)
+        finally:
+            drawing.stop()
+            click.echo("\r" + " " * (WIDTH + 30) + "\r", err=True, nl=False)
 
     async def _drain(self) -> None:
         for loop in self._loops:
@@ -242,5 +244,7 @@ class Load:
             await deferLater(self._talk.reactor, 0.1, lambda: None)
 
     def close(self) -> Deferred[Any]:
+        for loop in self._loops:
+            loop.stop()
         clients, self._clients = self._clients, []
-        return gatherResults([client.close() for client in clients])
+        return DeferredList([client.close() for client in clients], consumeErrors=True)

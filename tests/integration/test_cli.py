@@ -471,6 +471,36 @@ def test_a_second_interrupt_ends_what_waits_for_a_silent_node() -> None:
     assert (-signal.SIGINT, "") == (running.returncode, err)
 
 
+@pytest.mark.parametrize(
+    "arguments, code", [(["bench", "--seconds", "3"], 130), (["request", NOBODY], 130), (["listen", NEWS], 0)]
+)
+def test_an_interrupt_does_not_wait_for_a_node_that_hangs(
+    stalled: tuple[NodeProcess, Lines], arguments: list[str], code: int
+) -> None:
+    """
+    The goodbye takes two seconds and no more, and what was not finished prints no result.
+    """
+    node, _ = stalled
+    me = "runtime://localhost/waiting"
+    running = subprocess.Popen(
+        [MSGNODE, *arguments, "--runtime", me],
+        env=environment(node),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: any(line["session"] == me for line in node.log()))
+    time.sleep(1)  # until it is at work
+    node.process.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    running.send_signal(signal.SIGINT)
+
+    out, err = running.communicate(timeout=PATIENCE)
+
+    assert (code, "", False) == (running.returncode, out, "Traceback" in err), err
+    assert time.monotonic() - begun < 3.5
+
+
 def test_tls_to_a_plain_port_is_told_so(node: NodeProcess) -> None:
     """
     Who writes wss:// for ws:// learns what is wrong.
