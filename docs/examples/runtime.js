@@ -7,7 +7,16 @@ export const NOT_HANDLED = Symbol('not handled');
 export const KEEP = Symbol('keep');
 
 const NEWS = /^(update|response|receipt|event|ack)$/i; // nobody awaits an answer to these
+const NODE = /^(mn|domain):/i; // nothing is passed on to a node
 const MULTICAST = /\/(changes|registration|status)$|\/children\//;
+
+const refusal = (code, text, reason) => ({ code, desc: text, description: text, ...(reason && { reason }) });
+const asBody = (answer) => (typeof answer === 'object' && !Array.isArray(answer) ? answer : { value: answer });
+const traced = (transaction) => (transaction === undefined ? {} : { transaction });
+
+/** Is it from who was asked, from the node, or from whom the request was passed on to, who knows its transaction? */
+const answers = (asked, { from, transaction }) =>
+  from === asked.to || `${from}`.startsWith('mn:') || (asked.transaction && transaction === asked.transaction);
 
 export class Runtime {
   /** `node`: where the node is, such as https://mn.example.org; `url`: the name of this runtime. */
@@ -46,23 +55,31 @@ export class Runtime {
     return id;
   }
 
-  /** Send, and wait for the response. */
-  request(type, from, to, body) {
+  /** Send, and wait for the response.  With `forward: true` in `more` whoever gets it may have another answer. */
+  request(type, from, to, body, more) {
+    const transaction = more?.forward && (more.transaction ?? crypto.getRandomValues(new Uint32Array(4)).join('-'));
     return new Promise((resolve, reject) => {
-      const answered = ({ body }) => (body.code < 300 ? resolve(body) : reject(new Error(body.desc)));
-      this._requests.set(this.send(type, from, to, body), answered);
+      const refused = (body) => reject(Object.assign(new Error(body.desc), { body }));
+      const answered = ({ body }) => (body.code < 300 ? resolve(body) : refused(body));
+      const id = this.send(type, from, to, body, transaction ? { ...more, transaction } : more);
+      this._requests.set(id, { to, transaction, answered });
     });
   }
 
-  /** Let another address, none of the node, answer a request whose sender allows it: `forward: true` in its header. */
+  /**
+   * Let another address answer.  Where the sender allows it (`forward: true`) that answers by itself; else, and at a
+   * node, it is asked from here, and its answer passed on.
+   */
   forward(message, to) {
+    const { type, body, transaction } = message;
+    if (message.forward !== true || NODE.test(to)) return this.request(type, this.url, to, body, traced(transaction));
     this._leave({ ...message, to });
     return KEEP;
   }
 
   /**
-   * Hear what is sent to an address.  What a listener returns, or promises, for a request is the answer's body: perhaps the
-   * one it got, changed.
+   * Hear what is sent to an address.  What a listener returns, or promises, for a request is the answer's body, perhaps the
+   * one it got, changed; or its `value`, if it is no object.
    */
   async subscribe(address, listener) {
     this._listeners.set(address, listener);
@@ -76,10 +93,10 @@ export class Runtime {
 
   _arrive(message) {
     if (message.type === 'receipt') return this._receipts?.(message);
-    const waiting = message.type === 'response' && this._requests.get(message.id);
-    if (waiting) {
+    const asked = message.type === 'response' && this._requests.get(message.id);
+    if (asked && answers(asked, message)) {
       this._requests.delete(message.id);
-      return waiting(message);
+      return asked.answered(message);
     }
     const listener = this._listeners.get(message.to);
     if (listener) this._handle(message, listener);
@@ -90,13 +107,14 @@ export class Runtime {
     try {
       answer = await listener(message);
     } catch (why) {
-      answer = { code: 500, desc: 'the recipient failed over this message' };
-      console.error(why);
+      answer = why?.body; // of who was asked for it, and refused
+      if (!answer) console.error(why);
+      answer ??= refusal(500, 'the recipient failed over this message');
     }
     if (answer === KEEP || NEWS.test(message.type) || MULTICAST.test(message.to)) return;
-    if (answer === NOT_HANDLED) answer = { code: 501, desc: 'not processed', reason: 'not-handled' };
+    if (answer === NOT_HANDLED) answer = refusal(501, 'not processed', 'not-handled');
     const { id, from, to, transaction } = message;
-    const body = { code: 200, ...answer };
-    this._leave({ id, type: 'response', from: to, to: from, body, ...(transaction !== undefined && { transaction }) });
+    const body = { code: 200, ...asBody(answer ?? {}) };
+    this._leave({ id, type: 'response', from: to, to: from, body, ...traced(transaction) });
   }
 }
