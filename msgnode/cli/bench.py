@@ -12,7 +12,7 @@ import click
 
 from msgnode.cli import REFUSED
 from msgnode.cli.connection import SECONDS, NodeConnection, talks
-from msgnode.cli.load_generator import Load, Measured
+from msgnode.cli.load_generator import TOO_MANY, Load, Measured
 
 BUSY = 0.85  # of a core; above it this process may be what is measured
 MOST_SHOWN = 5  # kinds of refusals
@@ -103,7 +103,7 @@ def _report(talk: NodeConnection, pattern: str, clients: int, window: int, measu
         lines.append(click.style("That was the limit, not the node.", fg="yellow"))
     for words, number in measured.refused.most_common(MOST_SHOWN):
         lines.append(click.style(f"The node refused {number:,} more: {words}", fg="yellow"))
-    if any(words.startswith("429 ") for words in measured.refused):
+    if any(words.startswith(TOO_MANY) for words in measured.refused):
         lines.append(click.style("Its limit is what was measured, not its speed.", fg="yellow"))
     if measured.lost:
         talk.console.stop(f"{measured.lost} {unit} never arrived\n" + "\n".join(lines), REFUSED, **result)

@@ -131,7 +131,7 @@ class Console:
         Say what went wrong, and exit.
         """
         if self.as_json:
-            self.line(json.dumps({"ok": False, "error": text, **more}, ensure_ascii=False))
+            self.line(json.dumps({"ok": False, "error": click.unstyle(text), **more}, ensure_ascii=False))
         else:
             click.echo(click.style("msgnode: ", fg="red") + text, err=True, color=self._color)
         raise SystemExit(status)

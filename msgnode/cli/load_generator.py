@@ -4,8 +4,9 @@ The load of `msgnode bench`: senders, receivers, and how many messages are under
 
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
 
 import click
@@ -18,7 +19,10 @@ from msgnode.client import Client, Message, Refused
 
 WIDTH = 30  # characters of the progress bar
 WARM = 0.5  # seconds before what counts
-AGAIN = 1.0  # seconds after which one goes on where all that was under way was refused
+TOO_MANY = "429 "  # the code of such a refusal
+AGAIN = 1.0  # seconds after which one goes on where all that was under way was refused, or no answer came
+LOOKS = 5  # in that time, whether one came
+UNTOLD = "answers, of which it tells nobody"  # responses that the node refused
 
 
 class Measured(NamedTuple):
@@ -36,16 +40,29 @@ class Measured(NamedTuple):
     refused: Counter[str]  # by code and words of the node
 
 
+class Flight:
+    """
+    A message under way: when it was sent, and how many have yet to get it.
+    """
+
+    __slots__ = ("left", "sent")
+
+    def __init__(self, left: int) -> None:
+        self.sent = time.perf_counter()
+        self.left = left
+
+
 class Loop:
     """
     A sender and what it sends to; at most `window` messages are under way.
 
-    `later` calls a function after so many seconds.
+    `ask` sends one, of that number; who knows the number of what came says it,
+    else it was the oldest.  `later` calls a function after so many seconds.
     """
 
     def __init__(
         self,
-        ask: Callable[[], object],
+        ask: Callable[[int], object],
         window: int,
         receivers: int,
         later: Callable[[float, Callable[[], None]], object] = lambda seconds, call: None,
@@ -57,8 +74,9 @@ class Loop:
         self._ask = ask
         self._window = window
         self._receivers = receivers
-        self._sent: deque[float] = deque()
-        self._left: deque[int] = deque()
+        self._flights: dict[int, Flight] = {}
+        self._numbers = count()
+        self._seen, self._quiet = -1, 0
         self._running = True
 
     def start(self) -> None:
@@ -70,51 +88,72 @@ class Loop:
 
     @property
     def under_way(self) -> int:
-        return sum(self._left)
+        return sum(flight.left for flight in self._flights.values())
 
-    def came(self, _: Any = None) -> None:
+    @property
+    def limited(self) -> bool:
         """
-        One arrived; when the oldest has arrived everywhere, the next is sent.
+        Did the node refuse messages because there were too many?
+        """
+        return any(words.startswith(TOO_MANY) for words in self.refusals)
+
+    def came(self, number: int | None = None) -> None:
+        """
+        One arrived; when it has arrived everywhere, the next is sent.
         """
         self.arrived += 1
-        if not self._left:
+        if number is None:
+            number = next(iter(self._flights), -1)
+        flight = self._flights.get(number)
+        if flight is None:
             return  # it was given up
-        self._left[0] -= 1
-        if self._left[0]:
+        flight.left -= 1
+        if flight.left:
             return
-        self._left.popleft()
-        self.delays.append(time.perf_counter() - self._sent.popleft())
-        if self._running:
-            self._send()
+        del self._flights[number]
+        self.delays.append(time.perf_counter() - flight.sent)
+        self._again()
 
-    def refused(self, code: int, text: str) -> None:
+    def refused(self, code: int, text: str, number: int | None = None) -> None:
         """
         The node took not this one: fewer are under way from now on.
 
         It closes the connection of who does not heed many of these.
         """
         self.refusals[f"{code} {text}"[:200]] += 1
-        if self._left:
-            self._left.pop()
-            self._sent.pop()
-            if not self._left:
+        if self._flights:
+            self._flights.pop(next(reversed(self._flights)) if number is None else number, None)
+            if not self._flights:
                 self._later(AGAIN, self._again)
 
-    def failed(self, why: Failure) -> None:
+    def failed(self, why: Failure, number: int) -> None:
         """
         A request was not answered as it should be.
         """
         if isinstance(why.value, Refused):
-            self.refused(why.value.code, why.value.text)
+            self.refused(why.value.code, why.value.text, number)
+
+    def watch(self) -> None:
+        """
+        Where no answer came in AGAIN seconds, what is under way may be lost, and one more is asked for.
+        """
+        if not self._running:
+            return
+        self._quiet = self._quiet + 1 if self.arrived == self._seen else 0
+        self._seen = self.arrived
+        if self._quiet >= LOOKS and self._flights:
+            self._quiet = 0
+            self._send()
+        self._later(AGAIN / LOOKS, self.watch)
 
     def _again(self) -> None:
         if self._running:
             self._send()
 
     def _send(self) -> None:
-        self._sent.append(time.perf_counter())
-        self._left.append(self._receivers)
-        self._ask()
+        number = next(self._numbers)
+        self._flights[number] = Flight(self._receivers)
+        self._ask(number)
 
 
 class Load:
@@ -161,22 +200,22 @@ class Load:
         address = f"comm://{sender.domain}/bench-{sender.runtime.rpartition('-')[2]}"
         if self._pattern == "request":
             await receivers[0].subscribe(address, lambda request: None)
-            loop = Loop(
-                lambda: sender.request(address, self._body).addCallbacks(loop.came, loop.failed),
-                self._window,
-                1,
-                later,
-            )
+
+            def ask(number: int) -> None:
+                asked = sender.request(address, self._body)
+                asked.addCallbacks(lambda _: loop.came(number), loop.failed, errbackArgs=(number,))
+
+            loop = Loop(ask, self._window, 1, later)
         else:
             # An update would be refused without a word.
             loop = Loop(
-                lambda: sender.publish(address, self._body, type="event"),
+                lambda number: sender.publish(address, self._body, type="event"),
                 self._window,
                 len(receivers),
                 later,
             )
             for receiver in receivers:
-                await receiver.subscribe(address, loop.came)
+                await receiver.subscribe(address, lambda message: loop.came())
         self._by_sender[sender.runtime] = loop
         self._loops.append(loop)
 
@@ -195,6 +234,8 @@ class Load:
         talk = self._talk
         for loop in self._loops:
             loop.start()
+            if self._pattern == "request":
+                loop.watch()
         await deferLater(talk.reactor, WARM, lambda: None)
         before, cpu, began = self._arrived(), time.process_time(), time.perf_counter()
         for loop in self._loops:
@@ -206,6 +247,9 @@ class Load:
         await self._drain()
         lost = sum(loop.under_way for loop in self._loops)
         refused = sum((loop.refusals for loop in self._loops), Counter[str]())
+        if lost and self._pattern == "request" and any(loop.limited for loop in self._loops):
+            refused[UNTOLD] += lost
+            lost = 0
         await self.close()
         return Measured(arrived, took, busy, delays, lost, refused)
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from twisted.python.failure import Failure
 
-from msgnode.cli.connection import body_of
+from msgnode.cli.connection import Console, body_of
 from msgnode.cli.load_generator import Loop
 from msgnode.cli.main import main
 from msgnode.cli.registry import _shown as shown_entry
@@ -111,6 +111,16 @@ def test_wrong_usage(line: str, part: str) -> None:
     assert (2, "") == (plain.exit_code, plain.stdout)
 
 
+def test_errors_in_json_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    What is yellow for people is plain in JSON.
+    """
+    with pytest.raises(SystemExit):
+        Console(as_json=True).stop(click.style("too fast", fg="yellow"), 1)
+
+    assert {"ok": False, "error": "too fast"} == json.loads(capsys.readouterr().out)
+
+
 def test_json_is_a_word() -> None:
     """
     Behind -- it is no option.
@@ -146,7 +156,7 @@ def test_loop() -> None:
     A loop of the bench has no more under way than its window, and counts a fan-out as done with the last.
     """
     sent: list[int] = []
-    loop = Loop(lambda: sent.append(1), window=2, receivers=3)
+    loop = Loop(sent.append, window=2, receivers=3)
 
     loop.start()
     for _ in range(2):
@@ -168,14 +178,14 @@ def test_refused_load() -> None:
     """
     sent: list[int] = []
     waiting: list[Any] = []
-    loop = Loop(lambda: sent.append(1), 3, 1, lambda seconds, call: waiting.append((seconds, call)))
+    loop = Loop(sent.append, 3, 1, lambda seconds, call: waiting.append((seconds, call)))
     loop.start()
 
     loop.refused(429, "slow down")
     loop.came()
     under_way = loop.under_way
     loop.refused(429, "slow down")
-    loop.failed(Failure(Refused(403, "Blocked by policy")))
+    loop.failed(Failure(Refused(403, "Blocked by policy")), 1)
 
     assert {"429 slow down": 2, "403 Blocked by policy": 1} == loop.refusals
     assert (2, 0, 4) == (under_way, loop.under_way, len(sent))
@@ -186,6 +196,33 @@ def test_refused_load() -> None:
     loop.stop()
     waiting[1][1]()
     assert (0, 5) == (loop.under_way, len(sent))
+
+
+def test_lost_answers() -> None:
+    """
+    Where answers are lost another request goes out after a second, and what comes is counted as its own.
+    """
+    sent: list[int] = []
+    waiting: list[Any] = []
+    loop = Loop(sent.append, 2, 1, lambda seconds, call: waiting.append((seconds, call)))
+    loop.start()
+    loop.watch()
+
+    def wait() -> float:
+        seconds, look = waiting.pop()
+        look()
+        return float(seconds)
+
+    passed = 0.0
+    while len(sent) == 2:
+        passed += wait()
+    loop.came(sent[-1])
+
+    assert (pytest.approx(1.0), [0, 1, 2, 3]) == (passed, sent)
+    assert (1, 3) == (len(loop.delays), loop.under_way)
+    loop.stop()
+    wait()
+    assert not waiting
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,27 @@ def test_bench(node: NodeProcess) -> None:
         assert set(result["delay_ms"]) == {"median", "p99"}
 
 
+def test_bench_of_a_limit(tmp_path: Path) -> None:
+    """
+    Requests under a limit measure the limit, also where answers are lost to it; no colours are in the JSON.
+    """
+    config = tmp_path / "msgnode.toml"
+    config.write_text("[limits]\npeer_rate_messages = 50\n")
+    anywhere = "tcp:0:interface=127.0.0.1"
+    node = NodeProcess(
+        "--config", str(config), "--web", anywhere, "--line", anywhere, "--admin", "none", listeners=2
+    )
+    try:
+        ran = msgnode(node, "bench", "request", "--seconds", "3", "--json")
+    finally:
+        node.stop(signal.SIGKILL)
+
+    result = json.loads(ran.stdout)
+    assert (0, 0, False) == (ran.returncode, result["lost"], "\x1b" in json.dumps(result))
+    assert 5 < result["per_second"] <= 50
+    assert "answers, of which it tells nobody" in result["refused"]
+
+
 def test_completion(node: NodeProcess) -> None:
     """
     Shells complete verbs and options.
