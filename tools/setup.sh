@@ -24,7 +24,7 @@ prepare() {
 make_venv() {
     local python=${PYTHON:-python3}
     # Half of one is left when making it was interrupted, or when the machine lacks a part of Python.
-    if "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    if "$venv/bin/python" -m pip --version >/dev/null 2>&1 && is_whole; then
         return
     fi
     command -v "$python" >/dev/null || fail "there is no $python here; msgnode needs Python 3.11 or later"
@@ -39,6 +39,16 @@ make_venv() {
         *) fail "no virtual environment can be made in $venv: $said" ;;
         esac
     fi
+}
+
+# Are all packages there that were installed?  pip takes what it has noted for what is there.
+is_whole() {
+    "$venv/bin/python" -I -c '
+import sys
+from importlib.metadata import distributions
+
+files = (file for one in distributions() for file in one.files or () if file.name == "__init__.py")
+sys.exit(not all(file.locate().exists() for file in files))'
 }
 
 sources() (

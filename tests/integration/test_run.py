@@ -111,6 +111,21 @@ def test_what_is_installed_already_needs_no_network(venv: Path) -> None:
     assert "Installing" not in said
 
 
+def test_an_environment_that_lost_a_package_is_made_anew(venv: Path) -> None:
+    """
+    Although pip is there, and believes that all is installed.
+    """
+    (package,) = venv.glob("lib/python*/site-packages/twisted")
+    shutil.rmtree(package)
+
+    run = Run(venv, *ANYWHERE)
+    said = run.until("source ")
+
+    assert 0 == run.end()
+    assert "Making a virtual environment" in said
+    assert "The node is up" in said
+
+
 def test_two_runs_at_once_do_not_collide(venv: Path) -> None:
     """
     The second waits until the first has installed, and then both are up.
