@@ -1,4 +1,4 @@
-# Sets up the virtual environment of this checkout, for tools/run and tools/test.  Bash; sourced with `top` and `venv` set.
+# Sets up the virtual environment of this checkout, for tools/run, tools/test and docs/examples/run.  Bash; sourced with `top` and `venv` set.
 #
 # prepare WHAT   installs this checkout, `WHAT` being "" or an extra such as [test]
 

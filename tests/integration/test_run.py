@@ -23,15 +23,16 @@ ANYWHERE = ["--web", "tcp:0:interface=127.0.0.1", "--line", "none", "--admin", "
 
 class Run:
     """
-    `tools/run` at work; `said` is all it printed so far.
+    `tools/run`, or what starts an example, at work; `said` is all it printed so far.
     """
 
-    def __init__(self, venv: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, venv: Path, *arguments: str, example: str = "", **environment: str) -> None:
         self._file = Path(tempfile.mkdtemp(prefix="msgnode-")) / "said"
         known = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        command = [TOP / "docs/examples/run", example] if example else [TOP / "tools/run", *QUIET]
         with self._file.open("w") as output:
             self.process = subprocess.Popen(
-                [TOP / "tools/run", *QUIET, *arguments],
+                [*command, *arguments],
                 env={**known, "MSGNODE_VENV": str(venv), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -124,6 +125,20 @@ def test_an_environment_that_lost_a_package_is_made_anew(venv: Path) -> None:
     assert 0 == run.end()
     assert "Making a virtual environment" in said
     assert "The node is up" in said
+
+
+def test_an_example_starts_in_the_same_environment(venv: Path) -> None:
+    """
+    Nothing is installed again, and nothing is left in the checkout.
+    """
+    before = set(TOP.iterdir())
+    run = Run(venv, "--port", "0", example="chat", PIP_INDEX_URL="http://127.0.0.1:9/simple")
+
+    said = run.until("Ctrl-C ends it.")
+
+    assert 0 == run.end()
+    assert said.startswith("Open http://127.0.0.1:"), said
+    assert set(TOP.iterdir()) == before
 
 
 def test_two_runs_at_once_do_not_collide(venv: Path) -> None:
