@@ -6,7 +6,6 @@ unreadable input, 3 cannot connect, 4 timed out, 130 interrupted.
 """
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,6 @@ from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.language.files import gather
 from msgnode.policy.language.program import Program
 from msgnode.sessions.access.device_tokens import DeviceTokens, line, make_token
-
-_SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -97,6 +94,7 @@ def _without_secrets(config: Config) -> Any:
 
 def _check_endpoints(config: Config, where: str) -> None:
     from msgnode.transport.endpoints import TLSTrust
+    from msgnode.transport.listener import SYSTEMD
     from msgnode.transport.tls import as_table, options_for
 
     for listener in map(as_table, config.listeners()):
@@ -104,7 +102,7 @@ def _check_endpoints(config: Config, where: str) -> None:
             # Parsing only looks at the string; no reactor is asked for anything.
             serverFromString(None, listener.endpoint)
         except Exception:  # each kind of endpoint complains in its own way
-            if _SYSTEMD.fullmatch(listener.endpoint):
+            if SYSTEMD.fullmatch(listener.endpoint):
                 continue  # only where systemd starts the node are its sockets there
             if listener.endpoint.startswith("systemd:"):
                 why = ValueError("expected systemd:INET:name=NAME, or systemd:INET:index=NUMBER")

@@ -3,6 +3,7 @@ A listening port: where clients or operators knock, over TLS if it has a certifi
 """
 
 import os
+import re
 from typing import Any
 
 from twisted.application.internet import StreamServerEndpointService
@@ -16,6 +17,8 @@ from msgnode.transport.sockets import keep_alive
 from msgnode.transport.tls import as_table, over_tls
 
 log = Logger()
+
+SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 
 READ_ONCE = "SIGHUP does not read its certificate again; give the chain in certKey, or a [[listen]] table"
 BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by default
@@ -40,6 +43,8 @@ class Listener(StreamServerEndpointService):
             raise ConfigError(f"{listen.kind}: {why}") from why
         except Exception as why:  # each kind of endpoint complains in its own way
             found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
+            if SYSTEMD.fullmatch(listen.endpoint):
+                found = f"systemd handed over no socket for {listen.endpoint!r}; start the socket unit first"
             raise ConfigError(f"{listen.kind}: {found}") from why
         if table.endpoint.startswith("ssl:"):
             log.warn("{kind}: {endpoint}: {what}", kind=listen.kind, endpoint=listen.endpoint, what=READ_ONCE)

@@ -370,6 +370,8 @@ class StringTests(TLSCase):
         for endpoint, text in (
             ("ssl:privateKey=k.pem", "expected an endpoint such as tcp:9090, found 'ssl:privateKey=k.pem'"),
             ("ssl:1:privateKey=/nowhere", "line: /nowhere: cannot be read"),
+            ("systemd:INET:index=0", "line: systemd handed over no socket for 'systemd:INET:index=0'; start"),
+            ("systemd:INET", "expected an endpoint such as tcp:9090, found 'systemd:INET'"),
         ):
             why = self.assertRaises(ConfigError, self.prepared, endpoint)
 
