@@ -2,7 +2,7 @@
 The registries behind the node: their responders, and what must run for them.
 
 An embedded registry is spoken to as any other, by HTTP; it listens on a UNIX
-socket in the state directory.
+socket in the state directory.  Without one its records are in memory only.
 """
 
 import time
@@ -52,6 +52,7 @@ from msgnode.transport.endpoints import Dial
 log = Logger()
 
 DOMAIN, GRAPH, FILE = "registry.sock", "global-registry.sock", "registry.sqlite"
+MEMORY = ":memory:"  # in the place of the file, where nothing is to be kept
 LONGEST_PATH = 100  # bytes of a UNIX socket's path; the kernel takes a few more
 BACKLOG = 1024
 TRY_AGAIN = 5.0  # seconds until a disk that had no room for a new database is asked again
@@ -86,9 +87,8 @@ class Embedded(Registries):
             log.error("{why}; it is tried again", why=str(why))
             self._again = self._reactor.callLater(TRY_AGAIN, self.startService)
             return
-        log.info(
-            "registry: embedded, in {file}; for development and small domains", file=str(self._place.file)
-        )
+        where = "memory" if self._place.file == MEMORY else str(self._place.file)
+        log.info("registry: embedded, in {file}; for development and small domains", file=where)
 
     def stopService(self) -> Deferred[Any]:
         if self._again is not None and self._again.active():
@@ -121,8 +121,8 @@ class EmbeddedPaths:
     """
     The directory of the embedded registries: their file and their sockets.
 
-    A private temporary directory takes the place of a state directory that
-    is not there, or whose name is too long for a socket.
+    For the sockets a private temporary directory takes the place of a state
+    directory that is not there, or whose name is too long for them.
     """
 
     def __init__(self, state: str) -> None:
@@ -130,8 +130,8 @@ class EmbeddedPaths:
         self._temporary: TemporaryDirectory[str] | None = None
 
     @property
-    def file(self) -> Path:
-        return (self._state or self._made()) / FILE
+    def file(self) -> Path | str:
+        return self._state / FILE if self._state else MEMORY
 
     def socket(self, name: str) -> str:
         path = str((self._state or self._made()) / name)

@@ -188,16 +188,16 @@ class PlaceTests(SynchronousTestCase):
         self.addCleanup(place.clear)
 
         self.assertNotIn("é", place.socket("x.sock"))
-        self.assertEqual(Path(state), place.file.parent)
+        self.assertEqual(Path(state) / "registry.sqlite", place.file)
 
     def test_none(self) -> None:
         """
-        Without a state directory all is temporary.
+        Without a state directory the sockets are temporary, and what the registries know is in memory.
         """
         place = EmbeddedPaths("none")
 
-        made = place.file.parent
-        self.assertEqual((0o700, str(made / "x")), (made.stat().st_mode & 0o777, place.socket("x")))
+        made = Path(place.socket("x")).parent
+        self.assertEqual((0o700, ":memory:"), (made.stat().st_mode & 0o777, place.file))
         place.clear()
         self.assertFalse(made.exists())
 
