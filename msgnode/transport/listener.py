@@ -4,6 +4,7 @@ A listening port: where clients or operators knock, over TLS if it has a certifi
 
 import os
 import re
+from errno import EADDRINUSE
 from typing import Any
 
 from twisted.application.internet import StreamServerEndpointService
@@ -21,6 +22,11 @@ log = Logger()
 SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 
 READ_ONCE = "SIGHUP does not read its certificate again; give the chain in certKey, or a [[listen]] table"
+# To who starts a second node, or has something else there.
+ELSEWHERE = (
+    "\nIs a node running already?  --web, --line and --admin choose other ports;"
+    " tcp:0:interface=127.0.0.1 is any that is free."
+)
 BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by default
 
 
@@ -58,7 +64,9 @@ class Listener(StreamServerEndpointService):
         try:
             super().privilegedStartService()
         except CannotListenError as why:
-            raise ConfigError(f"cannot listen on {self._listen.endpoint}: {why.socketError}") from why
+            # For a UNIX socket it may be a text.
+            taken = ELSEWHERE if getattr(why.socketError, "errno", 0) == EADDRINUSE else ""
+            raise ConfigError(f"cannot listen on {self._listen.endpoint}: {why.socketError}{taken}") from why
         assert self._waitingForPort is not None
         self._waitingForPort.addCallback(self._say_where)
 

@@ -153,7 +153,7 @@ def test_two_runs_at_once_do_not_collide(venv: Path) -> None:
     assert 2 == len(ports)
 
 
-def test_a_taken_port_is_told_in_one_line(venv: Path) -> None:
+def test_a_taken_port_is_told_with_what_to_do(venv: Path) -> None:
     """
     And nothing claims that the node is up.
     """
@@ -166,6 +166,7 @@ def test_a_taken_port_is_told_in_one_line(venv: Path) -> None:
     assert (
         f"msgnode: cannot listen on tcp:{port}:interface=127.0.0.1: [Errno 98] Address already in use" in said
     )
+    assert "--web, --line and --admin choose other ports" in said
     assert "The node is up" not in said
 
 
