@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 import msgspec
+from click.shell_completion import get_completion_class
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
 from msgnode.cli.bench import bench
-from msgnode.cli.completion import completion
 from msgnode.cli.messages import listen, request, send
 from msgnode.cli.mine import mine
 from msgnode.cli.policy import policy
@@ -176,6 +176,25 @@ def token(user: str, as_json: bool) -> None:
     click.echo(f"for the file:    {line(secret, user)}")
 
 
+@main.command(short_help="Complete commands in bash, zsh, fish.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """
+    Print a script that lets SHELL complete the commands and options of msgnode.
+
+    \b
+    Examples:
+      msgnode completion bash > ~/.local/share/bash-completion/completions/msgnode
+      eval "$(msgnode completion zsh)"
+      msgnode completion fish > ~/.config/fish/completions/msgnode.fish
+    """
+    chosen = get_completion_class(shell)
+    assert chosen is not None
+    root = context.find_root()
+    click.echo(chosen(root.command, {}, "msgnode", "_MSGNODE_COMPLETE").source())
+
+
 main.add_command(policy)
 main.add_command(mine)
 main.add_command(state)
@@ -185,4 +204,3 @@ main.add_command(listen)
 main.add_command(register)
 main.add_command(find)
 main.add_command(bench)
-main.add_command(completion)
