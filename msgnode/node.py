@@ -221,7 +221,7 @@ class Node:
         self.inflation.apply()
         self.fanout.apply()
         options = self.config.session
-        self.sessions.ledger.most = options.memory
+        self.sessions.ledger.most = options.max_memory_bytes
         self.sessions.ledger.limit_disk(self.config.storage.max_spool_bytes)
         strict = self.rates.on or options.message_token != "off"
         self._reception.check = self._check if strict else None

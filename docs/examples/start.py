@@ -34,7 +34,7 @@ def node(directory: str) -> tuple[subprocess.Popen[str], dict[str, int]]:
     A node that keeps nothing, on free ports; the ports by kind.
     """
     twistd = Path(sys.executable).with_name("twistd")
-    command = [str(twistd), "-n", "--pidfile=", "msgnode", "--web", ANYWHERE, "--line", ANYWHERE]
+    command = [str(twistd), "-n", "--pidfile=", "msgnode", "--web", ANYWHERE, "--lines", ANYWHERE]
     command += ["--admin", "none", "--traffic", "none", "--state", "none"]
     process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True)
     ports: dict[str, int] = {}

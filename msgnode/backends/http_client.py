@@ -172,7 +172,7 @@ class BackendClient:
             return self._refuse("busy")
         self._pending += size
         attempts = self._options.attempts if (method in SAFE if safe is None else safe) else 1
-        late = self._reactor.callLater(deadline or self._options.deadline, lambda: answer.cancel())
+        late = self._reactor.callLater(deadline or self._options.deadline_seconds, lambda: answer.cancel())
         answer: Deferred[Response] = Deferred.fromCoroutine(
             self._call(method, self._base + path, sent, data, attempts, late)
         )
@@ -225,7 +225,7 @@ class BackendClient:
                     unbuffered=True,
                     reactor=self._reactor,
                 )
-                body = Body(self._options.answer)
+                body = Body(self._options.max_response_bytes)
                 response.deliverBody(body)
                 content = await body.whole
                 return Response(response.code, response.headers, content, self, most - attempts)

@@ -21,7 +21,7 @@ from msgnode.policy.administration.source import Documents, SourceFailed
 
 class RepositorySource:
     """
-    One document at one address, asked for within `deadline` seconds and `most_bytes` bytes.
+    One document at one address, asked for within `deadline_seconds`, with at most `max_bytes`.
     """
 
     def __init__(self, url: str, options: PolicyOptions, client: HTTPClient, clock: IReactorTime) -> None:
@@ -36,7 +36,7 @@ class RepositorySource:
         """
         What the repository has; None if it says that nothing changed.
         """
-        deadline = self._options.deadline
+        deadline = self._options.deadline_seconds
         asked = Deferred.fromCoroutine(self._ask())
         late = self._clock.callLater(deadline, asked.cancel)
 
@@ -63,7 +63,7 @@ class RepositorySource:
             headers[b"If-None-Match"] = [self._etag]
         response = await self._client.get(self._url, headers=headers, unbuffered=True)
         if response.code == 304 and self._etag is not None:
-            await _read(response, self._options.most_bytes)
+            await _read(response, self._options.max_bytes)
             return None
         kind = b"".join(response.headers.getRawHeaders(b"Content-Type", [])[:1]).partition(b";")[0].strip()
         wrong = ""
@@ -71,11 +71,11 @@ class RepositorySource:
             wrong = f"{self.name} answers {response.code}, expected 200 with JSON"
         elif kind.lower().endswith((b"html", b"xml")):
             wrong = f"{self.name} answers with a page ({kind.decode('latin-1')}), expected JSON"
-        body = await _read(response, 0 if wrong else self._options.most_bytes)
+        body = await _read(response, 0 if wrong else self._options.max_bytes)
         if wrong:
             raise SourceFailed(wrong)
         if body is None:
-            raise SourceFailed(f"{self.name} answers with more than {self._options.most_bytes} bytes")
+            raise SourceFailed(f"{self.name} answers with more than {self._options.max_bytes} bytes")
         self._etag = next(iter(response.headers.getRawHeaders(b"ETag", [])), None)
         return [(self.name, body)]
 

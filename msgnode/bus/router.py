@@ -433,7 +433,7 @@ class Router:
         """
         if not from_.startswith("hyperty://"):
             return
-        if session.learnt >= self._config.limits.learnt_per_session or from_ in self._routes:
+        if session.learnt >= self._config.limits.learned_routes_per_session or from_ in self._routes:
             return
         if len(from_) > LONGEST or any(part in from_ for part in _NO_SENDER):
             return

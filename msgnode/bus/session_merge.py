@@ -144,7 +144,7 @@ class SessionMerge:
     ) -> bool:
         if other.ended:
             return False
-        if is_learnt and other.learnt >= self._limits.learnt_per_session:
+        if is_learnt and other.learnt >= self._limits.learned_routes_per_session:
             return False
         size = key_size(key, 1) if key is not None else 0
         if address not in other.bindings:

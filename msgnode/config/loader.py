@@ -6,7 +6,7 @@ A mistake names the file, the key, what was expected and what was found.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +22,47 @@ from msgnode.config.schema import (
     PoolAddresses,
 )
 from msgnode.config.validation import contradictions
+
+# What keys were called before, and what they are called now.
+RENAMED = {
+    "line": "lines",
+    "admin": "admin.listen",
+    "admin_hosts": "admin.hosts",
+    "session.expiry": "session.expiry_seconds",
+    "session.anonymous_expiry": "session.anonymous_expiry_seconds",
+    "session.unused_expiry": "session.unused_expiry_seconds",
+    "session.open_deadline": "session.open_deadline_seconds",
+    "session.memory": "session.max_memory_bytes",
+    "session.takeover_after": "session.takeover_after_seconds",
+    "limits.message": "limits.message_bytes",
+    "limits.learnt_per_session": "limits.learned_routes_per_session",
+    "limits.per_peer": "limits.connections_per_ip",
+    "limits.rate_messages": "limits.session_rate_messages",
+    "limits.rate_bytes": "limits.session_rate_bytes",
+    "limits.peer_rate_messages": "limits.ip_rate_messages",
+    "limits.peer_rate_bytes": "limits.ip_rate_bytes",
+    "websocket.ping": "websocket.ping_seconds",
+    "websocket.deflate_above": "websocket.compress_above_bytes",
+    "policy.refresh": "policy.refresh_seconds",
+    "policy.deadline": "policy.deadline_seconds",
+    "policy.most_bytes": "policy.max_bytes",
+    "policy.sample_permits": "policy.permit_sample_rate",
+    "policy.mask": "policy.hash_fields",
+    "registry.deadline": "registry.deadline_seconds",
+    "registry.answer": "registry.max_response_bytes",
+    "registry.poll": "registry.poll_seconds",
+    "registry.disconnect_after": "registry.disconnect_after_seconds",
+    "global_registry.deadline": "global_registry.deadline_seconds",
+    "global_registry.answer": "global_registry.max_response_bytes",
+    "global_registry.write_deadline": "global_registry.write_deadline_seconds",
+    "identity.warn": "identity.expiry_warning_seconds",
+    "identity.grace": "identity.grace_seconds",
+    "identity.leeway": "identity.leeway_seconds",
+    "identity.providers.deadline": "identity.providers.deadline_seconds",
+    "identity.providers.answer": "identity.providers.max_response_bytes",
+    "qos.deadline": "qos.deadline_seconds",
+    "qos.answer": "qos.max_response_bytes",
+}
 
 
 def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> Config:
@@ -60,6 +101,8 @@ def check(table: Mapping[str, Any], where: str) -> Config:
     """
     The Config in this table; ConfigError names `where` it came from.
     """
+    for key, name in _renamed(table):
+        raise ConfigError(f"{where}: {key}: is now called {name}")
     try:
         config = msgspec.convert(table, Config)
     except msgspec.ValidationError as why:
@@ -67,6 +110,20 @@ def check(table: Mapping[str, Any], where: str) -> Config:
     for key, wrong in contradictions(config):
         raise ConfigError(f"{where}: {key}: {wrong}")
     return config
+
+
+def _renamed(value: Any, key: str = "", shown: str = "") -> Iterator[tuple[str, str]]:
+    """
+    The keys that have another name now, as the file shows them, and that name.
+    """
+    if key in RENAMED and not (key == "admin" and isinstance(value, dict)):  # now a table
+        yield shown, RENAMED[key]
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _renamed(inner, f"{key}.{name}" if key else name, f"{shown}.{name}" if key else name)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _renamed(inner, key, f"{shown}[{number}]")
 
 
 _WORDS = {

@@ -20,7 +20,7 @@ log = Logger()
 
 # What may change while the node runs.  The rest is built into what is there.
 RELOADABLE = {
-    "admin_hosts",
+    "admin",
     "allowed_origins",
     "drain_seconds",
     "identity",
@@ -34,6 +34,7 @@ RELOADABLE = {
     "trusted_proxies",
     "websocket",
 }
+BUILT_IN = {"admin.listen"}  # of these, what needs a restart all the same
 
 
 class Renewable(Protocol):
@@ -142,9 +143,13 @@ def adopt(config: Config, fresh: Config) -> tuple[list[str], list[str]]:
             waiting.append(name)
         elif isinstance(ours, Section):
             for key in ours.__struct_fields__:
-                if getattr(ours, key) != getattr(theirs, key):
-                    setattr(ours, key, getattr(theirs, key))
-                    changed.append(f"{name}.{key}")
+                if getattr(ours, key) == getattr(theirs, key):
+                    continue
+                if f"{name}.{key}" in BUILT_IN:
+                    waiting.append(f"{name}.{key}")
+                    continue
+                setattr(ours, key, getattr(theirs, key))
+                changed.append(f"{name}.{key}")
         else:
             setattr(config, name, theirs)
             changed.append(name)

@@ -49,21 +49,30 @@ class ConfigError(Exception):
     """
 
 
+class AdminOptions(Section):
+    """
+    Where operators find the node, and the names by which they may ask for it.
+    """
+
+    listen: str | None = None
+    hosts: list[str] = []
+
+
 class SessionTimes(Section):
     """
     Limits of a session: how long it lives without a connection, how much may wait, who may take it over.
     """
 
-    expiry: Positive = 86400.0
-    anonymous_expiry: Positive = 60.0
-    unused_expiry: Positive = 60.0
-    open_deadline: Positive = 10.0
+    expiry_seconds: Positive = 86400.0
+    anonymous_expiry_seconds: Positive = 60.0
+    unused_expiry_seconds: Positive = 60.0
+    open_deadline_seconds: Positive = 10.0
     queue_messages: Count = 1000
     queue_bytes: Bytes = 8 * 1024 * 1024
     unsent_bytes: Bytes = 1024 * 1024
-    memory: Bytes = 256 * 1024 * 1024
+    max_memory_bytes: Bytes = 256 * 1024 * 1024
     takeover: Takeover = "open"
-    takeover_after: Seconds = 60.0
+    takeover_after_seconds: Seconds = 60.0
     from_check: FromCheck = "off"
     message_token: MessageToken = "off"
 
@@ -73,7 +82,7 @@ class Limits(Section):
     Limits of one message, one session, one user, one IP address and the whole node.
     """
 
-    message: Bytes = 8_388_608
+    message_bytes: Bytes = 8_388_608
     sessions: Count = 100_000
     sessions_per_ip: OrOff = 5000
     sessions_per_user: OrOff = 5000
@@ -88,16 +97,16 @@ class Limits(Section):
     state_bytes_per_session: OrOff = 50_331_648
     bindings_per_session: Count = 100_000
     addresses_per_request: Count = 100_000
-    learnt_per_session: OrOff = 1000
+    learned_routes_per_session: OrOff = 1000
     messages_per_post: Count = 10_000
     recipients_at_once: Count = 5000
     list_deliveries: Count = 10_000
     connections: Count = 20_000
-    per_peer: Count = 1000
-    rate_messages: OrOff = 0
-    rate_bytes: OrOff = 0
-    peer_rate_messages: OrOff = 0
-    peer_rate_bytes: OrOff = 0
+    connections_per_ip: Count = 1000
+    session_rate_messages: OrOff = 0
+    session_rate_bytes: OrOff = 0
+    ip_rate_messages: OrOff = 0
+    ip_rate_bytes: OrOff = 0
 
 
 class StorageOptions(Section):
@@ -143,11 +152,11 @@ class Routing(Section):
 
 class WebSocketOptions(Section):
     """
-    Seconds between pings; bytes above which a message is deflated (0: off); what may come out of such.
+    Pings, and compression: of messages from how many bytes on (0: off), and what may come out of such.
     """
 
-    ping: Seconds = 25.0
-    deflate_above: OrOff = 0
+    ping_seconds: Seconds = 25.0
+    compress_above_bytes: OrOff = 0
     inflated_bytes_per_second: OrOff = 16 * 1024 * 1024
 
 
@@ -168,15 +177,15 @@ class PolicyOptions(Section):
     default_in: Effect = "permit"
     default_subscribe: Effect = "permit"
     default_out: Effect = "permit"
-    refresh: Positive = 10.0
-    deadline: Positive = 10.0
-    most_bytes: Bytes = 64 * 1024 * 1024
+    refresh_seconds: Positive = 10.0
+    deadline_seconds: Positive = 10.0
+    max_bytes: Bytes = 64 * 1024 * 1024
     keep_versions: Count = 20
     managers: list[str] = []
     expose_reason: bool = False
     decision_log: str = field(default_factory=_decisions)
-    sample_permits: Share = 0.01
-    mask: list[Literal["from", "to", "session", "identity"]] = []
+    permit_sample_rate: Share = 0.01
+    hash_fields: list[Literal["from", "to", "session", "identity"]] = []
 
 
 class IntrospectionOptions(Section):
@@ -212,7 +221,7 @@ class IdentityProvider(BackEndOptions, kw_only=True):
     redirect_uri: str = ""
     scopes: list[str] = field(default_factory=lambda: ["openid", "email", "profile"])
     introspection: IntrospectionOptions | None = None
-    answer: Bytes = 1024 * 1024
+    max_response_bytes: Bytes = 1024 * 1024
 
 
 class IdentityOptions(Section):
@@ -224,9 +233,9 @@ class IdentityOptions(Section):
     """
 
     auth: Auth = "none"
-    warn: Seconds = 60.0
-    grace: Seconds = 30.0
-    leeway: Seconds = 60.0
+    expiry_warning_seconds: Seconds = 60.0
+    grace_seconds: Seconds = 30.0
+    leeway_seconds: Seconds = 60.0
     devices: str = ""
     providers: list[IdentityProvider] = []
     trust: Trust = "verified"
@@ -271,9 +280,7 @@ class Config(Section):
     domain: str = "localhost"
     node: str = field(default_factory=_node)
     web: list[str] | None = None
-    line: list[str] | None = None
-    admin: str | None = None
-    admin_hosts: list[str] = []
+    lines: list[str] | None = None
     listen: list[Listen] = []
     traffic: str = field(default_factory=_traffic)
     traffic_log_always: bool = False
@@ -285,6 +292,7 @@ class Config(Section):
     stubs: str = ""
     allowed_origins: list[str] | None = None
     trusted_proxies: list[str] = []
+    admin: AdminOptions = field(default_factory=AdminOptions)
     session: SessionTimes = field(default_factory=SessionTimes)
     limits: Limits = field(default_factory=Limits)
     storage: StorageOptions = field(default_factory=StorageOptions)
@@ -312,8 +320,8 @@ class Config(Section):
         found: list[Listen] = []
         kinds: list[tuple[Kind, list[str] | str | None, int]] = [
             ("web", self.web, WEB),
-            ("line", self.line, LINE),
-            ("admin", self.admin, ADMIN),
+            ("line", self.lines, LINE),
+            ("admin", self.admin.listen, ADMIN),
         ]
         for kind, given, port in kinds:
             tables = [listen for listen in self.listen if listen.kind == kind]

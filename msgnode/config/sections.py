@@ -28,12 +28,12 @@ class BackEndOptions(Section):
     ca: str = ""
     cert: str = ""
     key: str = ""
-    deadline: Positive = 5.0
+    deadline_seconds: Positive = 5.0
     attempts: Count = 2
     in_flight: Count = 100
     queue: OrOff = 1000
     max_pending_bytes: OrOff = 64 * 1024 * 1024
-    answer: Bytes = 8 * 1024 * 1024
+    max_response_bytes: Bytes = 8 * 1024 * 1024
 
 
 class RegistryOptions(BackEndOptions):
@@ -42,10 +42,10 @@ class RegistryOptions(BackEndOptions):
     """
 
     url: str = "embedded"
-    poll: Seconds = 5.0
+    poll_seconds: Seconds = 5.0
     unavailable_code: Literal[408, 500] = 408
     disconnect: bool = True
-    disconnect_after: Seconds = 10.0
+    disconnect_after_seconds: Seconds = 10.0
     max_entry_bytes: Bytes = 64 * 1024
     max_entries_per_owner: Count = 10_000
     max_bytes_per_owner: Bytes = 16 * 1024 * 1024
@@ -61,8 +61,8 @@ class GlobalRegistryOptions(BackEndOptions):
     """
 
     url: str = "embedded"
-    deadline: Positive = 6.0
-    write_deadline: Positive = 13.0
+    deadline_seconds: Positive = 6.0
+    write_deadline_seconds: Positive = 13.0
     verify: bool = True
 
 
@@ -74,4 +74,4 @@ class QoSOptions(BackEndOptions):
     url: str = ""
     csp: str = ""
     connectivity: str = ""
-    deadline: Positive = 4.0
+    deadline_seconds: Positive = 4.0

@@ -34,11 +34,15 @@ def _names(config: Config) -> Mistakes:
 
 
 def _sizes(config: Config) -> Mistakes:
-    message, queue, memory = config.limits.message, config.session.queue_bytes, config.session.memory
+    message, queue, memory = (
+        config.limits.message_bytes,
+        config.session.queue_bytes,
+        config.session.max_memory_bytes,
+    )
     if queue < message:
-        yield "session.queue_bytes", f"expected at least limits.message ({message}), found {queue}"
+        yield "session.queue_bytes", f"expected at least limits.message_bytes ({message}), found {queue}"
     if memory < queue:
-        yield "session.memory", f"expected at least session.queue_bytes ({queue}), found {memory}"
+        yield "session.max_memory_bytes", f"expected at least session.queue_bytes ({queue}), found {memory}"
 
 
 def _strangers(config: Config) -> Mistakes:
@@ -82,9 +86,9 @@ def _web(config: Config) -> Mistakes:
         yield "path_prefix", f"expected a path such as /msgnode, found {config.path_prefix!r}"
     if config.public_url and not re.fullmatch(r"(https?|wss?)://[^/?#\s]+(/[^?#\s]*)?", config.public_url):
         yield "public_url", f"expected a URL such as https://mn.example.org, found {config.public_url!r}"
-    for host in config.admin_hosts:
+    for host in config.admin.hosts:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", host):
-            yield "admin_hosts", f"expected names of hosts such as mn.example.org, found {host!r}"
+            yield "admin.hosts", f"expected names of hosts such as mn.example.org, found {host!r}"
     if config.stubs and not Path(config.stubs).is_dir():
         yield "stubs", f"expected a directory, found {config.stubs!r}"
 

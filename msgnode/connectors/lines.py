@@ -238,7 +238,7 @@ class LineFactory(ServerFactory):
         """
         The configuration may have changed.
         """
-        self.longest = self.node.config.limits.message
+        self.longest = self.node.config.limits.message_bytes
 
     def line(self, data: bytes) -> bytes:
         """

@@ -216,19 +216,19 @@ class WebSocketFactory(LaneFactory):
         """
         config = self.node.config
         self.cork.most = config.session.unsent_bytes
-        options, most = config.websocket, config.limits.message
-        if options.deflate_above:
-            self.deflateAbove = options.deflate_above
+        options, most = config.websocket, config.limits.message_bytes
+        if options.compress_above_bytes:
+            self.deflateAbove = options.compress_above_bytes
         self.setProtocolOptions(
             maxFramePayloadSize=most,
             maxMessagePayloadSize=most,
             failByDrop=False,
-            openHandshakeTimeout=config.session.open_deadline,
+            openHandshakeTimeout=config.session.open_deadline_seconds,
             closeHandshakeTimeout=CLOSE_HANDSHAKE,
-            autoPingInterval=options.ping,
-            autoPingTimeout=options.ping,
+            autoPingInterval=options.ping_seconds,
+            autoPingTimeout=options.ping_seconds,
             allowNullOrigin=True,
-            perMessageCompressionAccept=_deflate if options.deflate_above else _plain,
+            perMessageCompressionAccept=_deflate if options.compress_above_bytes else _plain,
         )
 
 

@@ -5,14 +5,17 @@ What it does not say comes from the configuration file, and an option that both 
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.python.usage import Options as BaseOptions
 
 from msgnode import __version__
 from msgnode.config.loader import load
-from msgnode.config.schema import Config
+from msgnode.config.schema import Config, ConfigError
 from msgnode.service.lifecycle import or_stop
+
+RENAMED = {"--line": "--lines"}  # what options were called before, and what they are called now
 
 
 class Options(BaseOptions):
@@ -59,16 +62,25 @@ class Options(BaseOptions):
         """
         self.given.setdefault("web", []).append(endpoint)
 
-    def opt_line(self, endpoint: str) -> None:
+    def opt_lines(self, endpoint: str) -> None:
         """
         Endpoint for TCP lines; may be repeated. [default: tcp:9091:interface=127.0.0.1]
         """
-        self.given.setdefault("line", []).append(endpoint)
+        self.given.setdefault("lines", []).append(endpoint)
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        with or_stop():
+            for option in (given.partition("=")[0] for given in options or ()):
+                if option in RENAMED:  # which getopt would take for the new one, shortened
+                    raise ConfigError(f"{option}: is now called {RENAMED[option]}")
+        super().parseOptions(options)
 
     def postOptions(self) -> None:
-        for name in ("domain", "admin", "traffic", "state", "sync"):
+        for name in ("domain", "traffic", "state", "sync"):
             if self[name] is not None:
                 self.given[name] = self[name]
+        if self["admin"] is not None:
+            self.given["admin"] = {"listen": self["admin"]}
         if self["policy"] is not None:
             self.given["policy"] = {"source": self["policy"]}
         for name in ("registry", "global-registry"):

@@ -173,7 +173,7 @@ def attach(node: Node, reactor: Any, run: Callable[..., Deferred[Any]]) -> list[
     if config.registry.url != "none":
         domain = rest(config.registry, "domain registry", DOMAIN)
         registry = attach_domain(node, domain)
-        services.append(RegistryPoller(domain, registry.changed, config.registry.poll, reactor))
+        services.append(RegistryPoller(domain, registry.changed, config.registry.poll_seconds, reactor))
         if config.registry.disconnect:
             services.append(attach_farewell(node, registry, reactor))
     if config.global_registry.url != "none":
@@ -197,7 +197,7 @@ def attach_farewell(node: Node, registry: DomainRegistry, clock: IReactorTime) -
     """
     Let the ends of sessions be told there.
     """
-    after = node.config.registry.disconnect_after
+    after = node.config.registry.disconnect_after_seconds
     farewell = Disconnector(
         registry.disconnect, node.registered, node.sessions.get, after, clock, node.slices
     )
@@ -284,7 +284,7 @@ def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = ma
     config, options = node.config, node.config.policy
     source: Source | None = None
     if "://" in options.source:
-        agent = Agent(reactor, connectTimeout=options.deadline)
+        agent = Agent(reactor, connectTimeout=options.deadline_seconds)
         source = RepositorySource(options.source, options, HTTPClient(agent), reactor)
     elif options.source not in ("", PUSH):
         source = FileSource(options.source, run)

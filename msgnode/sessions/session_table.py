@@ -74,7 +74,7 @@ class Sessions(Service):
         self.shares: Shares | None = None  # of the spool; None where there is none
         self.shortage = short = Overload(self, clock)
         self.ledger = DeliveryJournal(
-            paper, config.session.memory, short.make_room, short.hold, short.go_on, clock, wall
+            paper, config.session.max_memory_bytes, short.make_room, short.hold, short.go_on, clock, wall
         )
         self.ledger.shed = short.make_room_on_disk
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
@@ -200,10 +200,10 @@ class Sessions(Service):
 
     def arrived(self, connection: Connection) -> None:
         """
-        A connection is there; it has `open_deadline` seconds to say who it is.
+        A connection is there; it has `open_deadline_seconds` to say who it is.
         """
         self.connections.add(connection)
-        deadline = self._config.session.open_deadline
+        deadline = self._config.session.open_deadline_seconds
         self._before_open[connection] = self._clock.callLater(deadline, self._never_opened, connection)
         if not self._arrivals.admit(connection):
             self.part(connection, FULL)
@@ -463,8 +463,10 @@ class Sessions(Service):
     def _grace(self, session: Session) -> float:
         times = self._config.session
         if session.anonymous:
-            return times.anonymous_expiry
-        return times.expiry if session.used else min(times.unused_expiry, times.expiry)
+            return times.anonymous_expiry_seconds
+        return (
+            times.expiry_seconds if session.used else min(times.unused_expiry_seconds, times.expiry_seconds)
+        )
 
     def end(self, session: Session, event: str) -> None:
         """

@@ -58,7 +58,7 @@ def admin_hosts(config: Config) -> Hosts:
     The names of the node, for what only its operators may see.
     """
     public = urlsplit(config.public_url).hostname or ""
-    return Hosts((config.node, _host(config.domain), public, *config.admin_hosts), "admin_hosts")
+    return Hosts((config.node, _host(config.domain), public, *config.admin.hosts), "admin.hosts")
 
 
 class Misdirected(Resource):

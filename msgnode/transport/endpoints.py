@@ -42,7 +42,7 @@ def agent_for(
     pool.maxPersistentPerHost = options.in_flight
     pool.cachedConnectionTimeout = IDLE  # type: ignore[assignment]
     pool.retryAutomatically = False  # Rest knows better what is safe
-    wait = options.deadline / 2  # so that there is time to try again
+    wait = options.deadline_seconds / 2  # so that there is time to try again
 
     def by_name(host: str, port: int) -> IStreamClientEndpoint:
         return HostnameEndpoint(reactor, host, port, wait)

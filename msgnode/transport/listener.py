@@ -94,7 +94,8 @@ def _hint(kind: str, endpoint: str, tls: bool) -> str:
         return ""
     if kind == "admin" or tls:
         return " (this machine only)"
-    return f" (this machine only; --{kind} {endpoint.replace(local, '')} opens it to others)"
+    option = "lines" if kind == "line" else kind
+    return f" (this machine only; --{option} {endpoint.replace(local, '')} opens it to others)"
 
 
 def with_backlog(endpoint: str) -> str:

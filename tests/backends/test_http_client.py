@@ -244,7 +244,7 @@ class FailureTests(RestCase):
         """
         The limit itself passes.
         """
-        self.rest = self.memory.rest(answer=1000)
+        self.rest = self.memory.rest(max_response_bytes=1000)
         asked = self.ask()
         self.write(http(b"x" * 1000))
 

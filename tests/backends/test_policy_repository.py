@@ -114,9 +114,9 @@ class SourceTests(SynchronousTestCase):
 
     def test_long(self) -> None:
         """
-        More than `most_bytes` is not read.
+        More than `max_bytes` is not read.
         """
-        self.options.most_bytes = len(DENY) - 1
+        self.options.max_bytes = len(DENY) - 1
 
         self.assertFails(self.look(), f"more than {len(DENY) - 1} bytes")
 

@@ -79,7 +79,7 @@ class LearningTests(RouterTests):
         """
         So many are learnt of one session; one that ends makes room for another.
         """
-        self.restart(limits={"learnt_per_session": 2})
+        self.restart(limits={"learned_routes_per_session": 2})
         for n in range(3):
             self.a.tell({"id": 1, "type": "ping", "from": f"hyperty://d/{n}", "to": "nobody"})
         self.assertEqual([[self.a], [self.a], []], [self.reached(f"hyperty://d/{n}") for n in range(3)])
@@ -93,7 +93,7 @@ class LearningTests(RouterTests):
         """
         With a limit of 0 nothing is learnt.
         """
-        self.restart(limits={"learnt_per_session": 0})
+        self.restart(limits={"learned_routes_per_session": 0})
 
         self.a.tell({"id": 1, "type": "ping", "from": "hyperty://d/1", "to": "nobody"})
 

@@ -932,7 +932,7 @@ class DurableTests(RenamedCase):
         """
         for killed in (False, True):
             for named in (False, True):
-                self.node = DurableNode(directory(self), session={"unused_expiry": 3600})
+                self.node = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
                 counting = Counting(self.node, RUNTIME)
                 counting.runtime = ""
                 counting.connect()

@@ -415,7 +415,7 @@ class ChildrenTests(SubscriptionTests):
         """
         A node that was killed still knows what was subscribed with an object.
         """
-        node = DurableNode(directory(self), session={"unused_expiry": 3600})
+        node = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         a = node.client("runtime://example.org/a")
         for body in ({"resource": OBJECT, "children": ["n", "m"]}, {"resources": f"{OBJECT}/m"}):
             a.tell({"id": 1, "type": "subscribe", "from": "x:y", "to": SM, "body": body})

@@ -328,7 +328,7 @@ class ResumeSuite:
         """
         A server that never answers `open` is no node.
         """
-        self.restart(session={"open_deadline": 60})
+        self.restart(session={"open_deadline_seconds": 60})
         client = Program(self.net, "c", self.wire)
         self.net.node.handshake.respond = lambda message, connection: None
         connecting = client.connect()
@@ -448,7 +448,7 @@ class WebSocketResumeTests(ResumeSuite, SynchronousTestCase):
         """
         A message that the node finds too long fails alone; what was sent around it arrives.
         """
-        self.restart(limits={"message": 5000})
+        self.restart(limits={"message_bytes": 5000})
         self.publish(1)
         asked = self.a.request(NEWS, {"value": "x" * 6000})
         self.publish(2)

@@ -2,14 +2,18 @@
 The configuration: defaults, what the file and the options say, and what a mistake is told.
 """
 
+import re
 import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.config.loader import check, load
-from msgnode.config.schema import Config, ConfigError, Listen
+from msgnode.config.loader import RENAMED, check, load
+from msgnode.config.schema import Config, ConfigError, IdentityProvider, Listen, Share
+from msgnode.config.sections import Section
 from tests.support.fakes import directory
 
 
@@ -47,38 +51,38 @@ class DefaultTests(ConfigTests):
         mebi = 1024 * 1024
         for expected, found in (
             ("localhost", config.domain),
-            (86400, config.session.expiry),
-            (60, config.session.anonymous_expiry),
-            (60, config.session.unused_expiry),
-            (10, config.session.open_deadline),
+            (86400, config.session.expiry_seconds),
+            (60, config.session.anonymous_expiry_seconds),
+            (60, config.session.unused_expiry_seconds),
+            (10, config.session.open_deadline_seconds),
             (1000, config.session.queue_messages),
             (8 * mebi, config.session.queue_bytes),
             (mebi, config.session.unsent_bytes),
-            (256 * mebi, config.session.memory),
+            (256 * mebi, config.session.max_memory_bytes),
             ("open", config.session.takeover),
-            (60, config.session.takeover_after),
+            (60, config.session.takeover_after_seconds),
             ("off", config.session.from_check),
             ("off", config.session.message_token),
-            (8_388_608, config.limits.message),
+            (8_388_608, config.limits.message_bytes),
             (20_000, config.limits.connections),
-            (1000, config.limits.per_peer),
-            (0, config.limits.rate_messages),
-            (0, config.limits.rate_bytes),
-            (0, config.limits.peer_rate_messages),
-            (0, config.limits.peer_rate_bytes),
+            (1000, config.limits.connections_per_ip),
+            (0, config.limits.session_rate_messages),
+            (0, config.limits.session_rate_bytes),
+            (0, config.limits.ip_rate_messages),
+            (0, config.limits.ip_rate_bytes),
             ("normal", config.sync),
             (10, config.drain_seconds),
             (100_000, config.limits.sessions),
             (100_000, config.limits.bindings_per_session),
             (100_000, config.limits.addresses_per_request),
-            (1000, config.limits.learnt_per_session),
+            (1000, config.limits.learned_routes_per_session),
             (5000, config.limits.recipients_at_once),
             (10_000, config.limits.list_deliveries),
             (1000, config.allocation.per_request),
             ({}, config.pools),
             (False, config.routing.reply_unknown),
-            (25, config.websocket.ping),
-            (0, config.websocket.deflate_above),
+            (25, config.websocket.ping_seconds),
+            (0, config.websocket.compress_above_bytes),
             ("", config.path_prefix),
             ([], config.trusted_proxies),
         ):
@@ -121,7 +125,7 @@ class ListenTests(ConfigTests):
         """
         Endpoint strings replace the default of their kind, as many as there are.
         """
-        found = self.where(web=["tcp:1", "ssl:2"], line=["unix:/x"], admin="tcp:3")
+        found = self.where(web=["tcp:1", "ssl:2"], lines=["unix:/x"], admin={"listen": "tcp:3"})
 
         self.assertEqual([("web", "tcp:1"), ("web", "ssl:2"), ("line", "unix:/x"), ("admin", "tcp:3")], found)
 
@@ -129,8 +133,8 @@ class ListenTests(ConfigTests):
         """
         `none`, or no string at all, is no listener of that kind.
         """
-        self.assertEqual([("line", "tcp:1")], self.where(web=[], line=["tcp:1"], admin="none"))
-        self.assertEqual([], self.where(web=["none"], line=["none"], admin="none"))
+        self.assertEqual([("line", "tcp:1")], self.where(web=[], lines=["tcp:1"], admin={"listen": "none"}))
+        self.assertEqual([], self.where(web=["none"], lines=["none"], admin={"listen": "none"}))
 
     def test_tables(self) -> None:
         """
@@ -138,16 +142,16 @@ class ListenTests(ConfigTests):
         """
         table = {"kind": "web", "endpoint": "tcp:443", "cert": "c.pem", "key": "k.pem", "client_ca": "ca.pem"}
 
-        config = check({"listen": [table], "line": [], "admin": "none"}, "x")
+        config = check({"listen": [table], "lines": [], "admin": {"listen": "none"}}, "x")
         self.assertEqual([Listen(**table)], config.listeners())
-        found = self.where(listen=[table], web=["tcp:80"], line=[], admin="none")
+        found = self.where(listen=[table], web=["tcp:80"], lines=[], admin={"listen": "none"})
         self.assertEqual([("web", "tcp:80"), ("web", "tcp:443")], found)
 
     def test_admin_table(self) -> None:
         """
         The admin listener may be a table too.
         """
-        found = self.where(listen=[{"kind": "admin", "endpoint": "tcp:5"}], web=[], line=[])
+        found = self.where(listen=[{"kind": "admin", "endpoint": "tcp:5"}], web=[], lines=[])
 
         self.assertEqual([("admin", "tcp:5")], found)
 
@@ -176,13 +180,16 @@ class FileTests(ConfigTests):
         What the file says holds; what it does not say is the default.
         """
         config = load(
-            self.file('domain = "example.org"\n[session]\nexpiry = 5\n[routing]\nreply_unknown = true\n')
+            self.file(
+                'domain = "example.org"\n[session]\nexpiry_seconds = 5\n[routing]\nreply_unknown = true\n'
+            )
         )
 
         self.assertEqual(
-            ("example.org", 5, True), (config.domain, config.session.expiry, config.routing.reply_unknown)
+            ("example.org", 5, True),
+            (config.domain, config.session.expiry_seconds, config.routing.reply_unknown),
         )
-        self.assertEqual(60, config.session.unused_expiry)
+        self.assertEqual(60, config.session.unused_expiry_seconds)
 
     def test_options(self) -> None:
         """
@@ -244,8 +251,14 @@ class MistakeTests(ConfigTests):
         for table, text in (
             ({"sesion": {}}, "sesion: is not a key here; did you mean 'session'?"),
             ({"Domain": "x"}, "Domain: is not a key here; did you mean 'domain'?"),
-            ({"session": {"expirey": 3}}, "session.expirey: is not a key here; did you mean 'expiry'?"),
-            ({"limits": {"mesage": 3}}, "limits.mesage: is not a key here; did you mean 'message'?"),
+            (
+                {"session": {"expirey_seconds": 3}},
+                "session.expirey_seconds: is not a key here; did you mean 'expiry_seconds'?",
+            ),
+            (
+                {"limits": {"mesage_bytes": 3}},
+                "limits.mesage_bytes: is not a key here; did you mean 'message_bytes'?",
+            ),
             ({"listen": [web, {**web, "crt": ""}]}, "listen[1].crt: is not a key here; did you mean 'cert'?"),
             (
                 {
@@ -267,16 +280,22 @@ class MistakeTests(ConfigTests):
         """
         for table, text in (
             ({"domain": 3}, "domain: expected a string, found 3"),
-            ({"admin": 3}, "admin: expected a string, found 3"),
+            ({"admin": {"listen": 3}}, "admin.listen: expected a string, found 3"),
             ({"web": "tcp:1"}, "web: expected a list, found 'tcp:1'"),
             ({"web": ["tcp:1", 2]}, "web[1]: expected a string, found 2"),
             ({"session": 3}, "session: expected a table, found 3"),
-            ({"session": {"expiry": "1 day"}}, "session.expiry: expected a number, found '1 day'"),
+            (
+                {"session": {"expiry_seconds": "1 day"}},
+                "session.expiry_seconds: expected a number, found '1 day'",
+            ),
             (
                 {"session": {"queue_messages": 1.5}},
                 "session.queue_messages: expected a whole number, found 1.5",
             ),
-            ({"limits": {"message": True}}, "limits.message: expected a whole number, found True"),
+            (
+                {"limits": {"message_bytes": True}},
+                "limits.message_bytes: expected a whole number, found True",
+            ),
             ({"routing": {"reply_unknown": 1}}, "routing.reply_unknown: expected true or false, found 1"),
             ({"listen": {}}, "listen: expected a list, found {}"),
             ({"listen": ["x"]}, "listen[0]: expected a table, found 'x'"),
@@ -294,27 +313,27 @@ class MistakeTests(ConfigTests):
         A number out of range is told with the range.
         """
         for section, key, value, range in (
-            ("session", "expiry", 0, "a number > 0"),
-            ("session", "anonymous_expiry", -1.5, "a number > 0"),
-            ("session", "unused_expiry", 0, "a number > 0"),
-            ("session", "open_deadline", 0, "a number > 0"),
-            ("session", "expiry", float("inf"), "a number <= 3"),
-            ("session", "expiry", float("nan"), "a number > 0"),
+            ("session", "expiry_seconds", 0, "a number > 0"),
+            ("session", "anonymous_expiry_seconds", -1.5, "a number > 0"),
+            ("session", "unused_expiry_seconds", 0, "a number > 0"),
+            ("session", "open_deadline_seconds", 0, "a number > 0"),
+            ("session", "expiry_seconds", float("inf"), "a number <= 3"),
+            ("session", "expiry_seconds", float("nan"), "a number > 0"),
             ("session", "queue_messages", 0, "a whole number >= 1"),
             ("session", "queue_bytes", -1, "a whole number >= 1"),
-            ("session", "memory", 0, "a whole number >= 1"),
-            ("session", "takeover_after", -1, "a number >= 0"),
-            ("limits", "message", 0, "a whole number >= 1"),
+            ("session", "max_memory_bytes", 0, "a whole number >= 1"),
+            ("session", "takeover_after_seconds", -1, "a number >= 0"),
+            ("limits", "message_bytes", 0, "a whole number >= 1"),
             ("limits", "connections", 0, "a whole number >= 1"),
-            ("limits", "per_peer", 0, "a whole number >= 1"),
-            ("limits", "rate_messages", -1, "a whole number >= 0"),
-            ("limits", "peer_rate_bytes", -1, "a whole number >= 0"),
+            ("limits", "connections_per_ip", 0, "a whole number >= 1"),
+            ("limits", "session_rate_messages", -1, "a whole number >= 0"),
+            ("limits", "ip_rate_bytes", -1, "a whole number >= 0"),
             ("limits", "sessions", 0, "a whole number >= 1"),
             ("limits", "bindings_per_session", 0, "a whole number >= 1"),
-            ("limits", "learnt_per_session", -1, "a whole number >= 0"),
+            ("limits", "learned_routes_per_session", -1, "a whole number >= 0"),
             ("allocation", "per_request", 0, "a whole number >= 1"),
-            ("websocket", "ping", -1, "a number >= 0"),
-            ("websocket", "deflate_above", -1, "a whole number >= 0"),
+            ("websocket", "ping_seconds", -1, "a number >= 0"),
+            ("websocket", "compress_above_bytes", -1, "a whole number >= 0"),
         ):
             why = self.wrong({section: {key: value}})
 
@@ -353,14 +372,14 @@ class MistakeTests(ConfigTests):
             ({"state": ""}, "state: expected a directory or 'none', found ''"),
             ({"traffic": ""}, "traffic: expected a directory or 'none', found ''"),
             (
-                {"session": {"memory": 8_388_607}},
-                "session.memory: expected at least session.queue_bytes (8388608), found 8388607",
+                {"session": {"max_memory_bytes": 8_388_607}},
+                "session.max_memory_bytes: expected at least session.queue_bytes (8388608), found 8388607",
             ),
             ({"path_prefix": "x"}, "path_prefix: expected a path such as /msgnode, found 'x'"),
             ({"path_prefix": "/x/"}, "path_prefix: expected a path such as /msgnode, found '/x/'"),
             (
                 {"session": {"queue_bytes": 100}},
-                "session.queue_bytes: expected at least limits.message (8388608), found 100",
+                "session.queue_bytes: expected at least limits.message_bytes (8388608), found 100",
             ),
         ):
             self.assertEqual(text, self.wrong(table))
@@ -464,3 +483,70 @@ class BackEndTests(SynchronousTestCase):
         why = self.assertRaises(ConfigError, check, table, "here")
 
         self.assertTrue(str(why).startswith("here: registry.url: expected 'embedded'"), why)
+
+
+# -- names of keys -----------------------------------------------------------
+
+
+def keys(struct: Any = Config, prefix: str = "") -> dict[str, Any]:
+    """
+    Every key of the configuration and what it takes, those of a provider included.
+    """
+    found: dict[str, Any] = {"identity.providers": list} if not prefix else {}
+    for field in msgspec.structs.fields(struct):
+        kind = IdentityProvider if field.type == list[IdentityProvider] else field.type
+        if isinstance(kind, type) and issubclass(kind, Section):
+            found |= keys(kind, f"{prefix}{field.name}.")
+        else:
+            found[prefix + field.name] = field.type
+    return found
+
+
+@pytest.mark.parametrize("old, new", RENAMED.items())
+def test_renamed_key(old: str, new: str) -> None:
+    """
+    An old key is refused with the name that it has now, which is a key.
+    """
+    table: Any = 1
+    for step in reversed(old.split(".")):
+        table = {step: [{}, table] if step == "providers" else table}
+
+    with pytest.raises(ConfigError) as raised:
+        check(table, "node.toml")
+
+    shown = old.replace("providers", "providers[1]")
+    assert f"node.toml: {shown}: is now called {new}" == str(raised.value)
+    assert new in keys()
+    assert old not in keys()
+
+
+def test_renamed_key_in_a_file(tmp_path: Path) -> None:
+    """
+    So it is in a file, whatever else is wrong with it.
+    """
+    path = tmp_path / "node.toml"
+    path.write_text('admin = "tcp:1"\nnonsense = 1\n')
+
+    with pytest.raises(ConfigError, match=r"node\.toml: admin: is now called admin\.listen$"):
+        load(str(path))
+
+
+def test_names_of_others() -> None:
+    """
+    Names that the operator gives are none of these.
+    """
+    pool = {"scheme": "sip", "addresses": ["sip:a"]}
+
+    assert ["line"] == list(check({"pools": {"line": pool}}, "node.toml").pools)
+
+
+def test_units() -> None:
+    """
+    A duration has its unit in its name, and so has a size.
+    """
+    for key, kind in keys().items():
+        bounds = getattr(kind, "__metadata__", ())
+        if kind is not Share and bounds and kind.__origin__ is float:
+            assert key.endswith("_seconds"), key
+    sizes = {key for key in keys() if re.search("memory|size|bytes", key)}
+    assert all(re.search("_bytes(_|$)", key) or key == "policy.max_bytes" for key in sizes)

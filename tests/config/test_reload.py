@@ -73,8 +73,8 @@ class AdoptTests(SynchronousTestCase):
             config,
             check(
                 {
-                    "limits": {"per_peer": 7},
-                    "session": {"expiry": 5, "takeover": "token"},
+                    "limits": {"connections_per_ip": 7},
+                    "session": {"expiry_seconds": 5, "takeover": "token"},
                     "drain_seconds": 1,
                 },
                 "x",
@@ -82,9 +82,13 @@ class AdoptTests(SynchronousTestCase):
         )
 
         self.assertEqual(
-            (7, 5, "token", 1), (limits.per_peer, session.expiry, session.takeover, config.drain_seconds)
+            (7, 5, "token", 1),
+            (limits.connections_per_ip, session.expiry_seconds, session.takeover, config.drain_seconds),
         )
-        self.assertEqual(["drain_seconds", "session.expiry", "session.takeover", "limits.per_peer"], changed)
+        self.assertEqual(
+            ["drain_seconds", "session.expiry_seconds", "session.takeover", "limits.connections_per_ip"],
+            changed,
+        )
         self.assertEqual([], waiting)
 
     def test_restart(self) -> None:
@@ -95,7 +99,7 @@ class AdoptTests(SynchronousTestCase):
         table = {
             "domain": "example.com",
             "node": "other",
-            "line": ["tcp:1"],
+            "lines": ["tcp:1"],
             "listen": [{"kind": "web", "endpoint": "tcp:2"}],
             "pools": {"a": {"scheme": "a", "addresses": ["a:1"]}},
             "state": "none",
@@ -107,6 +111,17 @@ class AdoptTests(SynchronousTestCase):
 
         self.assertEqual(([], sorted(table)), (changed, sorted(waiting)))
         self.assertEqual("localhost", config.domain)
+
+    def test_restart_for_one_key_of_a_table(self) -> None:
+        """
+        The names of the admin listener change at once; where it listens takes a restart.
+        """
+        config = Config()
+
+        changed, waiting = adopt(config, check({"admin": {"listen": "tcp:1", "hosts": ["mn"]}}, "x"))
+
+        self.assertEqual((["admin.hosts"], ["admin.listen"]), (changed, waiting))
+        self.assertEqual((None, ["mn"]), (config.admin.listen, config.admin.hosts))
 
 
 class ReloadTests(SynchronousTestCase):
@@ -127,7 +142,7 @@ class ReloadTests(SynchronousTestCase):
             self.config,
             self.options.read,
             [self.certificate],
-            [lambda: self.applied.append(self.config.limits.message)],
+            [lambda: self.applied.append(self.config.limits.message_bytes)],
             self.calls.append,
         )
         self.logged = logged(self)
@@ -140,11 +155,11 @@ class ReloadTests(SynchronousTestCase):
         """
         What changed is told once everybody knows it.
         """
-        self.reload("limits.message = 1000\nallowed_origins = ['https://a.example.org']\n")
+        self.reload("limits.message_bytes = 1000\nallowed_origins = ['https://a.example.org']\n")
 
         self.assertEqual(([1000], 1), (self.applied, self.certificate.used))
         self.assertEqual(["https://a.example.org"], self.config.allowed_origins)
-        changed = "changed: allowed_origins, limits.message"
+        changed = "changed: allowed_origins, limits.message_bytes"
         self.assertEqual([f"info: reloaded the configuration and the files it names; {changed}"], self.logged)
 
     def test_restart(self) -> None:
@@ -160,10 +175,10 @@ class ReloadTests(SynchronousTestCase):
         """
         A mistake in the file changes nothing, and is one line.
         """
-        self.reload("limits.message = 1000\nlimits.sessions = 0\n")
+        self.reload("limits.message_bytes = 1000\nlimits.sessions = 0\n")
 
         self.assertEqual(
-            ([], 0, 8_388_608), (self.applied, self.certificate.used, self.config.limits.message)
+            ([], 0, 8_388_608), (self.applied, self.certificate.used, self.config.limits.message_bytes)
         )
         why = f"{self.path}: limits.sessions: expected a whole number >= 1, found 0"
         self.assertEqual([f"error: not reloaded, everything stays as it was: {why}"], self.logged)
@@ -172,16 +187,16 @@ class ReloadTests(SynchronousTestCase):
         """
         What cannot be applied is taken back, everywhere.
         """
-        before = self.config.limits.message
+        before = self.config.limits.message_bytes
 
         def fragile() -> None:
-            if self.config.limits.message == 1000:
+            if self.config.limits.message_bytes == 1000:
                 raise RuntimeError("not with me")
 
         self.reloading._apply = [*self.reloading._apply, fragile]
-        self.reload("limits.message = 1000\n")
+        self.reload("limits.message_bytes = 1000\n")
 
-        self.assertEqual((before, [1000, before]), (self.config.limits.message, self.applied))
+        self.assertEqual((before, [1000, before]), (self.config.limits.message_bytes, self.applied))
         self.assertEqual(0, self.certificate.used)
         self.assertEqual(1, len(self.flushLoggedErrors(RuntimeError)))
 
@@ -191,13 +206,13 @@ class ReloadTests(SynchronousTestCase):
         """
 
         def fragile() -> None:
-            if self.config.limits.message == 1000:
+            if self.config.limits.message_bytes == 1000:
                 raise ConfigError("/x/secret: cannot be read: No such file or directory")
 
         self.reloading._apply = [fragile]
-        self.reload("limits.message = 1000\n")
+        self.reload("limits.message_bytes = 1000\n")
 
-        self.assertEqual(8_388_608, self.config.limits.message)
+        self.assertEqual(8_388_608, self.config.limits.message_bytes)
         why = "/x/secret: cannot be read: No such file or directory"
         self.assertEqual([f"error: not reloaded, everything stays as it was: {why}"], self.logged)
 
@@ -207,9 +222,9 @@ class ReloadTests(SynchronousTestCase):
         """
         self.certificate.wrong = "/x/cert.pem: expected certificates in PEM"
 
-        self.reload("limits.message = 1000\n")
+        self.reload("limits.message_bytes = 1000\n")
 
-        self.assertEqual(([], 8_388_608), (self.applied, self.config.limits.message))
+        self.assertEqual(([], 8_388_608), (self.applied, self.config.limits.message_bytes))
         self.assertEqual(
             ["error: not reloaded, everything stays as it was: /x/cert.pem: expected certificates in PEM"],
             self.logged,
@@ -252,7 +267,7 @@ class ListenersTests(SynchronousTestCase):
         net = Network()
         old = WebSocketRuntime(net, "runtime://example.org/old").open()
         line = TCPRuntime(net, "runtime://example.org/line").open()
-        self.reload(net, limits={"message": 1000})
+        self.reload(net, limits={"message_bytes": 1000})
         new = WebSocketRuntime(net, "runtime://example.org/new").open()
         update = {"id": 1, "type": "update", "from": "x", "to": line.url, "body": {"value": "x" * 1000}}
 
@@ -272,7 +287,7 @@ class ListenersTests(SynchronousTestCase):
         offer = {**UPGRADE, "Sec_WebSocket_Extensions": "permessage-deflate"}
         found = []
         for above in (0, 100, 0):
-            self.reload(net, websocket={"deflate_above": above})
+            self.reload(net, websocket={"compress_above_bytes": above})
             response = HTTPClient(net).request("GET", "/ws", **offer)
             agreed = "permessage-deflate" in response.headers.get("Sec-WebSocket-Extensions", "")
             found.append((agreed, factory.deflateAbove))

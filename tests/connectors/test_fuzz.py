@@ -131,7 +131,7 @@ class LineTests(SynchronousTestCase):
         """
         Others hear each other as before, and the node has nothing to log.
         """
-        net = Network(limits={"message": 2000})
+        net = Network(limits={"message_bytes": 2000})
         ann, bob = TCPRuntime(net, ANN + "1").open(), TCPRuntime(net, ANN + "2").open()
         odd = TCPRuntime(net, ANN)
         stream = mutated(b"\n".join(lines) + b"\n", cuts)
@@ -228,7 +228,7 @@ class SocketTests(SynchronousTestCase):
         """
         Every request has one of the documented answers; others hear each other, and nothing is left.
         """
-        net = Network(limits={"message": 2000})
+        net = Network(limits={"message_bytes": 2000})
         ann, bob = TCPRuntime(net, ANN + "1").open(), TCPRuntime(net, ANN + "2").open()
         path = f"/socket.io/?EIO={version}&transport="
         first = HTTPClient(net).request("GET", path + "polling").body.decode()

@@ -20,7 +20,7 @@ class LineTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.net = Network(limits={"message": LIMIT})
+        self.net = Network(limits={"message_bytes": LIMIT})
         self.device, self.other = self.client("a").open(), self.client("b").open()
         self.message = {"id": 1, "type": "ping", "from": self.device.url, "to": self.other.url}
 

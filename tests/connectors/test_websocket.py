@@ -289,7 +289,7 @@ class FaultTests(WebSocketCase):
         """
         Frames that are none are counted by what was wrong, and fill no log.
         """
-        self.restart(limits={"message": 1000})
+        self.restart(limits={"message_bytes": 1000})
         for path in ("/ws", "/socket.io/?EIO=3&transport=websocket"):
             for bad in (frame(b"x", first=0xF1), frame(b"\xff"), frame(b"x" * 3000), frame(b"x", mask=None)):
                 client = self.client(path=path)
@@ -383,7 +383,7 @@ class CompressionTests(WebSocketCase):
         """
         Configured, it is used for long messages only, and without a context that both sides would keep.
         """
-        self.restart(websocket={"deflate_above": 1000})
+        self.restart(websocket={"compress_above_bytes": 1000})
         runtime, sender = self.offering(), self.offering("b")
 
         (extension,) = runtime.accepted.extensions
@@ -398,7 +398,7 @@ class CompressionTests(WebSocketCase):
         """
         Who does not offer it is sent plain messages.
         """
-        self.restart(websocket={"deflate_above": 1000})
+        self.restart(websocket={"compress_above_bytes": 1000})
         runtime, sender = self.client().open(), self.offering("b")
 
         self.assertEqual(0x81, self.written(runtime, sender, "v" * 5000)[0])
@@ -407,7 +407,7 @@ class CompressionTests(WebSocketCase):
         """
         A short message that unpacks to one over the limit is refused like a long one.
         """
-        self.restart(websocket={"deflate_above": 1000}, limits={"message": 20_000})
+        self.restart(websocket={"compress_above_bytes": 1000}, limits={"message_bytes": 20_000})
         runtime, other = self.offering(), self.client("b").open()
 
         runtime.send(self.update(other, "v" * 500_000))
@@ -419,7 +419,7 @@ class CompressionTests(WebSocketCase):
         """
         What is sent to a client that the node is closing waits for its next connection.
         """
-        self.restart(limits={"message": 1000})
+        self.restart(limits={"message_bytes": 1000})
         runtime, sender = self.client().open(), self.client("b").open()
         runtime.link.serverIO.stalled = True  # it does not hear the Close yet
         runtime.send(

@@ -70,7 +70,7 @@ class FrameTests(WebSocketCase):
         """
         The interval is the operator's.
         """
-        self.restart(websocket={"ping": 5})
+        self.restart(websocket={"ping_seconds": 5})
         runtime = self.client().open()
 
         self.net.advance(6)
@@ -120,7 +120,7 @@ class FrameTests(WebSocketCase):
         """
         The limit is the whole message's, in however many fragments it comes.
         """
-        self.restart(limits={"message": LIMIT})
+        self.restart(limits={"message_bytes": LIMIT})
         runtime, other = self.client().open(), self.client("b").open()
         for size, got in ((LIMIT, 1), (LIMIT + 1, 0)):
             data = of_size(size, other.url)

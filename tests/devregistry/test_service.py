@@ -387,11 +387,11 @@ class OptionTests(SynchronousTestCase):
         The option names another registry, and leaves the file's other keys as they are.
         """
         path = directory(self) / "msgnode.toml"
-        path.write_text('[registry]\nurl = "http://a"\npoll = 1.0\n')
+        path.write_text('[registry]\nurl = "http://a"\npoll_seconds = 1.0\n')
 
         registry = load(str(path), {"registry": {"url": "none"}}).registry
 
-        self.assertEqual(("none", 1.0), (registry.url, registry.poll))
+        self.assertEqual(("none", 1.0), (registry.url, registry.poll_seconds))
 
     def test_sweep_seconds(self) -> None:
         """

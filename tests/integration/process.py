@@ -38,7 +38,9 @@ class NodeProcess:
         self.traffic = Path(traffic or self.directory / "traffic")
         self.state = Path(state or self.directory / "state")
         anywhere = "tcp:0:interface=127.0.0.1"
-        listen = [] if "--config" in options else ["--web", anywhere, "--line", anywhere, "--admin", anywhere]
+        listen = (
+            [] if "--config" in options else ["--web", anywhere, "--lines", anywhere, "--admin", anywhere]
+        )
         twistd = Path(sys.executable).with_name("twistd")
         inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         written = ["--traffic", str(self.traffic), "--state", str(self.state)]

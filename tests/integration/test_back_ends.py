@@ -67,9 +67,10 @@ def node_with(registry, tmp_path):
     anywhere = "tcp:0:interface=127.0.0.1"
     config = tmp_path / "msgnode.toml"
     config.write_text(
-        f'web = []\nline = ["{anywhere}"]\nadmin = "{anywhere}"\n'
-        f'[registry]\nurl = "{registry}"\ndeadline = {DEADLINE}\ndisconnect_after = 0\npoll = 0.2\n'
-        f'[global_registry]\nurl = "{registry}"\ndeadline = {DEADLINE}\n'
+        f'web = []\nlines = ["{anywhere}"]\nadmin.listen = "{anywhere}"\n'
+        f'[registry]\nurl = "{registry}"\ndeadline_seconds = {DEADLINE}\n'
+        "disconnect_after_seconds = 0\npoll_seconds = 0.2\n"
+        f'[global_registry]\nurl = "{registry}"\ndeadline_seconds = {DEADLINE}\n'
     )
     return NodeProcess("--config", str(config), listeners=2)
 
@@ -124,19 +125,19 @@ def test_others(started, tmp_path):
     config.write_text(
         f"""
 web = []
-line = ["{anywhere}"]
-admin = "{anywhere}"
+lines = ["{anywhere}"]
+admin.listen = "{anywhere}"
 [qos]
 url = "{url}"
 csp = "example"
-deadline = {DEADLINE}
+deadline_seconds = {DEADLINE}
 [identity]
 auth = "optional"
 [[identity.providers]]
 domain = "localhost"
 issuer = "{url}"
 audiences = ["msgnode"]
-deadline = {DEADLINE}
+deadline_seconds = {DEADLINE}
 [identity.providers.introspection]
 client_id = "msgnode"
 client_secret = "secret"
@@ -167,8 +168,8 @@ def test_policies(started, tmp_path):
     anywhere = "tcp:0:interface=127.0.0.1"
     config = tmp_path / "msgnode.toml"
     config.write_text(
-        f'web = []\nline = ["{anywhere}"]\nadmin = "none"\n[policy]\n'
-        f'source = "http://127.0.0.1:{full.port}/policies.json"\ndeadline = {DEADLINE}\nrefresh = 1\n'
+        f'web = []\nlines = ["{anywhere}"]\nadmin.listen = "none"\n[policy]\n'
+        f'source = "http://127.0.0.1:{full.port}/policies.json"\ndeadline_seconds = {DEADLINE}\nrefresh = 1\n'
     )
     node = NodeProcess("--config", str(config), listeners=1)
     started(node)
@@ -228,7 +229,7 @@ globalLogPublisher.addObserver(lambda event: said.append(event["log_level"].name
 
 
 async def main(reactor):
-    rest = Rest("http://192.0.2.2:4567", BackEnd(deadline=0.6), reactor, "registry")
+    rest = Rest("http://192.0.2.2:4567", BackEnd(deadline_seconds=0.6), reactor, "registry")
     asked = [rest.request("GET" if n % 2 else "DELETE", "/x") for n in range(6)]
     codes = []
     for each in asked:

@@ -292,8 +292,8 @@ def test_token_stays(pair: Pair, node: NodeProcess) -> None:
 STRICT = """
 domain = "example.org"
 web = ["tcp:0:interface=127.0.0.1"]
-line = ["tcp:0:interface=127.0.0.1"]
-admin = "tcp:0:interface=127.0.0.1"
+lines = ["tcp:0:interface=127.0.0.1"]
+admin.listen = "tcp:0:interface=127.0.0.1"
 [session]
 message_token = "require"
 takeover = "token"

@@ -38,7 +38,9 @@ def again(node: NodeProcess, directory: Path) -> NodeProcess:
     node.stop(signal.SIGKILL)
     where = {kind: f"tcp:{port}:interface=127.0.0.1" for kind, port in node.ports.items()}
     config = directory / "msgnode.toml"
-    config.write_text(f'web = ["{where["web"]}"]\nline = ["{where["line"]}"]\nadmin = "{where["admin"]}"\n')
+    config.write_text(
+        f'web = ["{where["web"]}"]\nlines = ["{where["line"]}"]\nadmin.listen = "{where["admin"]}"\n'
+    )
     return NodeProcess("--config", str(config), state=str(node.state), traffic=str(node.traffic))
 
 
@@ -109,7 +111,7 @@ def test_tls(tmp_path: Path, kind: str, url: str) -> None:
     server, own = authority.issue("localhost"), authority.issue("device.example.org")
     config = tmp_path / "msgnode.toml"
     config.write_text(
-        f'web = []\nline = []\nadmin = "none"\n[[listen]]\nkind = "{kind}"\n'
+        f'web = []\nlines = []\nadmin.listen = "none"\n[[listen]]\nkind = "{kind}"\n'
         f'endpoint = "tcp:0:interface=127.0.0.1"\ncert = "{server}"\nclient_ca = "{authority.path}"\n'
     )
     node = NodeProcess("--config", str(config), listeners=1)

@@ -27,8 +27,8 @@ NODE, SECRET = "node: one", "a+b/c:%d&é"
 CONFIG = """
 domain = "localhost"
 web = ["tcp:0:interface=127.0.0.1"]
-line = []
-admin = "none"
+lines = []
+admin.listen = "none"
 
 [identity]
 auth = "required"

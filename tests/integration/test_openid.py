@@ -50,10 +50,9 @@ class LoginTests(TestCase):
         self.start_provider()
         where = tempfile.mkdtemp(prefix="msgnode-")
         config = Path(where, "node.toml")
-        anywhere = (
-            'web = ["tcp:0:interface=127.0.0.1"]\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
-        )
-        config.write_text(anywhere + CONFIG.format(port=self.port))
+        anywhere = '["tcp:0:interface=127.0.0.1"]'
+        listen = f'web = {anywhere}\nlines = {anywhere}\nadmin.listen = "none"\n'
+        config.write_text(listen + CONFIG.format(port=self.port))
         self.node = NodeProcess("--config", str(config), listeners=2)
         self.addCleanup(self.node.stop)
 
@@ -136,7 +135,7 @@ class DeviceTests(TestCase):
         self.devices.write_text(f"{self.others}\n{line(self.secret, 'device://localhost/lamp')}\n")
         config = where / "node.toml"
         config.write_text(
-            'web = []\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+            'web = []\nlines = ["tcp:0:interface=127.0.0.1"]\nadmin.listen = "none"\n'
             f'[identity]\nauth = "required"\ndevices = "{self.devices}"\n'
         )
         self.node = NodeProcess("--config", str(config), listeners=1)

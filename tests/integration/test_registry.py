@@ -102,8 +102,9 @@ def test_session_ends_after_a_restart(started, tmp_path):
     config = tmp_path / "msgnode.toml"
     anywhere = "tcp:0:interface=127.0.0.1"
     config.write_text(
-        f'web = []\nline = ["{anywhere}"]\nadmin = "none"\n[session]\nexpiry = 1\nunused_expiry = 1\n'
-        "[registry]\ndisconnect_after = 0\n"
+        f'web = []\nlines = ["{anywhere}"]\nadmin.listen = "none"\n'
+        "[session]\nexpiry_seconds = 1\nunused_expiry_seconds = 1\n"
+        "[registry]\ndisconnect_after_seconds = 0\n"
     )
     node = NodeProcess("--config", str(config), listeners=1)
     device = Lines(node.ports["line"], RUNTIME)
@@ -209,7 +210,7 @@ def test_tls(started, tmp_path):
         config = tmp_path / "msgnode.toml"
         anywhere = "tcp:0:interface=127.0.0.1"
         config.write_text(
-            f'web = []\nline = ["{anywhere}"]\nadmin = "none"\n'
+            f'web = []\nlines = ["{anywhere}"]\nadmin.listen = "none"\n'
             f'[registry]\nurl = "https://localhost:{registry.port}"\nca = "{authority.path}"\n'
         )
         node = NodeProcess("--config", str(config), listeners=1)
@@ -232,7 +233,7 @@ def test_balancer(started, tmp_path):
     for cert in (f'cert = "{client}"\n', ""):
         config = tmp_path / "msgnode.toml"
         config.write_text(
-            'web = []\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+            'web = []\nlines = ["tcp:0:interface=127.0.0.1"]\nadmin.listen = "none"\n'
             f'[registry]\nurl = "https://localhost:{registry.port}"\nca = "{authority.path}"\n{cert}'
         )
         node = NodeProcess("--config", str(config), listeners=1)

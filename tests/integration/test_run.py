@@ -18,7 +18,7 @@ import pytest
 TOP = Path(__file__).parent.parent.parent
 PATIENCE = 300  # seconds; pip may have to fetch everything
 QUIET = ["--state", "none", "--traffic", "none", "--registry", "none", "--global-registry", "none"]
-ANYWHERE = ["--web", "tcp:0:interface=127.0.0.1", "--line", "none", "--admin", "none"]
+ANYWHERE = ["--web", "tcp:0:interface=127.0.0.1", "--lines", "none", "--admin", "none"]
 
 
 class Run:

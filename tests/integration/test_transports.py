@@ -93,7 +93,7 @@ class TLSTests(TrialTestCase):
         server = self.authority.issue("localhost")
         self.config = config = directory / "msgnode.toml"
         config.write_text(
-            'web = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\n'
+            'web = ["tcp:0:interface=127.0.0.1"]\nadmin.listen = "none"\n'
             f'[[listen]]\nkind = "line"\nendpoint = "tcp:0:interface=127.0.0.1"\ncert = "{server}"\n'
             f'client_ca = "{self.ca}"\n'
         )

@@ -190,7 +190,7 @@ def test_port_in_use(node):
     """
     port = node.ports["line"]
 
-    other = NodeProcess("--line", f"tcp:{port}:interface=127.0.0.1", listeners=4)
+    other = NodeProcess("--lines", f"tcp:{port}:interface=127.0.0.1", listeners=4)
 
     assert other.wait() != 0
     assert f"msgnode: cannot listen on tcp:{port}:interface=127.0.0.1: [Errno 98]" in other.said
@@ -201,12 +201,12 @@ def test_configuration_mistake(tmp_path):
     A mistake in the configuration stops the start with one line: file, key, expected, found.
     """
     file = tmp_path / "msgnode.toml"
-    file.write_text('[session]\nexpiry = "a day"\n')
+    file.write_text('[session]\nexpiry_seconds = "a day"\n')
 
     node = NodeProcess("--config", str(file))
 
     assert node.wait() == 2
-    assert node.said == f"msgnode: {file}: session.expiry: expected a number, found 'a day'\n"
+    assert node.said == f"msgnode: {file}: session.expiry_seconds: expected a number, found 'a day'\n"
 
 
 def test_unwritable_traffic_directory(tmp_path):
@@ -284,8 +284,8 @@ def test_wall_clock_jumps(tmp_path, jump):
     config = tmp_path / "msgnode.toml"
     anywhere = "tcp:0:interface=127.0.0.1"
     config.write_text(
-        f'web = ["{anywhere}"]\nline = ["{anywhere}"]\nadmin = "{anywhere}"\n'
-        "[session]\nexpiry = 3600\nunused_expiry = 3600\nanonymous_expiry = 2\n"
+        f'web = ["{anywhere}"]\nlines = ["{anywhere}"]\nadmin.listen = "{anywhere}"\n'
+        "[session]\nexpiry_seconds = 3600\nunused_expiry_seconds = 3600\nanonymous_expiry_seconds = 2\n"
     )
     environment = {
         "LD_PRELOAD": FAKETIME,
@@ -355,7 +355,10 @@ def test_one_client_too_many(tmp_path):
     Beyond the limit a WebSocket is closed with 1013, which says when to come back.
     """
     config = tmp_path / "msgnode.toml"
-    config.write_text('web = ["tcp:0:interface=127.0.0.1"]\nline = []\nadmin = "none"\nlimits.per_peer = 1\n')
+    config.write_text(
+        'web = ["tcp:0:interface=127.0.0.1"]\nlines = []\n'
+        'admin.listen = "none"\nlimits.connections_per_ip = 1\n'
+    )
     node = NodeProcess("--config", str(config), listeners=1)
     first = websocket(node)
 
@@ -373,7 +376,9 @@ def test_stops_within_its_time(tmp_path):
     A client that does not react does not keep the node from stopping within `drain_seconds`.
     """
     config = tmp_path / "msgnode.toml"
-    config.write_text('web = []\nline = ["tcp:0:interface=127.0.0.1"]\nadmin = "none"\ndrain_seconds = 1\n')
+    config.write_text(
+        'web = []\nlines = ["tcp:0:interface=127.0.0.1"]\nadmin.listen = "none"\ndrain_seconds = 1\n'
+    )
     node = NodeProcess("--config", str(config), listeners=1)
     deaf = Lines(node.ports["line"], "runtime://localhost/deaf")
     asked = time.monotonic()

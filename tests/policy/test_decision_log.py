@@ -27,7 +27,7 @@ class LogTests(SynchronousTestCase):
 
     def begin(self, **options: Any) -> MemoryNode:
         self.home = directory(self)
-        options = {"source": "push", "decision_log": str(self.home), "sample_permits": 0, **options}
+        options = {"source": "push", "decision_log": str(self.home), "permit_sample_rate": 0, **options}
         self.node = MemoryNode(policy=options)
         self.logs = decision_logs(self.node, self.node.clock, maybeDeferred)
         for log in self.logs:
@@ -62,7 +62,7 @@ class LogTests(SynchronousTestCase):
         """
         Of what is permitted the share that is wished for.
         """
-        self.begin(sample_permits=0.25)
+        self.begin(permit_sample_rate=0.25)
         for _ in range(8):
             self.a.post(OTHER, "read")
 
@@ -72,7 +72,7 @@ class LogTests(SynchronousTestCase):
         """
         What is masked can be told apart, and no more.
         """
-        self.begin(mask=["from", "session"])
+        self.begin(hash_fields=["from", "session"])
         self.a.post(OTHER, "create")
         self.b.post(OTHER, "create")
 

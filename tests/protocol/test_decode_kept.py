@@ -23,7 +23,7 @@ class GarbageTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.net = Network(session={"unused_expiry": 3600})
+        self.net = Network(session={"unused_expiry_seconds": 3600})
         self.ann = TCPRuntime(self.net, ANN).open()
         bob = TCPRuntime(self.net, BOB)
         bob.session("open", **{"from": BOB}, body={"resume": True})
@@ -55,7 +55,7 @@ class UnreadableTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.ann, self.bob = Counting(self.node, ANN), Counting(self.node, BOB)
         self.ann.connect()

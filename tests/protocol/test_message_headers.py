@@ -176,7 +176,7 @@ class QuietTests(SynchronousTestCase):
     def start(self, always: bool = False) -> None:
         self.place = directory(self)
         log = self.log = TrafficLog(str(self.place), "test", Clock(), always=lambda: always)
-        self.node = MemoryNode(journal=log, traffic_log_always=always, policy={"sample_permits": 1.0})
+        self.node = MemoryNode(journal=log, traffic_log_always=always, policy={"permit_sample_rate": 1.0})
         log.counts = self.node.counts
         log.startService()
         self.ann, self.bob = self.node.client(ANN), self.node.client(BOB)

@@ -189,7 +189,7 @@ class ReasonTests(SynchronousTestCase):
         """
         Who sends too fast reads it in the receipt.
         """
-        self.start(limits={"rate_messages": 1})
+        self.start(limits={"session_rate_messages": 1})
         self.ann.post(BOB)
 
         code, reason, text, recipients = self.receipt()

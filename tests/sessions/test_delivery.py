@@ -99,7 +99,7 @@ class AwayTests(DeliveryTests):
         The bound in bytes holds like the one in messages.
         """
         big = {**update(1), "body": {"value": "x" * 1000}}
-        self.restart(limits={"message": 2000}, session={"queue_bytes": 2500})
+        self.restart(limits={"message_bytes": 2000}, session={"queue_bytes": 2500})
         self.away()
         for n in range(4):
             self.sender.tell({**big, "id": n})

@@ -472,7 +472,7 @@ class OneAtATimeTests(ResumeCase):
         """
         The same in bytes; one message always goes.
         """
-        self.node = MemoryNode(limits={"message": 2000}, session={"queue_bytes": 2000})
+        self.node = MemoryNode(limits={"message_bytes": 2000}, session={"queue_bytes": 2000})
         self.sender = self.node.client(ANN)
         self.bob = Counting(self.node, BOB)
         self.bob.connect()

@@ -193,7 +193,7 @@ class DeadlineTests(SessionTests):
         """
         The deadline can be set.
         """
-        self.restart(session={"open_deadline": 3})
+        self.restart(session={"open_deadline_seconds": 3})
         client = self.node.client()
 
         self.node.clock.advance(3)
@@ -281,7 +281,7 @@ class ExpiryTests(SessionTests):
         """
         Each of the three times can be set; what is unused lives no longer than the rest.
         """
-        times = {"expiry": 5, "anonymous_expiry": 7, "unused_expiry": 6}
+        times = {"expiry_seconds": 5, "anonymous_expiry_seconds": 7, "unused_expiry_seconds": 6}
         self.restart(session=times)
         client = self.node.client(RUNTIME)
 

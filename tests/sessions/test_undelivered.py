@@ -131,7 +131,7 @@ class RestartTests(SynchronousTestCase):
         The sender hears of it when it is back.
         """
         node: Any = DurableNode(
-            directory(self), routing={"reply_unknown": True}, session={"unused_expiry": 3600}
+            directory(self), routing={"reply_unknown": True}, session={"unused_expiry_seconds": 3600}
         )
         ann, bob = node.client(ANN), node.client(BOB)
         bob.drop()
@@ -156,7 +156,7 @@ class WrittenTests(SynchronousTestCase):
         """
         Its sender may forget the message then; so it does not leave before that is written down.
         """
-        node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (node.spool.close(), node.store.shut()))
         ann, bob, cleo = (node.client(f"runtime://example.org/{name}") for name in ("ann", "bob", "cleo"))
         subscribe = {"id": 1, "type": "subscribe", "to": SM, "body": {"resources": ["comm://x"]}}

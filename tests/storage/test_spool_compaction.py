@@ -21,7 +21,7 @@ class SweepTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.ann = self.node.client(ANN)
         self.bob = Counting(self.node, BOB)

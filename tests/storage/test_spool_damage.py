@@ -28,7 +28,7 @@ class DamageCase(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.said: list[str] = []
         globalLogPublisher.addObserver(self._heard)

@@ -33,7 +33,7 @@ class RepairCase(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.ann, self.bob = Counting(self.node, ANN), Counting(self.node, BOB)
         self.ann.connect()
@@ -250,7 +250,7 @@ class RowsTests(SynchronousTestCase):
         """
         They do not become those of who opens next, over a restart.
         """
-        node = DurableNode(directory(self), session={"unused_expiry": 3600})
+        node = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         node.client(ANN)
         session = node.client(BOB).session
         node.routes.bind("hyperty://example.org/bobs", session, ALLOCATED)
@@ -417,7 +417,7 @@ class PollTests(SynchronousTestCase):
         """
         Its numbers go on where what is left of the spool says; nothing else can be told to it.
         """
-        node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         node.links = []
         net = Network(node=node)
         message = {"id": 1, "type": "open", "from": BOB, "to": "mn:/session"}

@@ -29,7 +29,7 @@ class Limits(Suite):
         """
         A message of the configured size passes, also with others in one read; one more byte is refused.
         """
-        self.restart(limits={"message": LIMIT})
+        self.restart(limits={"message_bytes": LIMIT})
         sender, receiver, other = self.client(), self.client("b"), self.client("c")
         for size in (LIMIT - 1, LIMIT):
             data, small = of_size(size, receiver.url), of_size(200, receiver.url)
@@ -44,7 +44,7 @@ class Limits(Suite):
         """
         Nor does one of many times the size pass.
         """
-        self.restart(limits={"message": LIMIT})
+        self.restart(limits={"message_bytes": LIMIT})
         sender, receiver, other = self.client(), self.client("b"), self.client("c")
 
         self.assertTooLong(sender, receiver, other, 2 * LIMIT)

@@ -124,7 +124,7 @@ class Attachment(Suite):
         """
         A runtime that stays away too long is forgotten, with every address bound to it.
         """
-        self.restart(session={"expiry": 200})
+        self.restart(session={"expiry_seconds": 200})
         runtime, other = self.client(), self.client("b")
         self.subscribe(runtime, "comm://example.org/1")
 
@@ -155,7 +155,7 @@ class Attachment(Suite):
         """
         A runtime that came back does not expire because of its earlier absence.
         """
-        self.restart(session={"expiry": 100, "unused_expiry": 100})
+        self.restart(session={"expiry_seconds": 100, "unused_expiry_seconds": 100})
         runtime, sender = self.client(), self.client("b")
 
         runtime.drop()

@@ -28,9 +28,9 @@ class AdminHostTests(SynchronousTestCase):
 
     def test_the_admin_listener_answers_for_its_own_names(self) -> None:
         """
-        Addresses, localhost, node, domain, the host of public_url and admin_hosts, with any port.
+        Addresses, localhost, node, domain, the host of public_url and admin.hosts, with any port.
         """
-        self.restart(public_url="https://public.example:444/x", admin_hosts=["ops.example"])
+        self.restart(public_url="https://public.example:444/x", admin={"hosts": ["ops.example"]})
 
         for host in (
             "127.0.0.1", "127.0.0.1:9092", "[::1]", "[::1]:9092", "192.0.2.7:1", "localhost:9092",
@@ -54,7 +54,7 @@ class AdminHostTests(SynchronousTestCase):
                 with self.subTest(path=path, host=host):
                     self.assertEqual(421, self.status(host, path, X_Forwarded_Host="localhost"))
         answer = HTTPClient(self.net, "admin").request("GET", "/metrics", Host="evil.example")
-        self.assertIn("'evil.example'; if it should be, add it to admin_hosts", answer.json()["desc"])
+        self.assertIn("'evil.example'; if it should be, add it to admin.hosts", answer.json()["desc"])
 
     def test_the_web_listener_answers_for_any_host(self) -> None:
         """
@@ -82,7 +82,7 @@ class AdminHostTests(SynchronousTestCase):
         SIGHUP takes a name in and out.
         """
         site = self.net.listener("admin")
-        self.net.node.config.admin_hosts = ["ops.example"]
+        self.net.node.config.admin.hosts = ["ops.example"]
         site.apply()
 
         self.assertEqual(200, self.status("ops.example"))
@@ -109,6 +109,6 @@ class UnixHostTests(SynchronousTestCase):
         """
         No page reaches one, and it has no name.
         """
-        hosts = Hosts((), "admin_hosts")
+        hosts = Hosts((), "admin.hosts")
 
         self.assertIsNone(hosts.refusal(_Request(UNIXAddress("/run/msgnode.sock"))))  # type: ignore

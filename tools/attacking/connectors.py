@@ -85,7 +85,7 @@ def one_read(ground: Ground) -> None:
     "deflate-bombs",
     "200 frames of 8 KB that become 8 MB each.",
     memory=160 * MIB,
-    config="[websocket]\ndeflate_above = 1\n",
+    config="[websocket]\ncompress_above_bytes = 1\n",
 )
 def bombs(ground: Ground) -> None:
     bomber = ground.websocket(deflate=True)

@@ -59,7 +59,7 @@ class Node:
                 [
                     *(str(twistd), "-n", "--pidfile=", "msgnode", "--config", "node.toml"),
                     *("--state", "state", "--traffic", "traffic"),
-                    *("--web", anywhere, "--line", anywhere, "--admin", anywhere),
+                    *("--web", anywhere, "--lines", anywhere, "--admin", anywhere),
                 ],
                 cwd=self.directory,
                 env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},

@@ -18,7 +18,7 @@ from pathlib import Path
 
 STARTING = 30.0  # seconds it has to listen
 PATIENCE = 30.0  # and to answer, on a machine with other work
-KINDS = ("web", "line", "admin")
+LISTENERS = {"web": "--web", "line": "--lines", "admin": "--admin"}  # and the options that say where
 FAKETIME = (
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
@@ -32,7 +32,7 @@ node = "soak"
 queue_messages = {queue}
 takeover = "open"
 [limits]
-message = 1000000
+message_bytes = 1000000
 recipients_at_once = {at_once}
 [storage]
 reserve_bytes = 0  # the disk is to be filled to its last byte
@@ -48,7 +48,7 @@ class Node:
 
     def __init__(self, directory: Path, queue: int, at_once: int) -> None:
         self.directory = directory
-        self.ports = {kind: free_port() for kind in KINDS}
+        self.ports = {kind: free_port() for kind in LISTENERS}
         self.kills: list[float] = []
         self.state = directory / "state"
         self.state.mkdir()
@@ -70,7 +70,9 @@ class Node:
 
     def start(self) -> None:
         listen = [
-            part for kind in KINDS for part in (f"--{kind}", f"tcp:{self.ports[kind]}:interface=127.0.0.1")
+            part
+            for kind, option in LISTENERS.items()
+            for part in (option, f"tcp:{self.ports[kind]}:interface=127.0.0.1")
         ]
         twistd = Path(sys.executable).with_name("twistd")
         with open(self.directory / "node.log", "ab") as log:

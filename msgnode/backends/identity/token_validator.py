@@ -100,7 +100,7 @@ class Tokens:
                 "the secret for {issuer} stays as it was: {why}", issuer=provider.options.issuer, why=str(why)
             )
             return before
-        return Introspection(provider, options, secret, self._options.leeway, self._wall)
+        return Introspection(provider, options, secret, self._options.leeway_seconds, self._wall)
 
     def _client(self, host: str, options: IdentityProvider) -> BackendClient:
         client = self._connect(host, options)
@@ -168,7 +168,7 @@ class Tokens:
 
     def _known_claim(self, key: bytes, claim: VerifiedToken) -> VerifiedToken:
         until = claim.proof.until
-        if until is not None and until + self._options.leeway <= self._wall():
+        if until is not None and until + self._options.leeway_seconds <= self._wall():
             self._known.pop(key)
             raise refuse("has expired")
         provider = self._providers.get(claim.claims["iss"])
@@ -200,7 +200,7 @@ class Tokens:
         self, key: bytes, unsigned: Unsigned, provider: OIDCProvider, keys: list[Any]
     ) -> VerifiedToken:
         self.verified += 1
-        claim = check(unsigned, keys, provider.options, self._options.leeway, self._wall)
+        claim = check(unsigned, keys, provider.options, self._options.leeway_seconds, self._wall)
         if self._providers.get(unsigned.issuer) is provider:  # else the configuration changed meanwhile
             self._known.put(key, claim)
         return claim

@@ -88,7 +88,7 @@ class GlobalRegistry:
             payer = self.payer(message, session)
             if payer:
                 plain["X-Msgnode-Payer"] = payer
-            wait = self._options.write_deadline
+            wait = self._options.write_deadline_seconds
             return await self._rest.request("PUT", place, data=jwt.encode(), headers=plain, deadline=wait)
         raise Rejected(f"the global registry understands read, create and update, not {message.type!r}"[:200])
 

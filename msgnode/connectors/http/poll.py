@@ -79,7 +79,7 @@ class PollResource(Resource):
             raise HTTPRefusal(400, f"not UTF-8 at byte {why.start}") from None
         token = bearer(request)
         if token is None or not token.startswith("mns_"):
-            return self._open(request, checked(body, self._node.config.limits.message), token or "")
+            return self._open(request, checked(body, self._node.config.limits.message_bytes), token or "")
         lock = self._client(token, request).posting
         if lock.locked:
             if len(lock.waiting) >= MOST_POSTS:

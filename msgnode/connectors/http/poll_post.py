@@ -121,7 +121,7 @@ class PollPost:
         """
         self.check_disk()
         parts: list[bytes] = []
-        most, longest = self._node.config.limits.messages_per_post, self._node.config.limits.message
+        most, longest = self._node.config.limits.messages_per_post, self._node.config.limits.message_bytes
         size = 0
         for part in elements(self._body):
             if len(parts) == most:

@@ -66,7 +66,7 @@ class StubCatalogue:
             return None
 
     def _descriptor(self, public: str) -> dict[str, Any]:
-        message = self._config.limits.message
+        message = self._config.limits.message_bytes
         configuration: dict[str, Any] = {
             "url": f"{public}/ws",
             "maxBuffer": 2 * message,

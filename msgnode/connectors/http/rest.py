@@ -156,7 +156,7 @@ class Messages(Resource):
             raise NotNow(f"the node cannot write this down now: {failing}; {advice}")
 
     def _checked(self, data: bytes) -> Message:
-        longest = self._node.config.limits.message
+        longest = self._node.config.limits.message_bytes
         if len(data) > longest:
             raise Rejected(f"a message has at most {longest} bytes, not {len(data)}", 413, "too-long")
         try:

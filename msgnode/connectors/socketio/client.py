@@ -109,7 +109,7 @@ class SocketClient:
             "upgrades": upgrades,
             "pingInterval": round(self._interval * 1000),
             "pingTimeout": round(PATIENCE[self.version] * 1000),
-            "maxPayload": 2 * self._node.config.limits.message,
+            "maxPayload": 2 * self._node.config.limits.message_bytes,
         }
         self._put(codec.OPEN + codec.encode(told))
         self._beat = self._clock.callLater(self._interval, self._beaten)
@@ -225,7 +225,7 @@ class SocketClient:
         except codec.Garbled as why:
             self._node.garbled(payload, str(why), self)
             return False
-        if len(data) > self._node.config.limits.message:
+        if len(data) > self._node.config.limits.message_bytes:
             self._node.counts.unreadable += 1
             self._node.sessions.part(self, TOO_LONG)
             return False
@@ -442,7 +442,7 @@ class SocketClient:
 
     @property
     def _interval(self) -> float:
-        return self._node.config.websocket.ping or PING
+        return self._node.config.websocket.ping_seconds or PING
 
     def _beaten(self) -> None:
         silent = self._clock.seconds() - self._heard_at

@@ -179,12 +179,12 @@ class SocketIOFactory(LaneFactory):
         """
         config = self.node.config
         # A message is a string in an event, where its quotes take twice the room.
-        most = 2 * config.limits.message
+        most = 2 * config.limits.message_bytes
         self.setProtocolOptions(
             maxFramePayloadSize=most,
             maxMessagePayloadSize=most,
             failByDrop=False,
-            openHandshakeTimeout=config.session.open_deadline,
+            openHandshakeTimeout=config.session.open_deadline_seconds,
             closeHandshakeTimeout=CLOSE_HANDSHAKE,
             allowNullOrigin=True,
         )

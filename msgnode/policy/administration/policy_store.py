@@ -116,7 +116,7 @@ class PolicyStore(Service):
             )
             self.enforcement.close()
         if self.source is not None:
-            self._looking.start(self._options.refresh, now=not isinstance(self.source, FileSource))
+            self._looking.start(self._options.refresh_seconds, now=not isinstance(self.source, FileSource))
 
     def stopService(self) -> Deferred[None]:
         """

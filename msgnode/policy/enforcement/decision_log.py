@@ -94,7 +94,7 @@ class Decisions:
     def __init__(self, node: str) -> None:
         self.log: DecisionLog | None = None
         self.share = 0.0  # of what is permitted that is written
-        self.mask: Iterable[str] = ()
+        self.hash_fields: Iterable[str] = ()
         self.unlogged = 0  # decisions on messages whose senders wanted nothing written down
         self.recent: deque[DecisionLine] = deque(maxlen=MOST_RECENT)
         self._node = node
@@ -135,7 +135,7 @@ class Decisions:
         Write it down.
         """
         line.node = self._node
-        for key in self.mask:
+        for key in self.hash_fields:
             name = "from_" if key == "from" else key
             text = getattr(line, name)
             if text:

@@ -121,7 +121,7 @@ class PolicyEnforcement:
         The configuration may have changed; what is remembered came of the old one.
         """
         options = self._options
-        self.decisions.share, self.decisions.mask = options.sample_permits, options.mask
+        self.decisions.share, self.decisions.hash_fields = options.permit_sample_rate, options.hash_fields
         self._defaults = {
             "connect": options.default_connect == PERMIT,
             "in": options.default_in == PERMIT,

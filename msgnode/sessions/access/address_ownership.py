@@ -29,7 +29,7 @@ class AddressOwnership:
     """
     Decides whose an address is, and who may send from it.
 
-    `options` has `from_check` and `takeover_after`; `now` is the clock that sessions are stamped with.
+    `options` has `from_check` and `takeover_after_seconds`; `now` is the clock that sessions are stamped with.
     """
 
     def __init__(self, options: SessionTimes, routes: Routes, now: Callable[[], float]) -> None:
@@ -152,7 +152,7 @@ class AddressOwnership:
         """
         if owner.connection is not None or _user(owner):
             return False
-        return self._now() >= owner.since + self._options.takeover_after
+        return self._now() >= owner.since + self._options.takeover_after_seconds
 
     # -- sending ---------------------------------------------------------------
 

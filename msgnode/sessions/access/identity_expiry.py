@@ -55,7 +55,7 @@ class IdentityExpiry:
         """
         if not self._believed(proof):
             return False
-        return proof.until is None or self._wall() < proof.until + self._options.grace
+        return proof.until is None or self._wall() < proof.until + self._options.grace_seconds
 
     def from_now(self, proof: Principal) -> Principal:
         """
@@ -127,11 +127,15 @@ class IdentityExpiry:
         now = self._clock.seconds()
         left = proof.until - self._wall()
         ends = now + max(left, 0.0)
-        marks = [ends - self._options.warn, ends] if self._options.warn else [ends]
+        marks = (
+            [ends - self._options.expiry_warning_seconds, ends]
+            if self._options.expiry_warning_seconds
+            else [ends]
+        )
         # Told at once, a client whose tokens are all about to end would show them without a pause.
         passed = [] if asked else [mark for mark in marks if mark <= now]
         coming = [mark for mark in marks if mark > now]
-        self._wait(session, ends, [*passed[-1:], *coming, ends + self._options.grace])
+        self._wait(session, ends, [*passed[-1:], *coming, ends + self._options.grace_seconds])
 
     def _wait(self, session: Session, ends: float, marks: Sequence[float]) -> None:
         now = self._clock.seconds()

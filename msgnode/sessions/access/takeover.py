@@ -48,7 +48,7 @@ class Takeover:
             return None
         if owner.connection is not None or owner.identity or owner is not session:
             return TAKEN
-        left = owner.since + self._options.takeover_after - self._now()
+        left = owner.since + self._options.takeover_after_seconds - self._now()
         return TAKEN._replace(retry_after=round(left + 1)) if left > 0 else None
 
     def identity(self, session: Session, connection: Connection) -> str:
@@ -64,13 +64,13 @@ class Takeover:
         With `message_token = "require"`: NoSession unless the message carries its session's token.
 
         What was sent before the token could be known is let pass: until the
-        first message that carries it, or for `open_deadline` seconds.
+        first message that carries it, or for `open_deadline_seconds`.
         """
         if carries_token(data, session):
             self._bearers[connection] = session
         elif (
             self._bearers.get(connection) is session
-            or self._now() - session.since > self._options.open_deadline
+            or self._now() - session.since > self._options.open_deadline_seconds
         ):
             raise NoSession(
                 "a message must carry its session's token, in 'token' or at the end of 'body.via'",

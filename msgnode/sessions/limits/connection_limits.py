@@ -67,7 +67,7 @@ class ConnectionLimits:
         limits = self._config.limits
         if self._all < limits.connections * MARGIN + MORE:
             host = self.host(address)
-            if not host or self._hosts.get(host, 0) < limits.per_peer * MARGIN + MORE:
+            if not host or self._hosts.get(host, 0) < limits.connections_per_ip * MARGIN + MORE:
                 return True
         self.dropped += 1
         return False
@@ -104,7 +104,7 @@ class ConnectionLimits:
         self._admitted[connection] = host
         self.enter(host)
         limits = self._config.limits
-        if self._all <= limits.connections and (not host or self._hosts[host] <= limits.per_peer):
+        if self._all <= limits.connections and (not host or self._hosts[host] <= limits.connections_per_ip):
             return True
         self.refused += 1
         return False

@@ -147,8 +147,8 @@ class RateLimiter:
         The limits may have changed.
         """
         limits = self._config.limits
-        self._sessions.set(limits.rate_messages, limits.rate_bytes)
-        self._peers.set(limits.peer_rate_messages, limits.peer_rate_bytes)
+        self._sessions.set(limits.session_rate_messages, limits.session_rate_bytes)
+        self._peers.set(limits.ip_rate_messages, limits.ip_rate_bytes)
         self.on = self._sessions.on or self._peers.on
 
     def take(self, session: Sender | None, peer: str, size: int) -> bool:

@@ -169,7 +169,7 @@ class PostTests(PollCase):
         """
         A message over the limit is answered 413, alone, in an array and in `open`.
         """
-        self.restart(limits={"message": LIMIT})
+        self.restart(limits={"message_bytes": LIMIT})
 
         fits, long = of_size(LIMIT, self.other.url), of_size(LIMIT + 1, self.other.url)
 
@@ -183,7 +183,7 @@ class PostTests(PollCase):
         """
         An array may have twice the limit, exactly.
         """
-        self.restart(limits={"message": LIMIT})
+        self.restart(limits={"message_bytes": LIMIT})
         array = b"[" + of_size(LIMIT, self.other.url) + b"," + of_size(LIMIT - 3, self.other.url) + b"]"
 
         self.assertEqual(2 * LIMIT, len(array))
@@ -207,7 +207,7 @@ class PostTests(PollCase):
         """
         A body in chunks is refused when it has grown too long.
         """
-        self.restart(limits={"message": LIMIT})
+        self.restart(limits={"message_bytes": LIMIT})
         client = HTTPClient(self.net)
         client.start("POST", "/poll", b"", Transfer_Encoding="chunked", Authorization=f"Bearer {self.token}")
         chunk = b"%x\r\n%s\r\n" % (LIMIT, b"x" * LIMIT)
@@ -372,7 +372,7 @@ class OddRequestTests(PollCase):
         """
         Of a body that grows too long in pieces nothing is carried, and there is one answer.
         """
-        self.restart(limits={"message": 200})
+        self.restart(limits={"message_bytes": 200})
         message = dumps(self.update(1, self.other.url))
         body = b"[" + message + b" " * (400 - len(message) - 2) + b"]"
         client = HTTPClient(self.net)

@@ -64,7 +64,7 @@ class FileTests(Base):
         """
         The descriptor has what runtimes read, and the limits the stub keeps to.
         """
-        self.node(public_url="https://mn.example.org/", limits={"message": 1000})
+        self.node(public_url="https://mn.example.org/", limits={"message_bytes": 1000})
 
         response = self.ask("default.ps.json")
 

@@ -449,7 +449,7 @@ class WrongTests(RestCase):
         """
         A message of the longest size passes; one more byte is 413.
         """
-        self.restart(limits={"message": 1000})
+        self.restart(limits={"message_bytes": 1000})
         message = self.request(type="update", body={"v": ""})
         message["body"]["v"] = "v" * (1000 - len(dumps(message)))
 
@@ -524,7 +524,7 @@ class RateTests(RestCase):
         """
         Visitors of one address share its rate; what is beyond is told 429 and when to try again.
         """
-        for limit in ("rate_messages", "peer_rate_messages"):
+        for limit in ("session_rate_messages", "ip_rate_messages"):
             self.restart(limits={limit: 2})
             for _ in range(2):
                 self.assertEqual(202, self.post(self.request(type="update")).status)
@@ -542,7 +542,7 @@ class RateTests(RestCase):
         """
         After much at once the time is as long as it takes.
         """
-        self.restart(limits={"peer_rate_bytes": 1000})
+        self.restart(limits={"ip_rate_bytes": 1000})
         self.assertEqual(202, self.post(self.request(type="update", body={"v": "v" * 5000})).status)
 
         again = int(self.post(self.request()).headers["Retry-After"])
@@ -555,7 +555,7 @@ class RateTests(RestCase):
         """
         So is who posts by a session, which pays for it.
         """
-        self.restart(limits={"rate_messages": 2})
+        self.restart(limits={"session_rate_messages": 2})
         self.other.drop()
         update = {"id": 1, "type": "update", "to": "runtime://example.org/nobody"}
         for _ in range(2):

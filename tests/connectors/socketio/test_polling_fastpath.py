@@ -150,7 +150,7 @@ class LaneTests(SocketCase):
         """
         Not without end.
         """
-        self.restart(limits={"message": 1000})
+        self.restart(limits={"message_bytes": 1000})
         self.open()
         client = HTTPClient(self.net)
         client.transport.write(self.get())

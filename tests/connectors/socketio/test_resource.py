@@ -473,7 +473,7 @@ class RefusedTests(SocketCase):
         """
         A message beyond the limit closes the client; a body beyond twice that is refused by its length.
         """
-        self.restart(limits={"message": 1000})
+        self.restart(limits={"message_bytes": 1000})
         self.open()
         self.assertEqual(413, self.request("POST", self.query, b"x", Content_Length="2001").status)
 

@@ -294,7 +294,7 @@ class AwayTests(OwnershipCase):
 
     def test_replaced(self) -> None:
         """
-        One whom nobody knows and who is away for `takeover_after` is replaced by who announces next.
+        One whom nobody knows and who is away for `takeover_after_seconds` is replaced by who announces next.
         """
         self.start(**STRICT)
         address = self.allocate(self.victim)

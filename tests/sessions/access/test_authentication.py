@@ -28,7 +28,7 @@ class GateCase(SynchronousTestCase):
     """
 
     auth = "required"
-    session: dict[str, Any] = {"unused_expiry": 3600.0}
+    session: dict[str, Any] = {"unused_expiry_seconds": 3600.0}
     fetched = True  # are the provider's keys there already?
 
     def setUp(self) -> None:
@@ -156,7 +156,7 @@ class RequiredTests(GateCase):
         """
         Once its user's token has ended, it takes a new one; with that, nothing is lost.
         """
-        self.node.config.session.anonymous_expiry = 9999.0
+        self.node.config.session.anonymous_expiry_seconds = 9999.0
         token = self.anonymous().token
         self.node.clock.advance(5000)
 

@@ -116,7 +116,7 @@ class CountTests(SynchronousTestCase):
         """
         So it is for one address; others do not mind.
         """
-        arrivals = self.arrivals(per_peer=2)
+        arrivals = self.arrivals(connections_per_ip=2)
 
         found = [arrivals.admit(From(f"192.0.2.1:{port}")) for port in range(3)]
 
@@ -140,7 +140,7 @@ class CountTests(SynchronousTestCase):
         """
         UNIX sockets and trusted proxies have no limit of their own.
         """
-        arrivals = self.arrivals(per_peer=1, connections=4, trusted=["192.0.2.1"])
+        arrivals = self.arrivals(connections_per_ip=1, connections=4, trusted=["192.0.2.1"])
 
         peers = ["unix", "unix", "192.0.2.1:1", "192.0.2.1:2", "unix"]
         self.assertEqual([True] * 4 + [False], [arrivals.admit(From(peer)) for peer in peers])
@@ -150,15 +150,15 @@ class CountTests(SynchronousTestCase):
         """
         Sockets far beyond a limit, a tenth and a hundred more, are not even heard.
         """
-        for limits in ({"connections": 100}, {"per_peer": 100}):
+        for limits in ({"connections": 100}, {"connections_per_ip": 100}):
             arrivals = self.arrivals(**limits)
             for _ in range(210):
                 self.assertTrue(arrivals.heard(address("192.0.2.1")))
                 arrivals.enter("192.0.2.1")
 
             self.assertFalse(arrivals.heard(address("192.0.2.1")))
-            self.assertEqual("per_peer" in limits, arrivals.heard(address("192.0.2.2")))
-            self.assertEqual(1 + ("per_peer" not in limits), arrivals.dropped)
+            self.assertEqual("connections_per_ip" in limits, arrivals.heard(address("192.0.2.2")))
+            self.assertEqual(1 + ("connections_per_ip" not in limits), arrivals.dropped)
 
     def test_forgets(self) -> None:
         """

@@ -56,7 +56,7 @@ class Corked(Wire):
 
 class DiskCase(SynchronousTestCase):
     def make(self, **session: Any) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600, **session})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600, **session})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.disk = self.node.spool._write = Refusing()
         self.ann, self.bob, self.cleo = (Counting(self.node, name) for name in (ANN, BOB, CLEO))
@@ -550,7 +550,7 @@ class PollTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.serve()
         self.token = ""

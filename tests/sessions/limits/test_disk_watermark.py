@@ -123,7 +123,7 @@ class LowDiskTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600})
+        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.node.watermark.measure = self.disk = Disk()
         self.ann, self.bob = self.node.client(ANN), Counting(self.node, BOB)

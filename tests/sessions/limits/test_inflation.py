@@ -38,7 +38,7 @@ class InflationTests(WebSocketCase):
     """
 
     def restart(self, **websocket: Any) -> None:
-        super().restart(websocket={"deflate_above": 1000, **websocket})
+        super().restart(websocket={"compress_above_bytes": 1000, **websocket})
         self.other = TCPRuntime(self.net, "runtime://example.org/b").open()
         self.bomber = self.offering("a")
 

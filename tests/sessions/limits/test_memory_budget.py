@@ -135,7 +135,7 @@ class SessionCountTests(BudgetCase):
         """
         As they come, the limits let a thousand runtimes of one host open at once, several times over.
         """
-        self.start(per_peer=10_000)
+        self.start(connections_per_ip=10_000)
 
         clients = [self.come(str(n)) for n in range(2500)]
 

@@ -14,8 +14,8 @@ from tests.support.durable import DurableNode
 from tests.support.fakes import Client, MemoryNode, directory
 
 BIG, SMALL, SENDER = (f"runtime://example.org/{name}" for name in ("big", "small", "sender"))
-LIMITS = {"message": 2000}
-SESSION = {"queue_bytes": 200_000, "memory": 200_000}
+LIMITS = {"message_bytes": 2000}
+SESSION = {"queue_bytes": 200_000, "max_memory_bytes": 200_000}
 
 
 class MemoryCase(SynchronousTestCase):

@@ -161,7 +161,7 @@ class ConnectorTests(SynchronousTestCase):
     Each connector: clients that begin 100 KB and do not end them, of which two fit.
     """
 
-    limits = {"message": 1_000_000, "partial_bytes_per_ip": 200_000}
+    limits = {"message_bytes": 1_000_000, "partial_bytes_per_ip": 200_000}
 
     def setUp(self) -> None:
         self.net = Network(limits=self.limits)
@@ -350,7 +350,7 @@ class BodyTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.net = Network(limits={"message": 1_000_000, "partial_bytes_per_ip": 200_000})
+        self.net = Network(limits={"message_bytes": 1_000_000, "partial_bytes_per_ip": 200_000})
 
     def post(self, path: bytes = b"/poll", extra: bytes = b"", listener: str = "web") -> HTTPClient:
         client = HTTPClient(self.net, listener)

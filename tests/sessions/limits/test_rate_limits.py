@@ -45,7 +45,7 @@ class RatesCase(SynchronousTestCase):
 
 class SessionTests(RatesCase):
     """
-    `rate_messages` and `rate_bytes`.
+    `session_rate_messages` and `session_rate_bytes`.
     """
 
     def test_off(self) -> None:
@@ -62,7 +62,7 @@ class SessionTests(RatesCase):
         """
         One second's worth may come at once, then so many a second.
         """
-        rates = self.rates(rate_messages=10)
+        rates = self.rates(session_rate_messages=10)
 
         self.assertTrue(rates.on)
         self.assertEqual(10, self.taken(rates, 20, session()))
@@ -75,7 +75,7 @@ class SessionTests(RatesCase):
         """
         Bytes are counted likewise.
         """
-        rates = self.rates(rate_bytes=1000)
+        rates = self.rates(session_rate_bytes=1000)
 
         self.assertEqual(10, self.taken(rates, 20, session(), size=100))
         self.now += 0.25
@@ -85,7 +85,7 @@ class SessionTests(RatesCase):
         """
         A message of more than a second's worth passes, and is paid off before the next.
         """
-        rates = self.rates(rate_bytes=1000)
+        rates = self.rates(session_rate_bytes=1000)
 
         self.assertTrue(rates.take(session(), A, 10_000))
         self.now += 8.9
@@ -97,7 +97,7 @@ class SessionTests(RatesCase):
         """
         Sessions do not share, and who opens a session anew does not gain.
         """
-        rates = self.rates(rate_messages=3)
+        rates = self.rates(session_rate_messages=3)
 
         self.assertEqual(3, self.taken(rates, 5, session("a")))
         self.assertEqual(3, self.taken(rates, 5, session("b")))
@@ -107,7 +107,7 @@ class SessionTests(RatesCase):
         """
         Who sends without a session shares a session's rate with all of its user, else of its address.
         """
-        rates = self.rates(rate_messages=2)
+        rates = self.rates(session_rate_messages=2)
 
         self.assertEqual([True, True, False], [rates.take(visitor(n), A, 1) for n in range(3)])
         self.assertEqual([True, True, False], [rates.take(visitor(n), B, 1) for n in range(3)])
@@ -118,7 +118,7 @@ class SessionTests(RatesCase):
         """
         It is known when the next may come, which costs nothing to ask.
         """
-        rates = self.rates(rate_messages=2, peer_rate_bytes=100)
+        rates = self.rates(session_rate_messages=2, ip_rate_bytes=100)
         a = session()
 
         self.assertEqual(0, rates.wait(a, A))
@@ -134,20 +134,20 @@ class SessionTests(RatesCase):
         """
         Without a session only the address counts.
         """
-        self.assertEqual(20, self.taken(self.rates(rate_messages=1), 20))
-        self.assertEqual(1, self.taken(self.rates(rate_messages=9, peer_rate_messages=1), 20))
+        self.assertEqual(20, self.taken(self.rates(session_rate_messages=1), 20))
+        self.assertEqual(1, self.taken(self.rates(session_rate_messages=9, ip_rate_messages=1), 20))
 
 
 class PeerTests(RatesCase):
     """
-    `peer_rate_messages` and `peer_rate_bytes`.
+    `ip_rate_messages` and `ip_rate_bytes`.
     """
 
     def test_together(self) -> None:
         """
         All sessions and ports of one address share its rate; another address has its own.
         """
-        rates = self.rates(peer_rate_messages=10)
+        rates = self.rates(ip_rate_messages=10)
 
         self.assertEqual(6, self.taken(rates, 6, session("a"), "192.0.2.1:1"))
         self.assertEqual(4, self.taken(rates, 6, session("b"), "192.0.2.1:2"))
@@ -157,7 +157,7 @@ class PeerTests(RatesCase):
         """
         What the address may not send is not charged to the session, nor the other way round.
         """
-        rates = self.rates(rate_messages=4, peer_rate_messages=6)
+        rates = self.rates(session_rate_messages=4, ip_rate_messages=6)
 
         self.assertEqual(4, self.taken(rates, 9, session("a"), A))
         self.assertEqual(2, self.taken(rates, 9, session("b"), A))
@@ -167,7 +167,7 @@ class PeerTests(RatesCase):
         """
         A UNIX socket and a trusted proxy are nobody's address.
         """
-        rates = self.rates(peer_rate_messages=1)
+        rates = self.rates(ip_rate_messages=1)
         self.config.trusted_proxies = ["192.0.2.1"]
 
         self.assertEqual(5, self.taken(rates, 5, peer="unix"))
@@ -202,7 +202,7 @@ class NodeTests(SynchronousTestCase):
         """
         What is too much is answered 429 and not carried; a second later there is room again.
         """
-        node = MemoryNode(limits={"rate_messages": 2})
+        node = MemoryNode(limits={"session_rate_messages": 2})
         fast, other = node.client("runtime://example.org/a"), node.client("runtime://example.org/b")
 
         for _ in range(3):
@@ -218,7 +218,7 @@ class NodeTests(SynchronousTestCase):
         """
         `mn:/session` is spoken to at any rate.
         """
-        node = MemoryNode(limits={"rate_messages": 1})
+        node = MemoryNode(limits={"session_rate_messages": 1})
         client = node.client("runtime://example.org/a")
 
         for _ in range(5):
@@ -234,7 +234,7 @@ class MemoryTests(RatesCase):
         """
         While messages come in, the buckets of those who are silent go away.
         """
-        rates = self.rates(rate_messages=10, peer_rate_messages=1000)
+        rates = self.rates(session_rate_messages=10, ip_rate_messages=1000)
         for number in range(1000):
             rates.take(session(str(number)), f"198.51.100.{number % 250}:1", 1)
         self.assertEqual(1250, len(rates))
@@ -250,7 +250,7 @@ class MemoryTests(RatesCase):
         """
         A bucket that is not full is kept, however many come after it.
         """
-        rates = self.rates(rate_bytes=100)
+        rates = self.rates(session_rate_bytes=100)
         rates.take(session("debtor"), A, 100_000)
 
         for number in range(500):
@@ -265,13 +265,13 @@ class MemoryTests(RatesCase):
         """
         Limits that change hold at once, and may be switched off.
         """
-        rates = self.rates(rate_messages=1)
+        rates = self.rates(session_rate_messages=1)
         self.assertEqual(1, self.taken(rates, 9, session()))
 
-        self.config.limits.rate_messages = 5
+        self.config.limits.session_rate_messages = 5
         rates.apply()
         self.assertEqual(5, self.taken(rates, 9, session()))
-        self.config.limits.rate_messages = 0
+        self.config.limits.session_rate_messages = 0
         rates.apply()
         self.assertFalse(rates.on)
 
@@ -280,7 +280,7 @@ class MemoryTests(RatesCase):
         However it is spread, nobody sends more than the rate allows and one second's worth beside it.
         """
         chance = random.Random(7)
-        rates = self.rates(rate_messages=50, rate_bytes=4000)
+        rates = self.rates(session_rate_messages=50, session_rate_bytes=4000)
         began, messages, size = self.now, 0, 0
         for _ in range(3000):
             self.now += chance.expovariate(100)

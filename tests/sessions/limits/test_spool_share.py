@@ -22,7 +22,9 @@ class SpoolCase(SynchronousTestCase):
     """
 
     def make(self, **storage: Any) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry": 3600}, storage=storage)
+        self.node: Any = DurableNode(
+            directory(self), session={"unused_expiry_seconds": 3600}, storage=storage
+        )
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.ann = self.node.client(ANN)
         self.bob, self.cleo = Counting(self.node, BOB), Counting(self.node, CLEO)

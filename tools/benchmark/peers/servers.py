@@ -106,7 +106,7 @@ def _msgnode(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
         + "".join(f"{key} = 0\n" for key in unlimited)
     )
     command = [str(venvs.node / "bin" / "twistd"), "-n", "--pidfile=", "msgnode", "--config", str(config)]
-    for option, wire in (("--web", "websocket"), ("--line", "line"), ("--admin", "admin")):
+    for option, wire in (("--web", "websocket"), ("--lines", "line"), ("--admin", "admin")):
         command += [option, f"tcp:{ports[wire]}:interface=127.0.0.1"]
     return [*command, "--traffic", str(home / "traffic")]
 

@@ -392,5 +392,5 @@ def churn(minutes: int) -> Scenario:
         entrants=(NODE,),
         targets=(Target(None, 1.05, at_most=True),) if minutes > 3 else (),
         fresh=True,
-        config="[session]\nexpiry = 30\n",
+        config="[session]\nexpiry_seconds = 30\n",
     )

@@ -24,8 +24,11 @@ async def restart(job: dict[str, Any]) -> dict[str, Any]:
         home = Path(where)
         _fill(home / "state", job["sessions"], job["bindings"])
         ports = {kind: free_port() for kind in ("web", "line", "admin")}
+        options = {"web": "--web", "line": "--lines", "admin": "--admin"}
         listen = [
-            part for kind, port in ports.items() for part in (f"--{kind}", f"tcp:{port}:interface=127.0.0.1")
+            part
+            for kind, port in ports.items()
+            for part in (options[kind], f"tcp:{port}:interface=127.0.0.1")
         ]
         twistd = str(Path(sys.executable).with_name("twistd"))
         command = [twistd, "-n", "--pidfile=", "msgnode", "--state", "state", "--traffic", "none", *listen]
