@@ -157,7 +157,7 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._gauges()
         yield from self._counters()
-        yield self._hand_over()
+        yield self._delivery()
 
     def _gauges(self) -> Iterator[Metric]:
         node = self._node
@@ -170,16 +170,18 @@ class NodeCollector(Collector):
         yield connections
         sessions = GaugeMetricFamily(
             "msgnode_sessions",
-            "Sessions by the connector they are attached to, or away.",
-            labels=["connector"],
+            "Sessions that are attached, by their connector, or away.",
+            labels=["state", "connector"],
         )
-        places = Counter(dict.fromkeys((*CONNECTORS, "away"), 0))
-        places.update(s.connection.connector if s.connection else "away" for s in node.sessions)
+        places = Counter(dict.fromkeys((*CONNECTORS, ""), 0))
+        places.update(s.connection.connector if s.connection else "" for s in node.sessions)
         for place, number in places.items():
-            sessions.add_metric([place], number)
+            sessions.add_metric(["attached" if place else "away", place], number)
         yield sessions
-        known = sum(bool(session.identity) for session in node.sessions)
-        yield GaugeMetricFamily("msgnode_sessions_known", "Sessions with a proved identity.", known)
+        proved = sum(bool(session.identity) for session in node.sessions)
+        yield GaugeMetricFamily(
+            "msgnode_sessions_authenticated", "Sessions whose identity is proved, attached or away.", proved
+        )
         held = [session for session in node.sessions if session.waiting]
         yield from self._budget()
         yield GaugeMetricFamily("msgnode_addresses", "Addresses bound.", len(node.routes))
@@ -192,10 +194,14 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_held_connections", "Connections whose next messages wait for one.", len(node.holding)
         )
-        yield GaugeMetricFamily("msgnode_held_bytes", "Memory for these messages.", node.holding.kept_bytes)
-        yield GaugeMetricFamily("msgnode_waiting_bytes", "Their bytes.", sum(s.waiting_bytes for s in held))
+        yield GaugeMetricFamily(
+            "msgnode_held_bytes", "Memory for what held connections had sent.", node.holding.kept_bytes
+        )
+        yield GaugeMetricFamily(
+            "msgnode_waiting_bytes", "Bytes of messages that wait.", sum(s.waiting_bytes for s in held)
+        )
         owed = "Memory that messages take which wait or are not acknowledged."
-        yield GaugeMetricFamily("msgnode_owed_memory_bytes", owed, node.sessions.ledger.held)
+        yield GaugeMetricFamily("msgnode_undelivered_memory_bytes", owed, node.sessions.ledger.held)
         yield GaugeMetricFamily(
             "msgnode_sockets",
             "Open connections and what else holds a socket of the web and line listeners.",
@@ -211,21 +217,29 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_registry_entries", "Entries of the embedded registries.", node.registry_counts.entries
         )
-        yield GaugeMetricFamily("msgnode_registry_bytes", "Bytes they count for.", node.registry_counts.bytes)
         yield GaugeMetricFamily(
-            "msgnode_disk_free_bytes", "Free on the disk of the state.", node.watermark.free
+            "msgnode_registry_bytes",
+            "Bytes that the entries of the embedded registries count for.",
+            node.registry_counts.bytes,
+        )
+        yield GaugeMetricFamily(
+            "msgnode_disk_free_bytes", "Bytes that are free on the disk of the state.", node.watermark.free
         )
         down = GaugeMetricFamily(
-            "msgnode_back_end_down", "1 while a back end is given up.", labels=["back_end"]
+            "msgnode_back_end_circuit_open", "1 while a back end is given up.", labels=["back_end"]
         )
         for back_end in node.back_ends:
-            down.add_metric([back_end.name], float(back_end.down))
+            down.add_metric([_label(back_end.name)], float(back_end.down))
         yield down
         yield GaugeMetricFamily(
-            "msgnode_event_loop_lag_seconds", "How late the event loop runs.", self._lag.last
+            "msgnode_event_loop_lag_seconds",
+            "How late the event loop runs, by the last measurement.",
+            self._lag.last,
         )
         yield GaugeMetricFamily(
-            "msgnode_event_loop_lag_worst_seconds", "The worst since start.", self._lag.worst
+            "msgnode_event_loop_lag_worst_seconds",
+            "How late the event loop ran at worst since the start.",
+            self._lag.worst,
         )
 
     def _budget(self) -> Iterator[Metric]:
@@ -238,8 +252,14 @@ class NodeCollector(Collector):
             "Memory for sessions, addresses, keys and registrations.",
             budget.node.bytes,
         )
-        sessions = GaugeMetricFamily("msgnode_sessions_most", "Sessions that one has.", labels=["of"])
-        size = GaugeMetricFamily("msgnode_state_bytes_most", "That memory, for one.", labels=["of"])
+        sessions = GaugeMetricFamily(
+            "msgnode_sessions_most", "The most sessions that one user or address has.", labels=["of"]
+        )
+        size = GaugeMetricFamily(
+            "msgnode_state_bytes_most",
+            "The most memory for what one session, user or address has remembered.",
+            labels=["of"],
+        )
         for of, accounts in budget.by_kind(self._node.sessions).items():
             if of != "session":
                 sessions.add_metric([of], max((account.sessions for account in accounts), default=0))
@@ -249,7 +269,7 @@ class NodeCollector(Collector):
         partials = self._node.partials
         text = "Memory for what has begun to come and not ended."
         yield GaugeMetricFamily("msgnode_partial_bytes", text, partials.bytes)
-        text = "The most of it from one address."
+        text = "The most memory for what one address has begun to send."
         yield GaugeMetricFamily("msgnode_partial_bytes_most", text, partials.most_of_one())
         yield GaugeMetricFamily(
             "msgnode_delayed_closes",
@@ -261,15 +281,10 @@ class NodeCollector(Collector):
         counts = self._node.counts
         for name, text, number in (
             ("messages_in", "Messages received.", counts.received),
-            ("bytes_in", "Their bytes.", counts.received_bytes),
+            ("bytes_in", "Bytes of messages received.", counts.received_bytes),
             ("messages_out", "Messages handed to connections.", counts.sent),
-            ("bytes_out", "Their bytes.", counts.sent_bytes),
-            ("unreadable", "What came and was no message, and named nobody to answer.", counts.unreadable),
-            ("no_route", "Messages for an address nobody is bound to.", counts.no_route),
-            ("waited", "Messages that had to wait for their session.", counts.waited),
-            ("stale", "Messages dropped because they waited too long.", counts.stale),
-            ("overflow", "Messages dropped because too much waited.", counts.overflowed),
-            ("shed", "Messages dropped because the node was short of memory or spool.", counts.shed),
+            ("bytes_out", "Bytes of messages handed to connections.", counts.sent_bytes),
+            ("messages_waited", "Messages that had to wait for their session.", counts.waited),
             ("unkept", "Messages not kept, because the disk has no room for what waits.", counts.turned_away),
             ("held_back", "Times that more came for a client in one turn than is held.", counts.held_back),
             (
@@ -282,29 +297,49 @@ class NodeCollector(Collector):
             ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),
             ("disk_refused", "What was not taken on because the disk is low.", self._node.watermark.refused),
             ("inflated_bytes", "Bytes that came out of compressed messages.", self._node.inflation.total),
-            ("inflated_pauses", "How often that was too much a second.", self._node.inflation.pauses),
+            (
+                "inflated_pauses",
+                "How often too much came out of compressed messages in a second.",
+                self._node.inflation.pauses,
+            ),
             ("unlogged", "Messages not in the traffic log, because their senders said so.", counts.unlogged),
             ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)
+        dropped = CounterMetricFamily(
+            "msgnode_messages_dropped", "Messages that reached nobody, by why.", labels=["reason"]
+        )
+        for reason, number in (
+            ("unreadable", counts.unreadable),
+            ("no-route", counts.no_route),
+            ("stale", counts.stale),
+            ("overflow", counts.overflowed),
+            ("shed", counts.shed),
+        ):
+            dropped.add_metric([reason], number)
+        yield dropped
         arrivals = self._node.arrivals
-        turned_away = CounterMetricFamily(
-            "msgnode_turned_away",
+        rejected = CounterMetricFamily(
+            "msgnode_connections_rejected",
             "Connections beyond a limit: told to come later, or closed unheard.",
             labels=["how"],
         )
-        turned_away.add_metric(["told"], arrivals.refused)
-        turned_away.add_metric(["unheard"], arrivals.dropped)
-        yield turned_away
+        rejected.add_metric(["told"], arrivals.refused)
+        rejected.add_metric(["unheard"], arrivals.dropped)
+        yield rejected
         over = CounterMetricFamily(
             "msgnode_over_limit", "What was not taken on for a limit, by its key.", labels=["limit"]
         )
         for limit, number in sorted(self._node.budget.refused.items()):
             over.add_metric([f"limits.{limit}"], number)
         yield over
-        refused = CounterMetricFamily("msgnode_refused", "Messages refused.", labels=["code"])
-        for code, number in sorted(counts.refused.items()):
-            refused.add_metric([str(code)], number)
+        refused = CounterMetricFamily(
+            "msgnode_messages_refused",
+            "Messages refused, by the code of the answer and why.",
+            labels=["code", "reason"],
+        )
+        for (code, reason), number in sorted(counts.refused.items()):
+            refused.add_metric([str(code), reason], number)
         yield refused
         faults = CounterMetricFamily(
             "msgnode_websocket_faults", "What WebSocket clients did wrong below messages.", labels=["what"]
@@ -323,7 +358,7 @@ class NodeCollector(Collector):
         )
         for back_end in self._node.back_ends:
             for outcome, number in sorted(back_end.counts.items()):
-                asked.add_metric([back_end.name, outcome], number)
+                asked.add_metric([_label(back_end.name), outcome], number)
         yield asked
         identities = CounterMetricFamily(
             "msgnode_message_identities",
@@ -339,7 +374,7 @@ class NodeCollector(Collector):
             events.add_metric([event], number)
         yield events
 
-    def _hand_over(self) -> Metric:
+    def _delivery(self) -> Metric:
         """
         Bin n holds what took less than 2**n microseconds.
         """
@@ -350,7 +385,17 @@ class NodeCollector(Collector):
             if n <= 22:
                 buckets.append((repr(2**n / 1e6), total))
         middle = sum(number * 2**n * 0.75 for n, number in enumerate(bins)) / 1e6
-        text = "From a message's arrival until it was handed to its last connection."
-        return HistogramMetricFamily(
-            "msgnode_hand_over_seconds", text, buckets=[*buckets, ("+Inf", total)], sum_value=middle
+        text = (
+            "From a message's arrival until it was handed to its last connection.  "
+            "The sum is made of the buckets, and may be wrong by half."
         )
+        return HistogramMetricFamily(
+            "msgnode_delivery_seconds", text, buckets=[*buckets, ("+Inf", total)], sum_value=middle
+        )
+
+
+def _label(name: str) -> str:
+    """
+    What people call a back end, as Prometheus' labels are written.
+    """
+    return name.lower().replace(" ", "_")

@@ -114,7 +114,7 @@ class Handshake:
         admitted = self._gate.admit(token, connection, partial(self._gate.receive, message.data, connection))
         if isinstance(admitted, Closing):
             _note(message, admitted)
-            self._refuse(admitted, connection)
+            self._refuse(admitted, connection, message.reason)
             return False
         return admitted
 
@@ -225,7 +225,7 @@ class Handshake:
         if obstacle is None and session is not None and nameless is not None and session is not nameless:
             obstacle = None if self._merging.has_room(nameless, session) else FULL
         if obstacle is not None:
-            self._refuse(obstacle, connection)
+            self._refuse(obstacle, connection, message.reason)
             return obstacle
         if session is None and nameless is not None:
             self._sessions.rename(nameless, runtime)
@@ -265,8 +265,8 @@ class Handshake:
         if session.identity and session.identity != before:
             self._sessions.unseat(session)
 
-    def _refuse(self, why: Closing, connection: Connection) -> None:
-        self._sessions.counts.refuse(_REFUSALS[why.code])
+    def _refuse(self, why: Closing, connection: Connection, reason: str = "") -> None:
+        self._sessions.counts.refuse(_REFUSALS[why.code], reason or _reason(why))
         delayed = why.word in DELAYED and not connection.counted
         self._sessions.part(connection, why, DELAY if delayed else 0)
 
@@ -396,4 +396,8 @@ class Handshake:
 
 def _note(message: Message, why: Closing) -> None:
     message.outcome, message.code = "refused", _REFUSALS[why.code]
-    message.reason = message.reason or _REASONS.get(why.word, "failed")
+    message.reason = message.reason or _reason(why)
+
+
+def _reason(why: Closing) -> str:
+    return _REASONS.get(why.word, "failed")

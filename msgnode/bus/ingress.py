@@ -292,7 +292,7 @@ class Ingress:
         without_secrets(message)
         message.code, message.reason = why.code, why.reason
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
-        self._counts.refuse(why.code)
+        self._counts.refuse(why.code, why.reason)
         self._journal.message(message, session)
 
 

@@ -164,7 +164,7 @@ class RecipientList:
         Tell the sender that this one of its recipients is not for it.
         """
         one.outcome, one.code, one.reason = "refused", why.code, why.reason
-        self._counts.refuse(why.code)
+        self._counts.refuse(why.code, why.reason)
         self._receipts.give(one, why.code, session, 0, why.reason, str(why))
         if wants_answer(one):
             session.answer(one.reply(why.body()), one.origin)

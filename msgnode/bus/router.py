@@ -304,7 +304,7 @@ class Router:
         why = failed.trap(Blocked) and failed.value
         assert isinstance(why, Blocked)
         message.outcome, message.code, message.reason = "refused", why.code, why.reason
-        self._counts.refuse(why.code)
+        self._counts.refuse(why.code, why.reason)
 
     def _deliver(self, message: Message, session: Session | None, recipients: tuple[Session, ...]) -> None:
         if message.receipt and session is not None:

@@ -31,10 +31,10 @@ class Counters:
         self.unlogged = 0  # messages whose senders wanted nothing written down
         self.unread = 0  # messages that were kept, and could not be read again
         self.echoes = 0  # own messages not sent back, because they carry `via`
-        self.refused: dict[int, int] = {}
+        self.refused: Counter[tuple[int, str]] = Counter()  # messages, by code and reason
         self.websocket_faults: Counter[str] = Counter()  # what clients did wrong below messages
         self.sessions: dict[str, int] = {}  # events in the life of sessions
         self.handed_over = [0] * 65  # messages by the bit length of the microseconds they took
 
-    def refuse(self, code: int) -> None:
-        self.refused[code] = self.refused.get(code, 0) + 1
+    def refuse(self, code: int, reason: str) -> None:
+        self.refused[code, reason] += 1

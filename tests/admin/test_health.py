@@ -135,7 +135,7 @@ class MetricsTests(Base):
 
     def assertMetrics(self, **expected: float) -> None:
         """
-        These are the numbers now, each name without `msgnode_`; `__` stands before a label.
+        These are the numbers now, each name without `msgnode_`; `__` stands before a single label.
         """
         found = self.metrics()
         for name, number in expected.items():
@@ -155,21 +155,23 @@ class MetricsTests(Base):
             connections__websocket=2,
             connections__poll=1,
             connections__line=0,
-            sessions__websocket=1,
-            sessions__poll=1,
-            sessions__away=1,
             session_events_total__opened=3,
             session_events_total__detached=1,
+            **{
+                "sessions{websocket,attached}": 1,
+                "sessions{poll,attached}": 1,
+                "sessions{,away}": 1,
+            },
         )
 
-    def test_known(self) -> None:
+    def test_authenticated(self) -> None:
         """
         Sessions of somebody the node knows are counted, so that one sees how many come without a token.
         """
         self.net.node.sessions.get("runtime://example.org/a").identity = "user://example.org/ann"
         WebSocketRuntime(self.net, "runtime://example.org/d")
 
-        self.assertMetrics(sessions_known=1, sessions__websocket=1)
+        self.assertMetrics(sessions_authenticated=1, **{"sessions{websocket,attached}": 1})
 
     def test_traffic(self) -> None:
         """
@@ -188,16 +190,17 @@ class MetricsTests(Base):
         self.assertEqual(3, grown("messages_in"))
         self.assertEqual(len(delivered + lost + waits), grown("bytes_in"))
         self.assertEqual((1, len(delivered)), (grown("messages_out"), grown("bytes_out")))
-        self.assertEqual((1, 1), (grown("no_route"), grown("waited")))
+        self.assertEqual(1, grown("messages_waited"))
+        self.assertMetrics(**{"messages_dropped_total__no-route": 1})
         self.assertMetrics(waiting_messages=1, waiting_bytes=len(waits))
         self.net.advance(16)
         self.browser.take()
         self.browser.come_back()
-        self.assertMetrics(waiting_messages=0, waiting_bytes=0, stale_total=1)
+        self.assertMetrics(waiting_messages=0, waiting_bytes=0, messages_dropped_total__stale=1)
 
     def test_refusals(self) -> None:
         """
-        Refusals are counted by code, and what could not be read by itself.
+        Refusals are counted by code and reason, and what could not be read by itself.
         """
         self.send(self.device, "domain://registry.example.org")
         self.send(self.device, "domain://registry.example.org")
@@ -205,7 +208,12 @@ class MetricsTests(Base):
         self.device.attempt({"id": 1, "type": "ping", "from": "mn:/x", "to": self.browser.url})
 
         self.assertMetrics(
-            refused_total__501=2, refused_total__400=1, refused_total__403=1, unreadable_total=1
+            messages_dropped_total__unreadable=1,
+            **{
+                "messages_refused_total{501,not-offered}": 2,
+                "messages_refused_total{400,malformed}": 1,
+                "messages_refused_total{403,reserved-address}": 1,
+            },
         )
 
     def test_addresses(self) -> None:
@@ -217,24 +225,24 @@ class MetricsTests(Base):
 
         self.assertMetrics(addresses=5)
 
-    def test_hand_over(self) -> None:
+    def test_delivery(self) -> None:
         """
         The time a message takes is a histogram, in seconds.
         """
-        before = self.metrics()["msgnode_hand_over_seconds_count"]
+        before = self.metrics()["msgnode_delivery_seconds_count"]
         for _ in range(10):
             self.send(self.device, self.browser.url)
         found = self.metrics()
 
-        self.assertEqual(10, found["msgnode_hand_over_seconds_count"] - before)
+        self.assertEqual(10, found["msgnode_delivery_seconds_count"] - before)
         self.assertEqual(
-            found["msgnode_hand_over_seconds_count"], found["msgnode_hand_over_seconds_bucket{+Inf}"]
+            found["msgnode_delivery_seconds_count"], found["msgnode_delivery_seconds_bucket{+Inf}"]
         )
         buckets = [
-            value for name, value in found.items() if name.startswith("msgnode_hand_over_seconds_bucket")
+            value for name, value in found.items() if name.startswith("msgnode_delivery_seconds_bucket")
         ]
         self.assertEqual(sorted(buckets), buckets)
-        self.assertGreater(found["msgnode_hand_over_seconds_sum"], 0)
+        self.assertGreater(found["msgnode_delivery_seconds_sum"], 0)
 
     def test_lag(self) -> None:
         """
@@ -261,7 +269,7 @@ class MetricsTests(Base):
         """
         self.net = Network()
 
-        self.assertMetrics(messages_in_total=0, connections__websocket=0, hand_over_seconds_count=0)
+        self.assertMetrics(messages_in_total=0, connections__websocket=0, delivery_seconds_count=0)
 
 
 class LagTests(SynchronousTestCase):

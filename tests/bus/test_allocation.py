@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.structures.time_slices import ADDRESSES
-from tests.support.fakes import Client, MemoryNode, peak, turn
+from tests.support.fakes import Client, MemoryNode, peak, refused_codes, turn
 
 NODE = "domain://msg-node.example.org"
 ALLOCATION = f"{NODE}/address-allocation"
@@ -48,7 +48,7 @@ class AllocationTests(SynchronousTestCase):
     def assertRefused(self, answer: dict, code: int) -> None:
         text = answer["desc"]
         self.assertEqual({"code": code, "desc": text, "description": text}, answer)
-        self.assertEqual({code: 1}, self.node.counts.refused)
+        self.assertEqual({code: 1}, refused_codes(self.node.counts))
         line = self.node.journal.messages[-1]
         self.assertEqual(("refused", code, None), (line["outcome"], line["code"], line["resources"]))
         self.node.counts.refused.clear()

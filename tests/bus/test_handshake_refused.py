@@ -4,6 +4,7 @@ mn:/session: who is not let in.
 
 from msgnode.protocol.close_codes import FULL, REFUSED, SLOW
 from tests.bus.test_handshake import RUNTIME, HandshakeTests
+from tests.support.fakes import refused_codes
 
 
 class RefusedTests(HandshakeTests):
@@ -40,7 +41,7 @@ class RefusedTests(HandshakeTests):
                 self.assertEqual(([], REFUSED), (self.client.got, self.client.lost), name)
                 self.assertEqual((4403, "refused"), (self.client.lost.code, self.client.lost.reason))
                 self.assertEqual((type, "", name, "refused", 403), self.logged())
-                self.assertEqual({403: 1}, self.node.counts.refused)
+                self.assertEqual({403: 1}, refused_codes(self.node.counts))
                 self.assertEqual((0, []), (len(self.node.sessions), self.node.journal.events))
 
     def test_everybody_else(self) -> None:
@@ -85,7 +86,7 @@ class RefusedTests(HandshakeTests):
 
             self.assertEqual(([], FULL, "full; retry_after=30"), (late.got, late.lost, late.lost.reason))
             self.assertEqual(("open", "", from_.get("from", ""), "refused", 503), self.logged())
-        self.assertEqual({503: 2}, self.node.counts.refused)
+        self.assertEqual({503: 2}, refused_codes(self.node.counts))
         self.node.client("runtime://example.org/2")
         self.client.close()
         self.node.client("runtime://example.org/3")
@@ -101,7 +102,7 @@ class RefusedTests(HandshakeTests):
 
         self.assertEqual(([], SLOW), (self.client.got, self.client.lost))
         self.assertEqual(("refused", 429), self.logged()[3:])
-        self.assertEqual({429: 1}, self.node.counts.refused)
+        self.assertEqual({429: 1}, refused_codes(self.node.counts))
         self.assertIsNone(self.node.sessions.get(RUNTIME).connection)
 
     def test_types(self) -> None:

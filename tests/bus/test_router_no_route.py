@@ -3,7 +3,7 @@ Senders and recipients that nobody announced.
 """
 
 from tests.bus.test_router import RouterTests
-from tests.support.fakes import Client
+from tests.support.fakes import Client, refused_codes
 
 
 class LearningTests(RouterTests):
@@ -127,7 +127,7 @@ class NoRouteTests(RouterTests):
             self.assertEqual({"code": 404, "desc": text, "description": text}, reply["body"])
             self.assertEqual(("hyperty://d/1", 7), (reply["from"], reply["id"]))
             self.assertEqual(("no-route", 0, 0, 404), self.outcome())
-        self.assertEqual({404: 4}, self.node.counts.refused)
+        self.assertEqual({404: 4}, refused_codes(self.node.counts))
         self.assertEqual(4, self.node.counts.no_route)
 
     def test_not_replied(self) -> None:

@@ -14,7 +14,7 @@ from msgnode.sessions.bindings import ALLOCATED
 from msgnode.sessions.limits.memory_budget import KEYED, binding_size
 from msgnode.structures.time_slices import ADDRESSES
 from tests.support.durable import DurableNode
-from tests.support.fakes import Client, MemoryNode, directory, peak, turn
+from tests.support.fakes import Client, MemoryNode, directory, peak, refused_codes, turn
 
 SM = "domain://msg-node.example.org/sm"
 OBJECT = "comm://example.org/9d2"
@@ -48,7 +48,7 @@ class SubscriptionTests(SynchronousTestCase):
         desc = answer["desc"]
         self.assertEqual({"code": code, "desc": desc, "description": desc}, answer)
         self.assertIn(text, desc)
-        self.assertEqual({code: 1}, self.node.counts.refused)
+        self.assertEqual({code: 1}, refused_codes(self.node.counts))
         line = self.node.journal.messages[-1]
         self.assertEqual(("refused", code, None), (line["outcome"], line["code"], line["resources"]))
         self.node.counts.refused.clear()

@@ -9,6 +9,7 @@ from twisted.internet.address import IPv6Address, UNIXAddress
 from twisted.protocols.haproxy._wrapper import HAProxyWrappingFactory
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.support.fakes import refused_codes
 from tests.support.network import Network
 from tests.support.runtimes import TCPRuntime, dumps
 from tests.support.suite_bounds import LIMIT, of_size
@@ -115,7 +116,7 @@ class LineTests(SynchronousTestCase):
         header = {"id": None, "type": "response", "from": "mn:/validator", "to": self.device.url}
         self.assertEqual({**header, "body": body}, refusal)
         self.assertEqual([self.message], self.other.take())
-        self.assertEqual(1, self.net.node.counts.refused[413])
+        self.assertEqual(1, refused_codes(self.net.node.counts)[413])
 
     def test_overlong_line_without_an_end(self) -> None:
         """

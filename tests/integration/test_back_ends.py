@@ -103,10 +103,10 @@ def test_full(started, tmp_path):
 
     assert answers == dict.fromkeys(asked, 504)
     began = time.monotonic()
-    while 'msgnode_back_end_down{back_end="domain registry"} 1.0' not in counted(node):
+    while 'msgnode_back_end_circuit_open{back_end="domain_registry"} 1.0' not in counted(node):
         assert time.monotonic() < began + PATIENCE
         time.sleep(0.1)
-    assert 'back_end="domain registry",outcome="silent"' in counted(node)
+    assert 'back_end="domain_registry",outcome="silent"' in counted(node)
     assert ask(device, "update", resource=HYPERTY)["code"] == 504
     node.stop()
     assert "the domain registry at" in node.said
@@ -154,7 +154,7 @@ url = "{url}/introspect"
     assert device.ask(turn)["body"]["code"] in (503, 504)
     assert "4401" in json.dumps(stranger.receive())
     page = counted(node)
-    assert 'msgnode_back_end_requests_total{back_end="identity provider localhost' in page
+    assert 'msgnode_back_end_requests_total{back_end="identity_provider_localhost' in page
     node.stop()
     assert "Traceback" not in node.said
 

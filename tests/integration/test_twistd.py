@@ -298,7 +298,7 @@ def test_wall_clock_jumps(tmp_path, jump):
     Lines(node.ports["line"], "runtime://localhost/away").close()
     anonymous = Lines(node.ports["line"])
     anonymous.ask({"id": 1, "type": "open", "to": "mn:/session"})
-    while _metric(node, 'msgnode_sessions{connector="away"}') != 1:
+    while _metric(node, 'msgnode_sessions{connector="",state="away"}') != 1:
         time.sleep(0.05)
 
     wall.write_text(f"{jump}\n")

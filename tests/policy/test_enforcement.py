@@ -10,7 +10,7 @@ from msgnode.policy.administration.document_edit import load
 from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from msgnode.protocol.message import compose
 from msgnode.sessions.principal import Principal
-from tests.support.fakes import MemoryNode
+from tests.support.fakes import MemoryNode, refused_codes
 from tests.support.made_policies import document, files, rule, use
 
 RUNTIME, OTHER, THIRD = (f"runtime://example.org/{name}" for name in "abc")
@@ -47,7 +47,7 @@ class EnforcementTests(SynchronousTestCase):
 
         expected = {"id": 9, "type": "response", "from": f"{OTHER}/x", "to": f"{RUNTIME}/x", "body": BLOCKED}
         self.assertEqual([expected], self.a.take())
-        self.assertEqual({403: 1}, self.node.counts.refused)
+        self.assertEqual({403: 1}, refused_codes(self.node.counts))
 
     def test_no_body(self) -> None:
         """
@@ -594,7 +594,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual([], self.a.take())
         line = self.node.journal.messages[-1]
         self.assertEqual(("refused", 403, "node"), (line["outcome"], line["code"], line["connector"]))
-        self.assertEqual({403: 1}, self.node.counts.refused)
+        self.assertEqual({403: 1}, refused_codes(self.node.counts))
 
     def test_whose_connection(self) -> None:
         """

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import MOST_HALVES, MOST_TEXTS, SHORT, decode
-from tests.support.fakes import MemoryNode
+from tests.support.fakes import MemoryNode, refused_codes
 
 HEAD = b'{"id":1,"type":"update","from":"x","to":"runtime://example.org/b"'
 OBJECTS, NUMBERS = b"{}," * 300_000, b"1," * 400_000
@@ -128,7 +128,7 @@ class HeavyTests(SynchronousTestCase):
         self.a.tell(HEAD + b',"body":{"v":"%s"}}' % many)
 
         self.assertEqual([HEAD + b',"body":{"v":"%s"}}' % few], self.b.raw)
-        self.assertEqual(1, self.node.counts.refused[400])
+        self.assertEqual(1, refused_codes(self.node.counts)[400])
 
     def test_halves_to_a_list(self) -> None:
         """

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.storage.traffic_log import TrafficLog
-from tests.support.fakes import Client, MemoryNode, directory
+from tests.support.fakes import Client, MemoryNode, directory, refused_codes
 from tests.support.made_policies import rule, use
 from tests.support.registry import GLOBAL, REGISTRY, RegistryNode
 
@@ -219,7 +219,7 @@ class QuietTests(SynchronousTestCase):
         self.ann.ask(type="read", to=SM, log=False)
 
         self.assertEqual([], self.written())
-        self.assertEqual({400: 1}, self.node.counts.refused)
+        self.assertEqual({400: 1}, refused_codes(self.node.counts))
 
     def test_malformed(self) -> None:
         """

@@ -4,6 +4,7 @@ A whole node in memory, and clients true to the Protocol.
 
 import json
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from msgnode.config.loader import check
 from msgnode.config.schema import Config
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
+from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection, Session
 from tests.support.openid import NOW
 
@@ -27,6 +29,16 @@ def directory(test: TestCase) -> Path:
     made = TemporaryDirectory()
     test.addCleanup(made.cleanup)
     return Path(made.name)
+
+
+def refused_codes(counts: Counters) -> Counter[int]:
+    """
+    How many messages were refused with each code, whatever the reason.
+    """
+    found: Counter[int] = Counter()
+    for (code, _), number in counts.refused.items():
+        found[code] += number
+    return found
 
 
 class Turns(Clock):

@@ -5,6 +5,7 @@ How sessions are opened at mn:/session, on every connector that speaks it.
 from typing import Any
 from uuid import uuid4
 
+from tests.support.fakes import refused_codes
 from tests.support.runtimes import WebSocketRuntime
 from tests.support.suite import SM, Suite
 
@@ -328,7 +329,7 @@ class OneConnection(Suite):
         self.assertEqual((8, "mn:/validator", message["from"]), (reply["id"], reply["from"], reply["to"]))
         self.assertEqual([], other.take())
         self.assertEqual(("refused", 401), self.logged())
-        self.assertEqual({401: 1}, self.net.node.counts.refused)
+        self.assertEqual({401: 1}, refused_codes(self.net.node.counts))
         runtime.open()
         self.assertReaches(runtime, other)
 

@@ -5,6 +5,7 @@ Bad input, on every connector: the answer, the counters, the traffic log, and th
 import json
 from typing import Any
 
+from tests.support.fakes import refused_codes
 from tests.support.runtimes import dumps
 from tests.support.suite import ALLOCATION, NODE, SM, Suite
 
@@ -44,7 +45,7 @@ class Malformed(Suite):
         Ignored and counted, or told with nobody's id; not carried.
         """
         counts = self.net.node.counts
-        before = counts.unreadable, counts.refused.get(400, 0)
+        before = counts.unreadable, refused_codes(counts).get(400, 0)
 
         reply = self.runtime.attempt(data)
 
@@ -53,7 +54,9 @@ class Malformed(Suite):
         else:
             self.assertRefused(reply, self.tells_unreadable)
         if not self.reads_ahead:
-            self.assertEqual((before[0] + 1, before[1] + 1), (counts.unreadable, counts.refused[400]), what)
+            self.assertEqual(
+                (before[0] + 1, before[1] + 1), (counts.unreadable, refused_codes(counts)[400]), what
+            )
             self.assertEqual(("refused", 400), self.logged())
             if reply is not None:
                 header = {name: reply[name] for name in ("id", "type", "from", "to")}
@@ -65,7 +68,7 @@ class Malformed(Suite):
         """
         Answered 400 by mn:/validator to the `from` it came with; not carried.
         """
-        before = self.net.node.counts.refused.get(400, 0)
+        before = refused_codes(self.net.node.counts).get(400, 0)
 
         reply = self.runtime.attempt(message)
 
@@ -75,7 +78,7 @@ class Malformed(Suite):
             header = {name: reply[name] for name in ("id", "type", "from", "to")}
             expected = {"type": "response", "from": "mn:/validator", "to": f"{self.runtime.url}/x"}
             self.assertEqual({"id": id, **expected}, header)
-            self.assertEqual(before + 1, self.net.node.counts.refused[400])
+            self.assertEqual(before + 1, refused_codes(self.net.node.counts)[400])
             self.assertEqual(("refused", 400), self.logged())
         self.assertUnharmed()
 
@@ -217,7 +220,7 @@ class Refused(Suite):
         """
         The request gets that answer, from who it went to or from `sender`.
         """
-        before = self.net.node.counts.refused.get(code, 0)
+        before = refused_codes(self.net.node.counts).get(code, 0)
 
         reply = self.runtime.ask(**message)
 
@@ -225,7 +228,7 @@ class Refused(Suite):
         self.assertEqual(
             (7, "response", sender or message["to"]), (reply["id"], reply["type"], reply["from"])
         )
-        self.assertEqual(before + 1, self.net.node.counts.refused[code])
+        self.assertEqual(before + 1, refused_codes(self.net.node.counts)[code])
         self.assertEqual(("refused", code), self.logged())
         self.assertEqual([], self.other.take())
 

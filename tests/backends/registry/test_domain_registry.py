@@ -190,10 +190,10 @@ class EnvelopeTests(RegistryCase):
 
         page = Metrics(node, EventLoopLag(node.clock), int).render_GET(DummyRequest([b""])).decode()
 
-        asked = 'msgnode_back_end_requests_total{back_end="domain registry",outcome="%s"} %.1f'
+        asked = 'msgnode_back_end_requests_total{back_end="domain_registry",outcome="%s"} %.1f'
         for outcome, number in (("2xx", 1), ("4xx", 1), ("unreachable", 5), ("paused", 1)):
             self.assertIn(asked % (outcome, number), page)
-        self.assertIn('msgnode_back_end_down{back_end="domain registry"} 1.0', page)
+        self.assertIn('msgnode_back_end_circuit_open{back_end="domain_registry"} 1.0', page)
 
     def test_none(self) -> None:
         """

@@ -14,7 +14,7 @@ from msgnode.connectors.http.openapi import DOCUMENT
 from msgnode.sessions.access.device_tokens import line, make_token
 from tests.connectors.test_fuzz import TIMES, _headers, _requests
 from tests.support.durable import DurableNode, Refusing
-from tests.support.fakes import directory
+from tests.support.fakes import directory, refused_codes
 from tests.support.http_client import HTTPClient, Response
 from tests.support.made_policies import rule, use
 from tests.support.network import Network
@@ -534,7 +534,7 @@ class RateTests(RestCase):
 
             self.assertEqual(2, len(self.other.take()))
             self.assertEqual([429, 429], [m["code"] for m in self.net.journal.messages[-2:]])
-            self.assertEqual(2, self.net.node.counts.refused[429])
+            self.assertEqual(2, refused_codes(self.net.node.counts)[429])
             self.net.advance(1)
             self.assertEqual(202, self.post(self.request(type="update")).status)
 

@@ -813,7 +813,7 @@ class WebSocketTests(SocketCase):
         page = HTTPClient(self.net, "admin").request("GET", "/metrics").body.decode()
 
         self.assertIn('msgnode_connections{connector="socketio"} 2.0', page)
-        self.assertIn('msgnode_sessions{connector="socketio"} 2.0', page)
+        self.assertIn('msgnode_sessions{connector="socketio",state="attached"} 2.0', page)
 
 
 class FullDiskTests(SocketCase):

@@ -14,7 +14,7 @@ from msgnode.config.schema import ConfigError
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.message import Message, compose
 from msgnode.sessions.access.device_tokens import line, make_token
-from tests.support.fakes import Client, MemoryNode, directory, peak
+from tests.support.fakes import Client, MemoryNode, directory, peak, refused_codes
 from tests.support.http_client import HTTPClient
 from tests.support.made_policies import rule, use
 from tests.support.network import Network
@@ -410,7 +410,7 @@ class RefuseTests(TokensCase):
         answers = self.a.take()
         self.assertEqual([403], [answer["body"]["code"] for answer in answers])
         self.assertIn("the token in 'body.identity'", answers[0]["body"]["desc"])
-        self.assertEqual(({403: 2}, 0), (self.node.counts.refused, self.came()))
+        self.assertEqual(({403: 2}, 0), (refused_codes(self.node.counts), self.came()))
 
     def test_a_message_with_a_good_token_or_none_goes_on(self) -> None:
         """

@@ -253,7 +253,7 @@ class ListenerTests(SynchronousTestCase):
 
         page = HTTPClient(self.net, "admin").request("GET", "/metrics").body
 
-        self.assertIn(b'msgnode_turned_away_total{how="told"} 1.0', page)
+        self.assertIn(b'msgnode_connections_rejected_total{how="told"} 1.0', page)
 
 
 class SocketTests(SynchronousTestCase):
