@@ -169,7 +169,8 @@ def test_policies(started, tmp_path):
     config = tmp_path / "msgnode.toml"
     config.write_text(
         f'web = []\nlines = ["{anywhere}"]\nadmin.listen = "none"\n[policy]\n'
-        f'source = "http://127.0.0.1:{full.port}/policies.json"\ndeadline_seconds = {DEADLINE}\nrefresh = 1\n'
+        f'source = "http://127.0.0.1:{full.port}/policies.json"\n'
+        f"deadline_seconds = {DEADLINE}\nrefresh_seconds = 1\n"
     )
     node = NodeProcess("--config", str(config), listeners=1)
     started(node)
@@ -220,8 +221,8 @@ import json
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 from twisted.logger import globalLogPublisher
-from msgnode.config.sections import BackEnd
-from msgnode.backends.http_client import Rest
+from msgnode.config.sections import BackEndOptions
+from msgnode.backends.http_client import BackendClient
 from msgnode.protocol.errors import Rejected
 
 said = []
@@ -229,7 +230,7 @@ globalLogPublisher.addObserver(lambda event: said.append(event["log_level"].name
 
 
 async def main(reactor):
-    rest = Rest("http://192.0.2.2:4567", BackEnd(deadline_seconds=0.6), reactor, "registry")
+    rest = BackendClient("http://192.0.2.2:4567", BackEndOptions(deadline_seconds=0.6), reactor, "registry")
     asked = [rest.request("GET" if n % 2 else "DELETE", "/x") for n in range(6)]
     codes = []
     for each in asked:
