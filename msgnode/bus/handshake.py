@@ -375,9 +375,11 @@ class Handshake:
         """
         Say that the node is there, to clients that cannot see WebSocket's own pings.
         """
-        reply = compose(message.id, "response", SESSION, message.from_, {"code": 200}, message.transaction)
+        session = connection.session
+        to = message.from_ or (session.runtime if session is not None else "")
+        reply = compose(message.id, "response", SESSION, to, {"code": 200}, message.transaction)
         self._sessions.say(connection, reply.data)
-        return connection.session
+        return session
 
     def acknowledge(self, message: Message, connection: Connection) -> Session | None:
         """

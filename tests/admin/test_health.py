@@ -210,7 +210,7 @@ class MetricsTests(Base):
         self.assertMetrics(
             messages_dropped_total__unreadable=1,
             **{
-                "messages_refused_total{501,not-offered}": 2,
+                "messages_refused_total{501,not-handled}": 2,
                 "messages_refused_total{400,malformed}": 1,
                 "messages_refused_total{403,reserved-address}": 1,
             },

@@ -242,7 +242,7 @@ class QuietTests(SynchronousTestCase):
 
         (line,) = self.written()
         self.assertEqual("malformed", line["reason"])
-        self.assertEqual((8, {400: 9}), (self.node.counts.unlogged, self.node.counts.refused))
+        self.assertEqual((8, {(400, "malformed"): 8, (400, "limit"): 1}), (self.node.counts.unlogged, self.node.counts.refused))
 
     def test_decisions(self) -> None:
         """

@@ -29,7 +29,7 @@ class AddressOwnership:
     """
     Decides whose an address is, and who may send from it.
 
-    `options` has `from_check` and `takeover_after_seconds`; `now` is the clock that sessions are stamped with.
+    `options` has `from_check` and `takeover_after_seconds`; `now` is the clock of `since` in sessions.
     """
 
     def __init__(self, options: SessionTimes, routes: Routes, now: Callable[[], float]) -> None:
