@@ -3,7 +3,7 @@ The client's side of a session: connected, or about to be again.
 
 It opens the session, comes back to it when the connection is lost, and sees
 to it that what is sent arrives once and in order, as long as the session
-lives.  docs/protocol.md has the rules: "Acknowledged resume", "Closing".
+lives.  docs/protocol.md has the rules: "Acknowledged resume", "Closing and close codes".
 """
 
 from collections.abc import Callable

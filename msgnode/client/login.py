@@ -1,7 +1,7 @@
 """
 Who the client says it is: an identity token, or a function that gets one.
 
-docs/protocol.md, "Identity".  The node tells when a token is about to end; a
+docs/protocol.md, "Authentication".  The node tells when a token is about to end; a
 function is then called again, a token alone can only be used up.
 """
 

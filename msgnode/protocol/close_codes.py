@@ -9,7 +9,7 @@ class Closing(NamedTuple):
     """
     A close code, its reason, and `retry_after` in seconds; None means: do not come back.
 
-    docs/protocol.md, "Closing", lists them.
+    docs/protocol.md, "Closing and close codes", lists them.
     """
 
     code: int

@@ -3,7 +3,7 @@ What waits for a session that is away, or that reads too slowly.
 
 Bounded in messages and in bytes.  What is urgent leaves first; within a
 priority the order is kept.  A message goes stale when its sender has given up
-(docs/protocol.md, "Waiting"): a request after 15 s, a response after 60 s, anything at the end
+(docs/protocol.md, "Queueing"): a request after 15 s, a response after 60 s, anything at the end
 of the `ttl` it names.  The rest keeps its worth and waits as long as the
 session lives.  When the bound is reached the oldest of the least urgent goes,
 because what is newest is worth most to an observer.
