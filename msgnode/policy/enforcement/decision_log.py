@@ -1,7 +1,7 @@
 """
 What was decided: counted by rule, and written down one line each.
 
-A public contract, docs/policy.md, "The log of decisions".  What is refused is
+A public contract, docs/policy.md, "Decision log".  What is refused is
 always written, and a share of what is permitted; never a body, never a token.
 """
 
