@@ -184,15 +184,21 @@ class NodeCollector(Collector):
         )
         held = [session for session in node.sessions if session.waiting]
         yield from self._budget()
-        yield GaugeMetricFamily("msgnode_addresses", "Addresses bound.", len(node.routes))
         yield GaugeMetricFamily(
-            "msgnode_addresses_owned", "Addresses that a session announced.", len(node.routes.owners)
+            "msgnode_addresses", "Addresses that sessions are bound to.", len(node.routes)
         )
         yield GaugeMetricFamily(
-            "msgnode_waiting_messages", "Messages that wait.", sum(s.waiting for s in held)
+            "msgnode_addresses_owned",
+            "Addresses that a session owns because it announced them.",
+            len(node.routes.owners),
         )
         yield GaugeMetricFamily(
-            "msgnode_held_connections", "Connections whose next messages wait for one.", len(node.holding)
+            "msgnode_waiting_messages", "Messages queued for sessions.", sum(s.waiting for s in held)
+        )
+        yield GaugeMetricFamily(
+            "msgnode_held_connections",
+            "Connections whose next messages wait while an earlier one is processed.",
+            len(node.holding),
         )
         yield GaugeMetricFamily(
             "msgnode_held_bytes", "Memory for what held connections had sent.", node.holding.kept_bytes
@@ -200,22 +206,28 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_waiting_bytes", "Bytes of messages that wait.", sum(s.waiting_bytes for s in held)
         )
-        owed = "Memory that messages take which wait or are not acknowledged."
+        owed = "Bytes of memory used by messages that are queued or unacknowledged."
         yield GaugeMetricFamily("msgnode_undelivered_memory_bytes", owed, node.sessions.ledger.held)
         yield GaugeMetricFamily(
             "msgnode_sockets",
-            "Open connections and what else holds a socket of the web and line listeners.",
+            "Open sockets of the web and lines listeners.",
             len(node.arrivals),
         )
         yield GaugeMetricFamily(
-            "msgnode_store_failing", "1 while nothing can be written to disk.", float(bool(node.trouble()))
+            "msgnode_store_failing",
+            "1 while the node cannot write to its disk, else 0.",
+            float(bool(node.trouble())),
         )
         yield GaugeMetricFamily(
-            "msgnode_disk_low", "1 while the disk has too little room for anything new.", node.watermark.low
+            "msgnode_disk_low",
+            "1 while the disk has too little room for new sessions and messages, else 0.",
+            node.watermark.low,
         )
-        yield GaugeMetricFamily("msgnode_spool_bytes", "Bytes of messages owed on disk.", node.paper.live)
         yield GaugeMetricFamily(
-            "msgnode_registry_entries", "Entries of the embedded registries.", node.registry_counts.entries
+            "msgnode_spool_bytes", "Bytes of undelivered messages in the spool.", node.paper.live
+        )
+        yield GaugeMetricFamily(
+            "msgnode_registry_entries", "Entries in the embedded registries.", node.registry_counts.entries
         )
         yield GaugeMetricFamily(
             "msgnode_registry_bytes",
@@ -226,7 +238,9 @@ class NodeCollector(Collector):
             "msgnode_disk_free_bytes", "Bytes that are free on the disk of the state.", node.watermark.free
         )
         down = GaugeMetricFamily(
-            "msgnode_back_end_circuit_open", "1 while a back end is given up.", labels=["back_end"]
+            "msgnode_back_end_circuit_open",
+            "1 while the circuit breaker of this back end is open, else 0.",
+            labels=["back_end"],
         )
         for back_end in node.back_ends:
             down.add_metric([_label(back_end.name)], float(back_end.down))
@@ -249,7 +263,7 @@ class NodeCollector(Collector):
         budget = self._node.budget
         yield GaugeMetricFamily(
             "msgnode_state_bytes",
-            "Memory for sessions, addresses, keys and registrations.",
+            "Bytes of memory used by sessions, addresses, keys and registrations.",
             budget.node.bytes,
         )
         sessions = GaugeMetricFamily(
@@ -267,43 +281,59 @@ class NodeCollector(Collector):
         yield sessions
         yield size
         partials = self._node.partials
-        text = "Memory for what has begun to come and not ended."
+        text = "Bytes of messages and requests that are not yet complete."
         yield GaugeMetricFamily("msgnode_partial_bytes", text, partials.bytes)
         text = "The most memory for what one address has begun to send."
         yield GaugeMetricFamily("msgnode_partial_bytes_most", text, partials.most_of_one())
         yield GaugeMetricFamily(
             "msgnode_delayed_closes",
-            "Connections that were refused and are closed in some seconds.",
+            "Refused connections that are closed after a delay.",
             self._node.sessions.delayed_closes,
         )
 
     def _counters(self) -> Iterator[Metric]:
         counts = self._node.counts
         for name, text, number in (
-            ("messages_in", "Messages received.", counts.received),
+            ("messages_in", "Messages received from clients.", counts.received),
             ("bytes_in", "Bytes of messages received.", counts.received_bytes),
-            ("messages_out", "Messages handed to connections.", counts.sent),
+            ("messages_out", "Messages sent to clients, counted once per recipient.", counts.sent),
             ("bytes_out", "Bytes of messages handed to connections.", counts.sent_bytes),
-            ("messages_waited", "Messages that had to wait for their session.", counts.waited),
-            ("unkept", "Messages not kept, because the disk has no room for what waits.", counts.turned_away),
-            ("held_back", "Times that more came for a client in one turn than is held.", counts.held_back),
+            ("messages_waited", "Messages that were queued for their session.", counts.waited),
+            ("unkept", "Messages not queued because the disk has no room.", counts.turned_away),
+            (
+                "held_back",
+                "Times that a client got more in one turn of the event loop than is buffered.",
+                counts.held_back,
+            ),
             (
                 "unread_answers",
-                "Times a client that reads no answers was not read from.",
+                "Times that the node stopped reading from a client that reads no answers.",
                 counts.unread_answers,
             ),
-            ("waiting_unreadable", "Messages that were kept and could not be read again.", counts.unread),
-            ("echoes_suppressed", "Messages not sent back to their own sender.", counts.echoes),
-            ("slices", "Pieces of long work, between which others had their turn.", self._node.slices.done),
-            ("disk_refused", "What was not taken on because the disk is low.", self._node.watermark.refused),
-            ("inflated_bytes", "Bytes that came out of compressed messages.", self._node.inflation.total),
+            ("waiting_unreadable", "Queued messages that could not be read back.", counts.unread),
+            ("echoes_suppressed", "Messages not echoed to their own sender.", counts.echoes),
+            (
+                "slices",
+                "Slices of long work, between which other clients were served.",
+                self._node.slices.done,
+            ),
+            (
+                "disk_refused",
+                "Requests and messages refused because the disk is low.",
+                self._node.watermark.refused,
+            ),
+            ("inflated_bytes", "Bytes of inflated messages.", self._node.inflation.total),
             (
                 "inflated_pauses",
                 "How often too much came out of compressed messages in a second.",
                 self._node.inflation.pauses,
             ),
-            ("unlogged", "Messages not in the traffic log, because their senders said so.", counts.unlogged),
-            ("traffic_lines_lost", "Lines the traffic log could not write.", self._lost_lines()),
+            ("unlogged", "Messages left out of the traffic log at their sender's request.", counts.unlogged),
+            (
+                "traffic_lines_lost",
+                "Lines lost because the traffic log could not be written.",
+                self._lost_lines(),
+            ),
         ):
             yield CounterMetricFamily(f"msgnode_{name}", text, number)
         dropped = CounterMetricFamily(
@@ -321,14 +351,14 @@ class NodeCollector(Collector):
         arrivals = self._node.arrivals
         rejected = CounterMetricFamily(
             "msgnode_connections_rejected",
-            "Connections beyond a limit: told to come later, or closed unheard.",
+            "Connections rejected because of a limit: told to retry later, or closed at once.",
             labels=["how"],
         )
         rejected.add_metric(["told"], arrivals.refused)
         rejected.add_metric(["unheard"], arrivals.dropped)
         yield rejected
         over = CounterMetricFamily(
-            "msgnode_over_limit", "What was not taken on for a limit, by its key.", labels=["limit"]
+            "msgnode_over_limit", "Requests refused because of a limit, by the limit's key.", labels=["limit"]
         )
         for limit, number in sorted(self._node.budget.refused.items()):
             over.add_metric([f"limits.{limit}"], number)
@@ -342,19 +372,21 @@ class NodeCollector(Collector):
             refused.add_metric([str(code), reason], number)
         yield refused
         faults = CounterMetricFamily(
-            "msgnode_websocket_faults", "What WebSocket clients did wrong below messages.", labels=["what"]
+            "msgnode_websocket_faults",
+            "Protocol errors of WebSocket clients below the level of messages.",
+            labels=["what"],
         )
         for what, number in sorted(counts.websocket_faults.items()):
             faults.add_metric([what], number)
         yield faults
         unregistered = CounterMetricFamily(
-            "msgnode_registry_refused", "Entries that the embedded registries did not take.", labels=["code"]
+            "msgnode_registry_refused", "Entries that the embedded registries refused.", labels=["code"]
         )
         for code, number in sorted(self._node.registry_counts.refused.items()):
             unregistered.add_metric([str(code)], number)
         yield unregistered
         asked = CounterMetricFamily(
-            "msgnode_back_end_requests", "Requests to back ends.", labels=["back_end", "outcome"]
+            "msgnode_back_end_requests", "Requests to back ends, by outcome.", labels=["back_end", "outcome"]
         )
         for back_end in self._node.back_ends:
             for outcome, number in sorted(back_end.counts.items()):
@@ -362,14 +394,16 @@ class NodeCollector(Collector):
         yield asked
         identities = CounterMetricFamily(
             "msgnode_message_identities",
-            "Messages with identity tokens that were looked at.",
+            "Messages with identity tokens that the node has checked.",
             labels=["state"],
         )
         looks = self._node.message_identity
         for state, number in sorted(looks.counts.items() if looks is not None else ()):
             identities.add_metric([state], number)
         yield identities
-        events = CounterMetricFamily("msgnode_session_events", "Events in sessions' lives.", labels=["event"])
+        events = CounterMetricFamily(
+            "msgnode_session_events", "Events in the life of sessions.", labels=["event"]
+        )
         for event, number in sorted(counts.sessions.items()):
             events.add_metric([event], number)
         yield events

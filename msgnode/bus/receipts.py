@@ -28,7 +28,7 @@ _IDENTITY = ("/idm", "/idm/")
 
 TEXTS = {
     200: "the recipient has it",
-    202: "handed to a client that does not acknowledge",
+    202: "delivered to a client that does not acknowledge",
     403: "refused",
     404: "nobody is bound to this address",
     408: "its time ran out while it waited",

@@ -452,7 +452,7 @@ def _as_asked(why: Rejected, message: Message, to: str | list[str]) -> Rejected:
         return why
     if isinstance(why, NoRoute):
         return NoRoute(f"nobody is bound to {to}")
-    return Rejected(f"nothing at {to} takes this", why.code, why.reason)
+    return Rejected(f"{to} does not accept this message", why.code, why.reason)
 
 
 def _host(address: str) -> str:

@@ -34,7 +34,7 @@ def send(
     **options: Any,
 ) -> None:
     """
-    Send a message that nobody answers, and say what became of it.
+    Publish a message and report whether it was delivered.  To wait for a reply, use `request`.
 
     BODY is JSON, or a text, which becomes {"value": text}; - reads it from stdin.
 

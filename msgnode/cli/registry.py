@@ -78,7 +78,9 @@ def register(
         registration = await talk.client.register(url_, user=user, **how)
         talk.console.result(f"{url_} is registered for {expires} s", done)
         if not keep:
-            talk.console.note("unless the node ends it with the session of this command; --keep stays")
+            talk.console.note(
+                "note: the entry is removed when this command exits; use --keep to stay connected"
+            )
         else:
             talk.console.note("kept alive; Ctrl-C ends it")
             talk.goodbye, talk.at_interrupt = registration.end, OK

@@ -64,7 +64,7 @@ class NodeService(MultiService):
             stopped.addErrback(partial(log.failure, "stopping {what}", what=what))
             in_time = yield _at_most((deadline - self._clock.seconds()) / 2, stopped, self._clock)
             if not in_time:
-                log.warn("{what} is stopped before it is done", what=what)
+                log.warn("{what} did not stop in time and is stopped now", what=what)
 
 
 def _at_most(seconds: float, stopped: Deferred[Any], clock: IReactorTime) -> Deferred[bool]:

@@ -360,7 +360,7 @@ class StopTests(SynchronousTestCase):
 
         self.successResultOf(stopped)
         self.assertEqual("stop log", self.seen[-1])
-        self.assertEqual(["warn: Slow is stopped before it is done"] * 3, self.logged)
+        self.assertEqual(["warn: Slow did not stop in time and is stopped now"] * 3, self.logged)
 
     def test_failure(self) -> None:
         """
