@@ -35,7 +35,7 @@ from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
-from msgnode.sessions.access.asserted_identity import vouched
+from msgnode.sessions.access.asserted_identity import with_asserted_identity
 from msgnode.sessions.access.authentication import Authenticator
 from msgnode.sessions.access.identity_expiry import IdentityExpiry
 from msgnode.sessions.access.message_tokens import MessageIdentity
@@ -69,13 +69,13 @@ class Node:
     The core of the node.  A connector needs `receive(data, connection)`, `settle`, `sessions`, `handshake`
     and `slices`.
 
-    `keeping` and `paper` are where sessions and messages survive a restart;
+    `session_store` and `message_log` are where sessions and messages survive a restart;
     `validator` looks at the tokens that sessions are opened with.
     """
 
     # Bound methods, set once: a message pays for one call less on its way.
     receive: Callable[[bytes, Connection], None]  # Ingress.receive
-    garbled: Callable[..., None]  # Ingress.garbled
+    reject_undecodable: Callable[..., None]  # Ingress.garbled
     settle: Callable[..., None]  # DeliveryJournal.settle
     publish: Callable[[Message], int]  # Router.publish
 
@@ -83,9 +83,9 @@ class Node:
         self,
         config: Config,
         clock: IReactorTime,
-        journal: TrafficRecorder,
-        keeping: SessionStore | None = None,
-        paper: MessageLog | None = None,
+        traffic_recorder: TrafficRecorder,
+        session_store: SessionStore | None = None,
+        message_log: MessageLog | None = None,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         validator: TokenValidator | None = None,
@@ -93,65 +93,67 @@ class Node:
         self.config = config
         self.counts = Counters()
         self.registry_counts = RegistryCounts()
-        self.arrivals = ConnectionLimits(config)
+        self.connection_limits = ConnectionLimits(config)
         self.rates = RateLimiter(config, clock.seconds)
         self.budget = Budget(config, clock.seconds)
-        self.partials = PartialInput(config, self.budget, clock)
+        self.partial_input = PartialInput(config, self.budget, clock)
         self.inflation = Inflation(config, clock.seconds)
         self.slices = Slices(clock)
-        self.keeping = keeping = keeping or NullSessionStore()
+        self.session_store = session_store = session_store or NullSessionStore()
         state = Path(config.state) if config.state != "none" else None
         self.watermark = Watermark(state, lambda: config.storage.reserve_bytes)
-        self.paper = paper = paper or NullMessageLog()
-        self.routes = RoutingTable(keeping, self.slices)
+        self.message_log = message_log = message_log or NullMessageLog()
+        self.routes = RoutingTable(session_store, self.slices)
         self.sessions = Sessions(
             config,
             self.routes,
-            journal,
+            traffic_recorder,
             self.counts,
             clock,
-            keeping,
-            paper,
-            self.arrivals,
+            session_store,
+            message_log,
+            self.connection_limits,
             self.budget,
             wall,
             chance,
         )
         self._domain = domain = Domain(config.domain)
         self._takeover = takeover = Takeover(config.session, self.routes, clock.seconds)
-        self.holding = InputOrder(
-            self.sessions.part, self.sessions.connections.__contains__, clock, self.partials
+        self.input_order = InputOrder(
+            self.sessions.part, self.sessions.connections.__contains__, clock, self.partial_input
         )
         self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
-        self.identities, self.gate = self._watch(validator, clock, wall)
+        self.identity_expiry, self.authenticator = self._watch(validator, clock, wall)
         self.message_identity = None
         if validator is not None:
             self.message_identity = MessageIdentity(config.identity, validator, clock)
         self.registered = Registrations(
-            keeping, self.sessions.get, config.limits.bindings_per_session, self.budget
+            session_store, self.sessions.get, config.limits.bindings_per_session, self.budget
         )
         self.sessions.farewell = self.registered.forget
-        merging = SessionMerge(
+        session_merge = SessionMerge(
             self.sessions,
             self.routes,
             self.registered,
-            keeping,
+            session_store,
             self.budget,
             config.limits,
             self.slices,
-            self.holding,
+            self.input_order,
         )
-        self.handshake = Handshake(self.sessions, domain, takeover, owners, self.gate, self.budget, merging)
+        self.handshake = Handshake(
+            self.sessions, domain, takeover, owners, self.authenticator, self.budget, session_merge
+        )
         binder = Binder(domain, self.routes, owners, config.limits, self.budget)
-        requests = Requests(self.slices, self.holding, keeping)
-        allocation = Allocation(config, domain, self.routes, binder, requests, keeping)
+        requests = Requests(self.slices, self.input_order, session_store)
+        allocation = Allocation(config, domain, self.routes, binder, requests, session_store)
         self._subscription = subscription = Subscription(domain, self.routes, binder, requests, config.limits)
         self.components = components = Components(self._connections)
         components.offer("subscription manager", subscription, [subscription.address])
         components.offer("allocation", allocation, allocation.addresses)
         is_there = self.sessions.connections.__contains__
         self.fanout = Fanout(
-            config.limits, self.holding, self.slices, self.counts, self.sessions.ledger, is_there, clock
+            config.limits, self.input_order, self.slices, self.counts, self.sessions.journal, is_there, clock
         )
         self.forwards = Forwards(clock.seconds, domain.owns)
         self._router = router = Router(
@@ -159,9 +161,9 @@ class Node:
             domain,
             self.routes,
             components,
-            journal,
+            traffic_recorder,
             self.counts,
-            keeping,
+            session_store,
             owners,
             self.budget,
             self.fanout,
@@ -177,21 +179,26 @@ class Node:
         self.sessions.receipt = router.receipts.give_late
         self.publish = router.publish
         self.awaited = router.awaited
-        self._reception = reception = Ingress(
+        self._ingress = ingress = Ingress(
             self.handshake,
             router.route,
             self.sessions.tell,
-            journal,
+            traffic_recorder,
             self.counts,
             router.receipts,
-            self.holding,
+            self.input_order,
         )
-        self.gate.receive = self.holding.receive = reception.receive
-        self.receive = reception.receive
-        self.garbled = reception.garbled
-        self.settle = self.sessions.ledger.settle
+        self.authenticator.receive = self.input_order.receive = ingress.receive
+        self.receive = ingress.receive
+        self.reject_undecodable = ingress.reject_undecodable
+        self.settle = self.sessions.journal.settle
         self.enforcement = PolicyEnforcement(
-            config, clock, self._ask_policies, owners, who=self.gate.who, partials=self.partials
+            config,
+            clock,
+            self._ask_policies,
+            owners,
+            who=self.authenticator.who,
+            partial_input=self.partial_input,
         )
         subscription.may_serve = self._may_serve
         listing = ComponentResponder(domain, components, self._may_list)
@@ -206,12 +213,19 @@ class Node:
         """
         options, sessions = self.config.identity, self.sessions
         believed = validator.still_holds if validator is not None else lambda proof: True
-        identities = IdentityExpiry(options, clock, wall, sessions.park, self.keeping, believed)
+        identity_expiry = IdentityExpiry(options, clock, wall, sessions.park, self.session_store, believed)
         find, is_there = self.routes.runtime, sessions.connections.__contains__
-        gate = Authenticator(
-            options, validator, identities, find, sessions.part, is_there, self.holding, clock.seconds
+        authenticator = Authenticator(
+            options,
+            validator,
+            identity_expiry,
+            find,
+            sessions.part,
+            is_there,
+            self.input_order,
+            clock.seconds,
         )
-        return identities, gate
+        return identity_expiry, authenticator
 
     def apply(self) -> None:
         """
@@ -221,16 +235,16 @@ class Node:
         self.inflation.apply()
         self.fanout.apply()
         options = self.config.session
-        self.sessions.ledger.most = options.max_memory_bytes
-        self.sessions.ledger.limit_disk(self.config.storage.max_spool_bytes)
+        self.sessions.journal.most = options.max_memory_bytes
+        self.sessions.journal.limit_disk(self.config.storage.max_spool_bytes)
         strict = self.rates.on or options.message_token != "off"
-        self._reception.check = self._check if strict else None
+        self._ingress.check = self._check if strict else None
         identity = self.config.identity
-        self._reception.vouch = None if identity.auth == "none" else vouched
+        self._ingress.vouch = None if identity.auth == "none" else with_asserted_identity
         looks = self.message_identity
         if looks is not None:
             looks.forget()
-            self._reception.identify = None if identity.message_identity == "ignore" else looks.look
+            self._ingress.identify = None if identity.message_identity == "ignore" else looks.look
         self.enforcement.apply()
 
     def _ask_policies(self) -> None:
@@ -239,8 +253,8 @@ class Node:
         """
         enforcement = self.enforcement if self.enforcement.is_on else None
         self._router.policy = self.handshake.policy = self._subscription.policy = enforcement
-        self._reception.leaving = enforcement.leaving if enforcement is not None else None
-        self._router.several.leaving = self._reception.leaving
+        self._ingress.leaving = enforcement.leaving if enforcement is not None else None
+        self._router.several.leaving = self._ingress.leaving
         self.fanout.decides = enforcement is not None and enforcement.outward
 
     @property
@@ -305,7 +319,7 @@ class Node:
         if again:
             message.origin = connection
             why = TooFast(again)
-            self._reception.refused(message, session, why)
+            self._ingress.refused(message, session, why)
             raise why
 
     @property
@@ -319,8 +333,8 @@ class Node:
         """
         Why nothing can be written to disk now; empty while all is well.
         """
-        failing = self.paper.failing
-        return self.keeping.failing or (str(failing) if failing is not None else "")
+        failing = self.message_log.failing
+        return self.session_store.failing or (str(failing) if failing is not None else "")
 
     def strain(self) -> str:
         """

@@ -198,20 +198,20 @@ class NodeCollector(Collector):
         yield GaugeMetricFamily(
             "msgnode_held_connections",
             "Connections whose next messages wait while an earlier one is processed.",
-            len(node.holding),
+            len(node.input_order),
         )
         yield GaugeMetricFamily(
-            "msgnode_held_bytes", "Memory for what held connections had sent.", node.holding.kept_bytes
+            "msgnode_held_bytes", "Memory for what held connections had sent.", node.input_order.kept_bytes
         )
         yield GaugeMetricFamily(
             "msgnode_waiting_bytes", "Bytes of messages that wait.", sum(s.waiting_bytes for s in held)
         )
         owed = "Bytes of memory used by messages that are queued or unacknowledged."
-        yield GaugeMetricFamily("msgnode_undelivered_memory_bytes", owed, node.sessions.ledger.held)
+        yield GaugeMetricFamily("msgnode_undelivered_memory_bytes", owed, node.sessions.journal.held)
         yield GaugeMetricFamily(
             "msgnode_sockets",
             "Open sockets of the web and lines listeners.",
-            len(node.arrivals),
+            len(node.connection_limits),
         )
         yield GaugeMetricFamily(
             "msgnode_store_failing",
@@ -224,7 +224,7 @@ class NodeCollector(Collector):
             node.watermark.low,
         )
         yield GaugeMetricFamily(
-            "msgnode_spool_bytes", "Bytes of undelivered messages in the spool.", node.paper.live
+            "msgnode_spool_bytes", "Bytes of undelivered messages in the spool.", node.message_log.live
         )
         yield GaugeMetricFamily(
             "msgnode_registry_entries", "Entries in the embedded registries.", node.registry_counts.entries
@@ -280,11 +280,11 @@ class NodeCollector(Collector):
             size.add_metric([of], max((account.bytes for account in accounts), default=0))
         yield sessions
         yield size
-        partials = self._node.partials
+        partial_input = self._node.partial_input
         text = "Bytes of messages and requests that are not yet complete."
-        yield GaugeMetricFamily("msgnode_partial_bytes", text, partials.bytes)
+        yield GaugeMetricFamily("msgnode_partial_bytes", text, partial_input.bytes)
         text = "The most memory for what one address has begun to send."
-        yield GaugeMetricFamily("msgnode_partial_bytes_most", text, partials.most_of_one())
+        yield GaugeMetricFamily("msgnode_partial_bytes_most", text, partial_input.most_of_one())
         yield GaugeMetricFamily(
             "msgnode_delayed_closes",
             "Refused connections that are closed after a delay.",
@@ -348,14 +348,14 @@ class NodeCollector(Collector):
         ):
             dropped.add_metric([reason], number)
         yield dropped
-        arrivals = self._node.arrivals
+        connection_limits = self._node.connection_limits
         rejected = CounterMetricFamily(
             "msgnode_connections_rejected",
             "Connections rejected because of a limit: told to retry later, or closed at once.",
             labels=["how"],
         )
-        rejected.add_metric(["told"], arrivals.refused)
-        rejected.add_metric(["unheard"], arrivals.dropped)
+        rejected.add_metric(["told"], connection_limits.refused)
+        rejected.add_metric(["unheard"], connection_limits.dropped)
         yield rejected
         over = CounterMetricFamily(
             "msgnode_over_limit", "Requests refused because of a limit, by the limit's key.", labels=["limit"]
@@ -392,15 +392,15 @@ class NodeCollector(Collector):
             for outcome, number in sorted(back_end.counts.items()):
                 asked.add_metric([_label(back_end.name), outcome], number)
         yield asked
-        identities = CounterMetricFamily(
+        identity_expiry = CounterMetricFamily(
             "msgnode_message_identities",
             "Messages with identity tokens that the node has checked.",
             labels=["state"],
         )
         looks = self._node.message_identity
         for state, number in sorted(looks.counts.items() if looks is not None else ()):
-            identities.add_metric([state], number)
-        yield identities
+            identity_expiry.add_metric([state], number)
+        yield identity_expiry
         events = CounterMetricFamily(
             "msgnode_session_events", "Events in the life of sessions.", labels=["event"]
         )

@@ -64,9 +64,9 @@ class PolicyAdmin(Resource):
 
     isLeaf = True
 
-    def __init__(self, desk: PolicyCommands, tokens: AdminTokens) -> None:
+    def __init__(self, commands: PolicyCommands, tokens: AdminTokens) -> None:
         super().__init__()
-        self._desk = desk
+        self._commands = commands
         self._tokens = tokens
 
     def render(self, request: Request) -> bytes | int:
@@ -77,7 +77,7 @@ class PolicyAdmin(Resource):
             method, params = _understood(request)
             if request.method != b"GET" and method != "explain":
                 params |= _conditions(request)
-            asked = self._desk.ask(
+            asked = self._commands.ask(
                 method, params, f"the admin listener, {peer_name(request.getClientAddress())}"
             )
         except Rejected as why:

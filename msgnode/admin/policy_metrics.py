@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from msgnode.policy.administration.policy_store import PolicyStore
 
-MOST_RULES = 200  # with a label of their own; the others are counted together
+MAX_RULES = 200  # with a label of their own; the others are counted together
 
 
 class PolicyCollector(Collector):
@@ -38,7 +38,7 @@ class PolicyCollector(Collector):
         by_rule: dict[str, int] = {}
         for tally in tallies:
             rule = tally.rule or "none"
-            if rule not in by_rule and len(by_rule) == MOST_RULES:
+            if rule not in by_rule and len(by_rule) == MAX_RULES:
                 rule = "other"
             by_rule[rule] = by_rule.get(rule, 0) + tally.hits
         for rule, number in by_rule.items():

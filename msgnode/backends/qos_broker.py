@@ -21,8 +21,8 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 
 NAME = "QoS broker"
-MOST_CLIENTS = 100  # of one session, remembered
-LONGEST = 200  # characters of a name
+MAX_CLIENTS = 100  # of one session, remembered
+MAX_NAME_CHARS = 200  # characters of a name
 _TURN = re.compile(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _QUOTAS = {"audio": "audioQuota", "video": "videoQuota", "data": "dataQuota"}
 
@@ -107,15 +107,15 @@ class QoSBroker:
 
     async def _find(self, value: dict[str, Any], session: Session) -> tuple[str, str]:
         name = value.get("clientName") or session.identity or session.runtime
-        if not isinstance(name, str) or len(name) > LONGEST:
-            raise Rejected(f"'clientName' must be a name of at most {LONGEST} characters")
+        if not isinstance(name, str) or len(name) > MAX_NAME_CHARS:
+            raise Rejected(f"'clientName' must be a name of at most {MAX_NAME_CHARS} characters")
         account = value.get("cspId")
         if account not in (None, self._options.csp):
             raise Rejected(f"'cspId' must be {self._options.csp!r}, or missing", 403, "identity")
         query = urlencode({"cspId": self._options.csp, "clientName": name}, quote_via=quote)
         answer = await self._ask(f"/getAppropriateTurn?{query}")
         match answer.json():
-            case [str(turn), str(client)] if _TURN.fullmatch(turn) and 0 < len(client) <= LONGEST:
+            case [str(turn), str(client)] if _TURN.fullmatch(turn) and 0 < len(client) <= MAX_NAME_CHARS:
                 self._remember(client, session)
                 return turn, client
         raise self._nonsense()
@@ -130,7 +130,7 @@ class QoSBroker:
     def _remember(self, client: str, session: Session) -> None:
         clients = self._clients.setdefault(session, {})
         clients[client] = None
-        if len(clients) > MOST_CLIENTS:
+        if len(clients) > MAX_CLIENTS:
             del clients[next(iter(clients))]
 
     # -- the rest --------------------------------------------------------------------
@@ -157,8 +157,8 @@ class QoSBroker:
     async def _last_hop(self, message: Message, client: str) -> Message:
         if self._connectivity is None:
             raise NotOffered("no service for the last hop's connectivity is configured here")
-        if not client or len(client) > LONGEST:
-            raise Rejected(f"a name of 1 to {LONGEST} characters must follow /connectivity/")
+        if not client or len(client) > MAX_NAME_CHARS:
+            raise Rejected(f"a name of 1 to {MAX_NAME_CHARS} characters must follow /connectivity/")
         query = urlencode({"type": "read", "client": client}, quote_via=quote)
         answer = await self._connectivity.request("GET", f"/.well-known/?{query}")
         found = answer.check().json()

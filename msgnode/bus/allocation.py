@@ -13,10 +13,10 @@ from uuid import uuid4
 
 from twisted.internet.defer import Deferred
 
-from msgnode.bus.bindings import Binder, Making, Requests, flat
+from msgnode.bus.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
-from msgnode.protocol.address import LONGEST, Domain, is_scheme
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain, is_scheme
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import Keys, key_size
@@ -45,9 +45,9 @@ class Allocation:
         routes: RoutingTable,
         binder: Binder,
         requests: Requests,
-        keeping: SessionStore,
+        session_store: SessionStore,
     ) -> None:
-        self._keeping = keeping
+        self._session_store = session_store
         self._config = config
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
         self._promised: set[str] = set()  # of pools, to requests that are not done
@@ -97,13 +97,17 @@ class Allocation:
         if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= most:
             raise Rejected(f"'number' must be an integer from 1 to {most}, not {number!r}"[:200])
         key = value.get("allocationKey")
-        if key is not None and not (isinstance(key, str) and len(key) <= LONGEST):
-            raise Rejected(f"'allocationKey' must be a string of at most {LONGEST}, not {key!r}"[:200])
+        if key is not None and not (isinstance(key, str) and len(key) <= MAX_ADDRESS_CHARS):
+            raise Rejected(
+                f"'allocationKey' must be a string of at most {MAX_ADDRESS_CHARS}, not {key!r}"[:200]
+            )
         scheme = "hyperty" if message.to == self._hyperties else body.get("scheme") or "hyperty"
         if not isinstance(scheme, str) or not is_scheme(scheme):
             raise Rejected(f"'scheme' must be the scheme of a URL, such as 'comm', not {scheme!r}"[:200])
         most = self._config.limits.addresses_per_request
-        children = [name for name in flat(body.get("childrenResources"), most) if "://" not in name]
+        children = [
+            name for name in flatten_strings(body.get("childrenResources"), most) if "://" not in name
+        ]
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
         pool = self._pools.get(scheme)
         if pool is not None:
@@ -123,7 +127,7 @@ class Allocation:
             if session.keys is None:
                 session.keys = Keys(session.account)
             session.keys.add(key, allocated)
-            self._keeping.keyed(session.sid, key, allocated)
+            self._session_store.keyed(session.sid, key, allocated)
 
     def _new(self, scheme: str, number: int) -> list[str]:
         pool = self._pools.get(scheme)
@@ -150,7 +154,9 @@ class Allocation:
         if "resource" not in body and "childrenResources" not in body:
             raise Rejected("name what to de-allocate in 'resource' or 'childrenResources'")
         most = self._config.limits.addresses_per_request
-        named = flat(body.get("resource"), most) + flat(body.get("childrenResources"), most)
+        named = flatten_strings(body.get("resource"), most) + flatten_strings(
+            body.get("childrenResources"), most
+        )
         message.resources = named
         freed: dict[str, None] = {}
         for done, address in enumerate(self._meant(named, session), 1):
@@ -177,7 +183,7 @@ class Allocation:
         self._routes.unbind(address, session)
         if session.keys is not None:
             session.keys.forget(address)
-            self._keeping.unkeyed(session.sid, address)
+            self._session_store.unkeyed(session.sid, address)
         for suffix in _BESIDE:
             self._routes.unbind(address + suffix, session)
 

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
-from msgnode.protocol.address import LONGEST, Domain
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -39,7 +39,7 @@ EACH = 64  # bytes of memory for an address, beside its characters
 POLICIES = 100  # addresses that the policies are asked about in one slice
 
 
-def flat(value: object, most: int, what: str = "an address") -> list[str]:
+def flatten_strings(value: object, most: int, what: str = "an address") -> list[str]:
     """
     The strings in a string, a list, or lists in lists; Rejected for anything else in them, and for more
     than `most` (413).
@@ -206,8 +206,8 @@ class Binder:
             self._budget.check(session.account, size)
 
     def _check(self, address: str, session: Session, may_serve: Callable[[str], bool]) -> None:
-        if not address or len(address) > LONGEST:
-            raise Rejected(f"an address has 1 to {LONGEST} characters, not {len(address)}")
+        if not address or len(address) > MAX_ADDRESS_CHARS:
+            raise Rejected(f"an address has 1 to {MAX_ADDRESS_CHARS} characters, not {len(address)}")
         if self._domain.owns(address) and not may_serve(address):
             raise Rejected(f"{address} is the node's own address", 403, "reserved-address")
         owner = self._routes.runtime(address)
@@ -220,10 +220,10 @@ class Requests:
     Requests to the node whose work takes more than one turn: what their client sends behind them waits.
     """
 
-    def __init__(self, slices: Slices, holding: InputOrder, keeping: SessionStore) -> None:
+    def __init__(self, slices: Slices, input_order: InputOrder, session_store: SessionStore) -> None:
         self._slices = slices
-        self._holding = holding
-        self._keeping = keeping
+        self._input_order = input_order
+        self._session_store = session_store
 
     def answer(
         self, message: Message, steps: Iterator[None], reply: Callable[[], Message]
@@ -234,11 +234,11 @@ class Requests:
         rest = self._slices.begin(steps)
         if rest is None:
             return reply()
-        work = self._holding.hold(message.origin)
+        work = self._input_order.hold(message.origin)
         answered: Deferred[Message] = Deferred()
-        rest.addCallback(lambda done: self._keeping.settled())
+        rest.addCallback(lambda done: self._session_store.settled())
         rest.addCallback(lambda done: reply())
         rest.addCallbacks(answered.callback, answered.errback)
         rest.addErrback(partial(log.failure, "answering a request for many addresses"))
-        rest.addBoth(lambda done: self._holding.release(work))
+        rest.addBoth(lambda done: self._input_order.release(work))
         return answered

@@ -31,7 +31,7 @@ log = Logger()
 SLICES = 5  # what is sent without slices would be so many
 DECISIONS = 10  # decisions take as long as sending to so many more recipients
 PART = 16 * 1024  # bytes to send that take as long as one more recipient
-MOST_PARTS = 8  # of one recipient; a transport takes no more at once
+MAX_PARTS = 8  # of one recipient; a transport takes no more at once
 MANY = 10  # recipients; what is sent to fewer costs about what its own bytes do
 KEPT = 12  # to write down what is owed to one takes as long as sending to so many that do not acknowledge
 DECIDED = 30  # and to decide on one
@@ -83,10 +83,10 @@ class Fanout:
     def __init__(
         self,
         limits: Limits,
-        holding: InputOrder,
+        input_order: InputOrder,
         slices: Slices,
         counts: Counters,
-        ledger: DeliveryJournal,
+        journal: DeliveryJournal,
         is_there: Callable[[Any], bool],
         clock: IReactorTime,
     ) -> None:
@@ -95,10 +95,10 @@ class Fanout:
         self.decides = False  # have policies a say in what goes out?
         self.at_once = self.slice = self.decided_at_once = self.most = 0
         self._limits = limits
-        self._holding = holding
+        self._input_order = input_order
         self._slices = slices
         self._counts = counts
-        self._ledger = ledger
+        self._journal = journal
         self._is_there = is_there
         self._clock = clock
         self._cost = 0  # of this turn
@@ -127,14 +127,14 @@ class Fanout:
         """
         The memory of what is owed: by it `sent` sees what had to be written down.
         """
-        return self._ledger.held
+        return self._journal.held
 
     def sent(self, message: Message, waiting: int, held: int) -> None:
         """
         This message went to many: so many must wait for it, and so much was owed before.
         """
         size = OVERHEAD + len(message.data)
-        counted = max(0, self._ledger.held - held) // size
+        counted = max(0, self._journal.held - held) // size
         self.spend(message.origin, message.recipients + KEPT * max(waiting, counted))
 
     def spend(self, origin: Connection | None, cost: int) -> None:
@@ -145,7 +145,7 @@ class Fanout:
             self._clock.callLater(0, self._new_turn)
         self._cost += cost
         if self._cost > self.most and origin is not None and self._is_there(origin):
-            work = self._holding.hold(origin)
+            work = self._input_order.hold(origin)
             self._slices.work(iter(())).addCallback(lambda done: self._go_on(work))
 
     def _new_turn(self) -> None:
@@ -153,7 +153,7 @@ class Fanout:
 
     def _go_on(self, work: Work) -> None:
         self._cost = 0
-        self._holding.release(work)
+        self._input_order.release(work)
 
     # -- one message to very many ----------------------------------------------------
 
@@ -236,7 +236,7 @@ class Fanout:
         sent.addBoth(lambda done: self._release(batch))
 
     def _send(self, due: list[Session]) -> Iterator[None]:
-        self._ledger.settle()
+        self._journal.settle()
         at = 0
         while at < len(due):
             with self.together:
@@ -244,14 +244,14 @@ class Fanout:
                 while at < len(due) and cost < self.slice:
                     recipient = due[at]
                     at += 1
-                    cost += 1 + min(recipient.waiting_bytes // PART, MOST_PARTS)
+                    cost += 1 + min(recipient.waiting_bytes // PART, MAX_PARTS)
                     recipient.catch_up()
             yield
 
     def _hold(self, batch: Batch) -> None:
         if batch.work is None and batch.origin is not None and self._is_there(batch.origin):
-            batch.work = self._holding.hold(batch.origin)
+            batch.work = self._input_order.hold(batch.origin)
 
     def _release(self, batch: Batch) -> None:
         if batch.work is not None:
-            self._holding.release(batch.work)
+            self._input_order.release(batch.work)

@@ -15,8 +15,8 @@ from msgnode.sessions.session import Session
 from msgnode.structures.fair_table import FairTable
 
 ALLOWED_FOR = 60.0  # seconds from the delivery
-MOST = 10_000  # deliveries that are remembered, in all
-MOST_RECIPIENTS = 16  # of one message, in the order in which they bound its address
+MAX_DELIVERIES = 10_000  # deliveries that are remembered, in all
+MAX_RECIPIENTS = 16  # of one message, in the order in which they bound its address
 
 Delivered = tuple[int, bytes]  # the sid of the recipient, and the digest of `from`, `id` and `type`
 
@@ -31,7 +31,7 @@ class Forwards:
     def __init__(self, now: Callable[[], float], is_node: Callable[[str], bool]) -> None:
         self._now = now
         self._is_node = is_node
-        self._until: FairTable[Delivered, float] = FairTable(MOST)
+        self._until: FairTable[Delivered, float] = FairTable(MAX_DELIVERIES)
 
     def __len__(self) -> int:
         return len(self._until)
@@ -46,7 +46,7 @@ class Forwards:
         while until and until.oldest[1] <= now:
             until.remove(until.oldest[0])
         digest = _digest(message)
-        for session in recipients[:MOST_RECIPIENTS]:
+        for session in recipients[:MAX_RECIPIENTS]:
             until.put((session.sid, digest), now + ALLOWED_FOR, *_payer(sender or session))
 
     def delivered_late(self, data: bytes, session: Session) -> None:

@@ -21,12 +21,12 @@ from msgnode.protocol.close_codes import (
     CLOSED,
     DISK,
     FAILED,
-    FULL,
+    OVER_CAPACITY,
+    POLICY_UNAVAILABLE,
     RATE,
     REFUSED,
     SLOW,
-    TAKEN,
-    UNDECIDED,
+    TOKEN_REJECTED,
     Closing,
 )
 from msgnode.protocol.errors import Blocked, NoSession, NotOffered, Rejected
@@ -36,25 +36,31 @@ from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.access.authentication import Authenticator
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.limits.memory_budget import Budget
-from msgnode.sessions.resume import Wish, agree, must_wait, wish_of
+from msgnode.sessions.resume import ResumeRequest, must_wait, negotiate, resume_request
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
 
 # What the log and the metrics call a refusal.
-_REFUSALS = {REFUSED.code: 403, FULL.code: 503, SLOW.code: 429, TAKEN.code: 401, RATE.code: 429}
+_REFUSALS = {
+    REFUSED.code: 403,
+    OVER_CAPACITY.code: 503,
+    SLOW.code: 429,
+    TOKEN_REJECTED.code: 401,
+    RATE.code: 429,
+}
 # And why, where nothing else says so.
 _REASONS = {
     REFUSED.word: "reserved-address",
-    FULL.word: "limit",
+    OVER_CAPACITY.word: "limit",
     SLOW.word: "overflow",
-    TAKEN.word: "token",
+    TOKEN_REJECTED.word: "token",
     RATE.word: "rate",
     DISK.word: "disk",
-    UNDECIDED.word: "policy",
+    POLICY_UNAVAILABLE.word: "policy",
 }
-CLOSINGS = {429: RATE, 500: UNDECIDED, 503: UNDECIDED}  # by what a policy would answer
+CLOSINGS = {429: RATE, 500: POLICY_UNAVAILABLE, 503: POLICY_UNAVAILABLE}  # by what a policy would answer
 DELAY = 5.0  # seconds before such a close: the stubs of today come back at once
-DELAYED = {why.word for why in (TAKEN, FULL, RATE, UNDECIDED, FAILED)}
+DELAYED = {why.word for why in (TOKEN_REJECTED, OVER_CAPACITY, RATE, POLICY_UNAVAILABLE, FAILED)}
 
 
 class Handshake:
@@ -68,12 +74,12 @@ class Handshake:
         domain: Domain,
         takeover: Takeover,
         owners: AddressOwnership,
-        gate: Authenticator,
+        authenticator: Authenticator,
         budget: Budget,
-        merging: SessionMerge,
+        session_merge: SessionMerge,
     ) -> None:
-        self._gate = gate
-        self._merging = merging
+        self._authenticator = authenticator
+        self._session_merge = session_merge
         self._budget = budget
         self._sessions = sessions
         self._domain = domain
@@ -108,10 +114,12 @@ class Handshake:
         """
         Has the client the token it takes?  False: not, or it is not known yet.
         """
-        if self._gate.is_open:
+        if self._authenticator.is_open:
             return True
         token = message.fields().get("token") or connection.bearer
-        admitted = self._gate.admit(token, connection, partial(self._gate.receive, message.data, connection))
+        admitted = self._authenticator.admit(
+            token, connection, partial(self._authenticator.receive, message.data, connection)
+        )
         if isinstance(admitted, Closing):
             _note(message, admitted)
             self._refuse(admitted, connection, message.reason)
@@ -128,7 +136,7 @@ class Handshake:
             from_, token = split_token(from_)
         before = connection.session
         stands = before is not None and before.connection is connection
-        wish = wish_of(message)
+        wish = resume_request(message)
         nameless = self._sessions.by_token(token) if token else None
         session = self._enter(from_, connection, token, message, wish)
         if isinstance(session, Closing):
@@ -143,7 +151,7 @@ class Handshake:
         counts = session.outbox.epoch if session.outbox is not None else ""
         merged = nameless is not None and nameless.successor is session
         goes_on = known or (merged and isinstance(wish, tuple) and wish[0] == counts)
-        resume = agree(session, wish, connection.counted, not goes_on, stands)
+        resume = negotiate(session, wish, connection.counted, not goes_on, stands)
         if resume is not None:
             body["resume"] = resume
         to = message.from_ or session.runtime
@@ -162,14 +170,14 @@ class Handshake:
         `greeting` is sent before anything that waits.
         """
         again = partial(self.enter, runtime, connection, greeting)
-        admitted = self._gate.admit(connection.bearer, connection, again)
+        admitted = self._authenticator.admit(connection.bearer, connection, again)
         if isinstance(admitted, Closing):
             self._refuse(admitted, connection)
         if admitted is not True:
             return
         session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
         if isinstance(session, Session):
-            agree(session, False, connection.counted, fresh=True)
+            negotiate(session, False, connection.counted, fresh=True)
             if greeting:
                 self._sessions.say(connection, greeting)
             session.go_on()
@@ -184,9 +192,9 @@ class Handshake:
             return
         before = session.identity
         self._sessions.attach(session, connection)
-        self._gate.entered(session, connection)
+        self._authenticator.entered(session, connection)
         self._belongs(session, before)
-        agree(session, False, connection.counted, fresh=False)
+        negotiate(session, False, connection.counted, fresh=False)
 
     def _nameless(self, runtime: str, connection: Connection, token: str) -> Session | None:
         """
@@ -197,10 +205,10 @@ class Handshake:
         session = self._sessions.by_token(token) if token else None
         if session is None or not session.anonymous or session.runtime == runtime:
             return None
-        return None if self._gate.refuses(session.runtime, session, connection, token) else session
+        return None if self._authenticator.refuses(session.runtime, session, connection, token) else session
 
     def _enter(
-        self, runtime: str, connection: Connection, token: str, message: Message, wish: Wish = False
+        self, runtime: str, connection: Connection, token: str, message: Message, wish: ResumeRequest = False
     ) -> Session | Closing:
         """
         Without a name: to the session it has, else to a new anonymous one.
@@ -208,22 +216,22 @@ class Handshake:
         session = self._sessions.get(runtime) if runtime else connection.session
         nameless = self._nameless(runtime, connection, token)
         if session is None and nameless is not None:
-            self._gate.speak_for(nameless, connection)
+            self._authenticator.speak_for(nameless, connection)
             user = self._user(connection)
             if user and not self._shares(nameless, user):
                 nameless = None
         obstacle = self._obstacle(message, runtime, session, connection, nameless)
-        if obstacle is None and not self._gate.owns(runtime, session, connection):
+        if obstacle is None and not self._authenticator.owns(runtime, session, connection):
             obstacle = self._takeover.refuses(runtime, session, connection, token)
-        if obstacle is None and self._gate.refuses(runtime, session, connection, token):
-            obstacle = TAKEN
+        if obstacle is None and self._authenticator.refuses(runtime, session, connection, token):
+            obstacle = TOKEN_REJECTED
         found = session or nameless
         if obstacle is None and found is not None and must_wait(found, wish):
             obstacle = DISK
         if obstacle is None:
             obstacle = self._blocked(message, runtime, found, connection)
         if obstacle is None and session is not None and nameless is not None and session is not nameless:
-            obstacle = None if self._merging.has_room(nameless, session) else FULL
+            obstacle = None if self._session_merge.has_room(nameless, session) else OVER_CAPACITY
         if obstacle is not None:
             self._refuse(obstacle, connection, message.reason)
             return obstacle
@@ -237,16 +245,18 @@ class Handshake:
             if not self._user(connection):
                 self._budget.take_turn(host)
         before = session.identity
-        if not (self._gate.is_open or before or session.proof is not None or session.has_token(token)):
+        if not (
+            self._authenticator.is_open or before or session.proof is not None or session.has_token(token)
+        ):
             # Whoever had what was nobody's keeps no key to what it may become.
             self._sessions.void_token(session)
-        session.identity = self._takeover.identity(session, connection) or self._gate.kept(session)
+        session.identity = self._takeover.identity(session, connection) or self._authenticator.kept(session)
         self._sessions.attach(session, connection)
-        self._gate.entered(session, connection)
+        self._authenticator.entered(session, connection)
         self._belongs(session, before)
         if nameless is not None and nameless is not session and self._shares(nameless, session.identity):
             epoch = wish[0] if isinstance(wish, tuple) else ""
-            self._merging.merge(nameless, session, connection, epoch)
+            self._session_merge.merge(nameless, session, connection, epoch)
         return session
 
     @staticmethod
@@ -278,22 +288,22 @@ class Handshake:
         message.outcome = ""
         if session is None:
             raise NoSession("open a session before you renew its token")
-        if self._gate.is_open:
+        if self._authenticator.is_open:
             raise NotOffered("this node looks at no tokens")
         if not isinstance(token, str) or not token:
             raise Rejected("'body.token' must be the new token")
         if session.proof is None and session.connection is not connection:
             # Anybody may have taken what is nobody's, and its token; it must not become theirs by this.
             raise Rejected("a newer connection took this session; open it again with the token", 403, "token")
-        verdict = self._gate.ask(token, connection)
+        verdict = self._authenticator.ask(token, connection)
         if isinstance(verdict, Deferred):
-            again = partial(self._gate.receive, message.data, connection)
-            self._gate.later(verdict, token, connection, again)
+            again = partial(self._authenticator.receive, message.data, connection)
+            self._authenticator.later(verdict, token, connection, again)
             return session
         if isinstance(verdict, Rejected):
             raise verdict
         before = session.identity
-        self._gate.renew(session, connection, verdict)
+        self._authenticator.renew(session, connection, verdict)
         self._belongs(session, before)
         message.outcome = "answered"
         to = message.from_ or session.runtime
@@ -316,20 +326,20 @@ class Handshake:
         if runtime and (not self._domain.can_open(runtime) or self._owners.holds(runtime, nameless)):
             return REFUSED
         if nameless is not None:
-            return None if self._budget.may_rename(nameless, runtime) else FULL
+            return None if self._budget.may_rename(nameless, runtime) else OVER_CAPACITY
         watermark = self._sessions.watermark
         if watermark is not None and watermark.low:
             watermark.refused += 1
             message.reason = "disk"
-            return FULL
+            return OVER_CAPACITY
         user = self._user(connection)
-        return None if self._budget.may_open(runtime, user, self._budget.host(connection)) else FULL
+        return None if self._budget.may_open(runtime, user, self._budget.host(connection)) else OVER_CAPACITY
 
     def _user(self, connection: Connection) -> str:
         """
         Who the connection has shown itself to be, or "".
         """
-        shown = self._gate.who(connection)
+        shown = self._authenticator.who(connection)
         return shown.user if shown is not None else connection.identity
 
     def _blocked(

@@ -53,14 +53,14 @@ class Ingress:
         handshake: Handshake,
         route: Callable[[Message, Session], Reply],
         tell: Callable[[Connection, bytes], None],
-        journal: TrafficRecorder,
+        traffic_recorder: TrafficRecorder,
         counts: Counters,
         receipts: Receipts,
-        holding: InputOrder,
+        input_order: InputOrder,
     ) -> None:
         self._failures = FailureLog(log)
-        self._holding = holding
-        self._held = holding.held
+        self._input_order = input_order
+        self._held = input_order.held
         # What the operator has each message looked at for: rates, tokens.
         self.check: Callable[[bytes, Session, Connection], None] | None = None
         # What the operator has each answer of the node looked at for; None: it must not leave.
@@ -73,7 +73,7 @@ class Ingress:
         self._handshake = handshake
         self._route = route
         self._tell = tell
-        self._journal = journal
+        self._traffic_recorder = traffic_recorder
         self._counts = counts
 
     def receive(self, data: bytes, connection: Connection) -> None:
@@ -81,7 +81,7 @@ class Ingress:
         One message, a JSON object in UTF-8, from a client.
         """
         if self._held and connection in self._held:
-            self._holding.keep(data, connection)  # behind a message that takes its time
+            self._input_order.keep(data, connection)  # behind a message that takes its time
             return
         came = time_ns()
         counts = self._counts
@@ -111,9 +111,9 @@ class Ingress:
                 ):
                     message = redacted(message)
                 if self.vouch is not None:
-                    vouched = self.vouch(message, session)
-                    if vouched is not message.data:
-                        message = _again(vouched, message)
+                    with_asserted_identity = self.vouch(message, session)
+                    if with_asserted_identity is not message.data:
+                        message = _again(with_asserted_identity, message)
                 if not message.from_:
                     raise Malformed("'from' is missing", message.id)
                 wait = None if self.identify is None else self.identify(message)
@@ -143,7 +143,7 @@ class Ingress:
         Carry it once it is known whose its tokens are; what its sender sends behind it waits until then.
         """
         over: Deferred[Any] = Deferred()
-        work = self._holding.hold(connection)
+        work = self._input_order.hold(connection)
 
         def carry(known: None) -> None:
             reply = self._route(message, session)
@@ -154,7 +154,7 @@ class Ingress:
 
         wait.addCallbacks(carry, over.errback)
         wait.addErrback(over.errback)
-        wait.addBoth(lambda done: self._holding.release(work))
+        wait.addBoth(lambda done: self._input_order.release(work))
         return over
 
     def _answer(self, reply: Message, session: Session, connection: Connection) -> None:
@@ -168,14 +168,16 @@ class Ingress:
     def _settled(self, message: Message, session: Session | None) -> None:
         message.micros = micros = (time_ns() - message.came) // 1000
         self._counts.handed_over[micros.bit_length()] += 1
-        self._journal.message(message, session)
+        self._traffic_recorder.message(message, session)
 
-    def garbled(self, data: bytes, why: str, connection: Connection, code: int = 400) -> None:
+    def reject_undecodable(self, data: bytes, why: str, connection: Connection, code: int = 400) -> None:
         """
         What came is not even text, or too long; `data` is what there is of it.
         """
         if self._held and connection in self._held:
-            self._holding.keep(data, connection, partial(self.garbled, data, why, connection, code))
+            self._input_order.keep(
+                data, connection, partial(self.reject_undecodable, data, why, connection, code)
+            )
             return
         self._counts.received += 1
         self._counts.received_bytes += len(data)
@@ -200,7 +202,7 @@ class Ingress:
         if session is not None:
             message.from_ = session.runtime
             if self._held:
-                self._holding.follow(session, connection)
+                self._input_order.follow(session, connection)
         if not message.outcome:  # it will be received once more
             self._counts.received -= 1
             self._counts.received_bytes -= len(message.data)
@@ -293,7 +295,7 @@ class Ingress:
         message.code, message.reason = why.code, why.reason
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code, why.reason)
-        self._journal.message(message, session)
+        self._traffic_recorder.message(message, session)
 
 
 def _again(data: bytes, message: Message) -> Message:

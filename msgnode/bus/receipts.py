@@ -80,7 +80,7 @@ class Receipts:
         receipt = compose(message.id, "receipt", RECEIPT, message.from_, body, message.transaction)
         if code == 202 and recipients > 1 and session.outbox is None:
             # For some of them it may wait: not before that is written down.
-            session.ledger.when_written(lambda: session.deliver(receipt))
+            session.journal.when_written(lambda: session.deliver(receipt))
         else:
             session.deliver(receipt)
 

@@ -80,7 +80,7 @@ class RecipientList:
         domain: Domain,
         routes: RoutingTable,
         receipts: Receipts,
-        journal: TrafficRecorder,
+        traffic_recorder: TrafficRecorder,
         counts: Counters,
         fanout: Fanout,
         limits: Limits,
@@ -91,7 +91,7 @@ class RecipientList:
         self._domain = domain
         self._routes = routes
         self._receipts = receipts
-        self._journal = journal
+        self._traffic_recorder = traffic_recorder
         self._counts = counts
         self._fanout = fanout
         self._limits = limits
@@ -101,7 +101,7 @@ class RecipientList:
         Carry a copy to each of several recipients, and write down each copy.
         """
         if len(to) == 1:  # a message like any other
-            message.data = message.addressed(to[0]).data
+            message.data = message.copy_to(to[0]).data
             message.to = to[0]
             return self._carry(message, session, 1)
         for address in to:
@@ -126,7 +126,7 @@ class RecipientList:
         return self._fanout.finish(batch)  # type: ignore[return-value]
 
     def _route_each(self, message: Message, addresses: list[str], session: Session, count: int) -> None:
-        lines = Lines(len(addresses), TIMES * len(message.data) + ROOM, self._journal.message)
+        lines = Lines(len(addresses), TIMES * len(message.data) + ROOM, self._traffic_recorder.message)
         for one in message.copies(addresses):
             try:
                 reply = self._carry(one, session, count)

@@ -23,7 +23,7 @@ from msgnode.bus.responder import Reply
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import IN, OUT, SUBSCRIBE, Policy
-from msgnode.protocol.address import LONGEST, Domain
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -64,9 +64,9 @@ class Router:
         domain: Domain,
         routes: RoutingTable,
         components: Components,
-        journal: TrafficRecorder,
+        traffic_recorder: TrafficRecorder,
         counts: Counters,
-        keeping: SessionStore,
+        session_store: SessionStore,
         owners: AddressOwnership,
         budget: Budget,
         fanout: Fanout,
@@ -81,17 +81,17 @@ class Router:
         self.forwards = forwards
         self._config = config
         self._fanout = fanout
-        self._keeping = keeping
+        self._session_store = session_store
         self._owners = owners
         self._budget = budget
         self._domain = domain
         self._routes = routes
         self._components = components
         self._responders = components.responders
-        self._journal = journal
+        self._traffic_recorder = traffic_recorder
         self._counts = counts
         self.several = RecipientList(
-            self.route, domain, routes, self.receipts, journal, counts, fanout, config.limits
+            self.route, domain, routes, self.receipts, traffic_recorder, counts, fanout, config.limits
         )
 
     def route(self, message: Message, session: Session, count: int = 1) -> Reply:
@@ -288,7 +288,7 @@ class Router:
 
     def _published(self, done: object, message: Message) -> None:
         message.origin = LOCAL_ORIGIN
-        self._journal.message(message, None)
+        self._traffic_recorder.message(message, None)
 
     def _publish_decided(self, message: Message, recipients: tuple[Session, ...]) -> Deferred[Any] | None:
         if self.policy is None or not self.policy.outward:
@@ -376,22 +376,22 @@ class Router:
         responder = self._responders.get(to) or self._responders.get(_host(to))
         if responder is None:
             raise NotOffered(f"this node offers nothing at {to}")
-        keeping = self._keeping
-        if keeping.failing:
-            raise Rejected(f"the node cannot write this down now: {keeping.failing}", 503, "disk")
+        session_store = self._session_store
+        if session_store.failing:
+            raise Rejected(f"the node cannot write this down now: {session_store.failing}", 503, "disk")
         watermark = self.watermark
         if watermark is not None and watermark.low and message.type.lower() in _KEPT:
             watermark.refused += 1
             full = "the node takes nothing new now: its disk is nearly full; try again later"
             raise Rejected(full, 503, "disk")
-        before = keeping.changes
+        before = session_store.changes
         self._components.answered[responder] += 1
         reply = responder.respond(message, session)
         message.outcome = "answered"
         message.code = message.code or (200 if reply is not None else 0)
-        if keeping.changes == before or not isinstance(reply, Message):
+        if session_store.changes == before or not isinstance(reply, Message):
             return reply
-        written, answer = keeping.settled(), reply
+        written, answer = session_store.settled(), reply
         return written.addCallback(lambda done: answer)
 
     def _no_route(self, message: Message, to: str, session: Session) -> None:
@@ -435,7 +435,7 @@ class Router:
             return
         if session.learnt >= self._config.limits.learned_routes_per_session or from_ in self._routes:
             return
-        if len(from_) > LONGEST or any(part in from_ for part in _NO_SENDER):
+        if len(from_) > MAX_ADDRESS_CHARS or any(part in from_ for part in _NO_SENDER):
             return
         if self._budget.has_room(session.account, binding_size(from_)):
             self._routes.bind(from_, session, LEARNT)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from msgnode.bus.listeners import Listeners, Ordered, Owners
-from msgnode.protocol.address import LONGEST
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.sessions.limits.memory_budget import binding_size
@@ -35,7 +35,7 @@ NOBODY: tuple["Session", ...] = ()
 _REASONS, _FLAGS = ALLOCATED | SUBSCRIBED | LEARNT, 0xFF
 _OBJECT = 8  # bits below the length of the object that the address was subscribed as a child of, or 0
 
-MOST_FORMER = 64  # sessions that became one with one
+MAX_FORMER = 64  # sessions that became one with one
 DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes
 
 
@@ -44,8 +44,8 @@ class RoutingTable:
     Addresses are exact strings; nothing is normalised.
     """
 
-    def __init__(self, keeping: SessionStore, slices: Slices) -> None:
-        self._keeping = keeping
+    def __init__(self, session_store: SessionStore, slices: Slices) -> None:
+        self._session_store = session_store
         self._slices = slices
         self._listeners = Listeners()
         self._tuples = self._listeners.tuples
@@ -114,7 +114,7 @@ class RoutingTable:
         """
         The session whose runtimeURL is `address` or stands above it at a `/`.
         """
-        if len(address) > LONGEST:
+        if len(address) > MAX_ADDRESS_CHARS:
             return None
         for _ in range(DEEPEST):
             session = self._runtimes.get(address)
@@ -229,7 +229,7 @@ class RoutingTable:
         bindings[address] = held | kind
         if kind & OWNED:
             self.owners.add(address, session)
-        self._keeping.bound(session.sid, address, held | kind)
+        self._session_store.bound(session.sid, address, held | kind)
 
     def restore(self, address: str, session: "Session", kinds: int) -> None:
         """
@@ -281,14 +281,14 @@ class RoutingTable:
             held = self._leave_object(address, session, held)
         if held & _REASONS & ~kinds:
             left = session.bindings[address] = held & (~kinds | OWNED)
-            self._keeping.bound(session.sid, address, left)
+            self._session_store.bound(session.sid, address, left)
             if held & kinds & ALLOCATED and self.released is not None:
                 self.released(address)
             return
         del session.bindings[address]
         session.learnt -= held == LEARNT
         self._remove(address, session, held)
-        self._keeping.bound(session.sid, address, 0)
+        self._session_store.bound(session.sid, address, 0)
 
     def move(self, address: str, session: "Session", other: "Session") -> None:
         """
@@ -305,7 +305,7 @@ class RoutingTable:
         left = owner.bindings[address] = owner.bindings[address] & ~OWNED
         self.owners.discard(address, owner)
         if not owner.ended:
-            self._keeping.bound(owner.sid, address, left)
+            self._session_store.bound(owner.sid, address, left)
 
     def _remove(self, address: str, session: "Session", held: int) -> None:
         if held & OWNED:
@@ -334,14 +334,14 @@ class RoutingTable:
         for name in names:
             if self._runtimes.get(name) is not session:
                 continue
-            if heir is None or heir.ended or len(heir.names) >= MOST_FORMER:
+            if heir is None or heir.ended or len(heir.names) >= MAX_FORMER:
                 del self._runtimes[name]
             else:
                 self._runtimes[name] = heir
                 heir.names = (*heir.names, name)
         former, session.former = [session.sid, *session.former], []
         for sid in former:
-            if heir is None or heir.ended or len(heir.former) == MOST_FORMER:
+            if heir is None or heir.ended or len(heir.former) == MAX_FORMER:
                 self._by_sid.pop(sid, None)
             else:
                 self._by_sid[sid] = heir  # whoever asked for a receipt still gets it

@@ -25,7 +25,7 @@ from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 
-MOST_ABSORBED = 64  # sids that a session's note in the spool names until the database is written
+MAX_ABSORBED = 64  # sids that a session's note in the spool names until the database is written
 
 
 class Registrations(Protocol):
@@ -49,27 +49,27 @@ class SessionMerge:
         sessions: Sessions,
         routes: RoutingTable,
         registered: Registrations,
-        keeping: SessionStore,
+        session_store: SessionStore,
         budget: Budget,
         limits: Limits,
         slices: Slices,
-        holding: InputOrder,
+        input_order: InputOrder,
     ) -> None:
         self._sessions = sessions
         self._routes = routes
         self._registered = registered
-        self._keeping = keeping
+        self._session_store = session_store
         self._budget = budget
         self._limits = limits
         self._slices = slices
-        self._holding = holding
+        self._input_order = input_order
 
     @staticmethod
     def has_room(session: Session, other: Session) -> bool:
         """
         May they become one now, or must the database first take in what did before?
         """
-        return len(session.absorbed) + len(other.absorbed) < MOST_ABSORBED
+        return len(session.absorbed) + len(other.absorbed) < MAX_ABSORBED
 
     def merge(self, session: Session, other: Session, connection: Connection, epoch: str) -> None:
         """
@@ -79,10 +79,10 @@ class SessionMerge:
         """
         self._sessions.give_way(session)
         other.take_over(session, epoch)
-        self._keeping.moved(session.sid, other.sid)
-        self._keeping.changed(other)
-        self._holding.follow(other, connection)
-        over = self._holding.settled_for(session, connection)
+        self._session_store.moved(session.sid, other.sid)
+        self._session_store.changed(other)
+        self._input_order.follow(other, connection)
+        over = self._input_order.settled_for(session, connection)
         if over is None:
             rest = self._begin(session, other)
         else:
@@ -91,10 +91,10 @@ class SessionMerge:
         if rest is None:
             self._moved(session, other)
             return
-        work = self._holding.hold(connection)
+        work = self._input_order.hold(connection)
         rest.addErrback(partial(log.failure, "giving {runtime} what another had", runtime=other.runtime))
         rest.addCallback(lambda done: self._moved(session, other))
-        rest.addBoth(lambda done: self._holding.release(work))
+        rest.addBoth(lambda done: self._input_order.release(work))
 
     def _begin(self, session: Session, other: Session) -> Deferred[None] | None:
         self._sessions.unseat(session)
@@ -105,7 +105,7 @@ class SessionMerge:
         All is the other's.  The spool says who has become one until the database does.
         """
         gone = [*session.absorbed, session.sid]
-        self._keeping.settled().addCallbacks(partial(_forget, gone, other), lambda why: None)
+        self._session_store.settled().addCallbacks(partial(_forget, gone, other), lambda why: None)
 
     def _move_all(self, session: Session, other: Session) -> Iterator[None]:
         try:
@@ -129,15 +129,15 @@ class SessionMerge:
         if not self._has_room(address, key, is_learnt, session, other):
             self._routes.unbind(address, session)
             if address not in other.bindings:
-                self._keeping.bound(other.sid, address, 0)
-            self._keeping.unkeyed(other.sid, address)
+                self._session_store.bound(other.sid, address, 0)
+            self._session_store.unkeyed(other.sid, address)
             return
         self._routes.move(address, session, other)
         if key is not None:
             if other.keys is None:
                 other.keys = Keys(other.account)
             other.keys.add(key, [address])
-            self._keeping.keyed(other.sid, key, [address])
+            self._session_store.keyed(other.sid, key, [address])
 
     def _has_room(
         self, address: str, key: str | None, is_learnt: bool, session: Session, other: Session

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from msgnode.bus.bindings import Binder, Making, Requests, flat
+from msgnode.bus.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.policy.enforcement.points import SUBSCRIBE, Policy
@@ -170,9 +170,9 @@ class Subscription:
         if all(body.get(key) is None for key in (*_LISTS, "resource")):
             raise Rejected("name the addresses in a list 'resources'")
         most = self._limits.addresses_per_request
-        addresses = [address for key in _LISTS for address in flat(body.get(key), most)]
-        names = [name for key in _CHILDREN for name in flat(body.get(key), most, "a child's name")]
-        return addresses, flat(body.get("resource"), most), names
+        addresses = [address for key in _LISTS for address in flatten_strings(body.get(key), most)]
+        names = [name for key in _CHILDREN for name in flatten_strings(body.get(key), most, "a child's name")]
+        return addresses, flatten_strings(body.get("resource"), most), names
 
     def _check(
         self,

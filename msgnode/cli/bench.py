@@ -15,7 +15,7 @@ from msgnode.cli.connection import SECONDS, NodeConnection, talks
 from msgnode.cli.load_generator import TOO_MANY, Load, Measured
 
 BUSY = 0.85  # of a core; above it this process may be what is measured
-MOST_SHOWN = 5  # kinds of refusals
+MAX_SHOWN = 5  # kinds of refusals
 _DELAYS = {
     "publish": "from sender to receiver",
     "request": "there and back",
@@ -85,7 +85,7 @@ def _report(talk: NodeConnection, pattern: str, clients: int, window: int, measu
         "per_second": rate,
         "arrived": measured.arrived,
         "lost": measured.lost,
-        "refused": dict(measured.refused.most_common(MOST_SHOWN)),
+        "refused": dict(measured.refused.most_common(MAX_SHOWN)),
         "seconds": round(measured.seconds, 3),
         "client_cores": round(measured.cores, 2),
         "delay_ms": {name: round(value * 1000, 3) for name, value in delay.items()},
@@ -101,7 +101,7 @@ def _report(talk: NodeConnection, pattern: str, clients: int, window: int, measu
     )
     if measured.cores > BUSY:
         lines.append(click.style("That was the limit, not the node.", fg="yellow"))
-    for words, number in measured.refused.most_common(MOST_SHOWN):
+    for words, number in measured.refused.most_common(MAX_SHOWN):
         lines.append(click.style(f"The node refused {number:,} more: {words}", fg="yellow"))
     if any(words.startswith(TOO_MANY) for words in measured.refused):
         lines.append(click.style("Its limit is what was measured, not its speed.", fg="yellow"))

@@ -26,7 +26,7 @@ from msgnode.client.message import decode, encode
 from msgnode.client.resume_state import ResumeState
 from msgnode.client.transports import Link
 from msgnode.protocol.address import SESSION
-from msgnode.protocol.close_codes import NO_OPEN, Closing
+from msgnode.protocol.close_codes import OPEN_TIMEOUT, Closing
 
 log = Logger()
 
@@ -34,7 +34,7 @@ ACK_AFTER = 64  # messages
 ACK_WITHIN = 0.5  # seconds
 PATIENCE = 10.0  # seconds for the node to answer `open`, or to close
 RENEWAL = "renewal"  # the id of what shows a newer identity token
-MOST_KEPT = 64 * 1024 * 1024  # bytes that are not acknowledged
+MAX_KEPT = 64 * 1024 * 1024  # bytes that are not acknowledged
 TOO_LONG, TOKEN = 1009, 4401
 # Trying again is useless, whatever a node forgot to say about it.
 _FINAL = frozenset({1003, 4401, 4403, 4409})
@@ -137,7 +137,7 @@ class ClientConnection:
         """
         tally, link = self.tally, self._link
         if link is None or tally.counting:
-            if tally.size > MOST_KEPT:
+            if tally.size > MAX_KEPT:
                 raise Full(f"{len(tally.kept)} messages wait for the node; wait for flushed()")
             tally.keep(data)
         if link is not None:
@@ -237,7 +237,7 @@ class ClientConnection:
         """
         was_open, self._link, self._opening = self._link is not None, None, None
         # The node gave up, or we did, before anybody said who this is.
-        nobody = self._asking and (bool(self._complaint) if why is None else why.code == NO_OPEN.code)
+        nobody = self._asking and (bool(self._complaint) if why is None else why.code == OPEN_TIMEOUT.code)
         text, self._complaint = self._complaint or text, ""
         self._cancel()
         if nobody:

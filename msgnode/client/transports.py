@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 
 from msgnode.protocol.close_codes import Closing
 
-LONGEST_LINE = 64 * 1024 * 1024  # bytes; no node sends such
+MAX_LINE_BYTES = 64 * 1024 * 1024  # bytes; no node sends such
 CLOSE_LINE = b'{"type":"close","from":"mn:/session"'
 # Seconds until the first probe of a silent connection, and between them; how many.  What was
 # sent and is not acknowledged waits for so many milliseconds.
@@ -90,7 +90,7 @@ class LineLink(StreamProtocol):
             elif line:
                 heard(line)
         self._rest += rest
-        if len(self._rest) > LONGEST_LINE:
+        if len(self._rest) > MAX_LINE_BYTES:
             self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:

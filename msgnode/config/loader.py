@@ -21,7 +21,7 @@ from msgnode.config.schema import (
     Listen,
     PoolAddresses,
 )
-from msgnode.config.validation import contradictions
+from msgnode.config.validation import cross_checks
 
 # What keys were called before, and what they are called now.
 RENAMED = {
@@ -80,10 +80,10 @@ def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> C
         except tomllib.TOMLDecodeError as why:
             raise ConfigError(f"{path}: is not TOML: {why}") from why
         check(table, path)  # a mistake in the file is told as the file's
-    return check(laid_over(table, options or {}), "options")
+    return check(merge(table, options or {}), "options")
 
 
-def laid_over(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def merge(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """
     The table with the options in it; an option that is a table itself changes only the keys it names.
     """
@@ -107,7 +107,7 @@ def check(table: Mapping[str, Any], where: str) -> Config:
         config = msgspec.convert(table, Config)
     except msgspec.ValidationError as why:
         raise ConfigError(f"{where}: {_in_words(str(why), table)}") from None
-    for key, wrong in contradictions(config):
+    for key, wrong in cross_checks(config):
         raise ConfigError(f"{where}: {key}: {wrong}")
     return config
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-MOST_SECONDS = 3_153_600_000  # a century; no timer waits for infinity
-Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
-Positive = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
+MAX_SECONDS = 3_153_600_000  # a century; no timer waits for infinity
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+Positive = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 Count = Annotated[int, Meta(ge=1)]
 Bytes = Annotated[int, Meta(ge=1)]
 OrOff = Annotated[int, Meta(ge=0)]

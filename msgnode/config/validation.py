@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from msgnode.config.address_range import MOST, expand
+from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.config.schema import IDP, Config, IdentityOptions, IntrospectionOptions, PoolAddresses
 from msgnode.config.sections import BackEndOptions, QoSOptions
 from msgnode.protocol.address import Domain, is_scheme
@@ -21,7 +21,7 @@ Mistakes = Iterator[tuple[str, str]]
 BASE_URLS = "http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH"
 
 
-def contradictions(config: Config) -> Mistakes:
+def cross_checks(config: Config) -> Mistakes:
     for check in CHECKS:
         yield from check(config)
 
@@ -111,8 +111,8 @@ def _pool(key: str, pool: PoolAddresses, domain: Domain) -> Mistakes:
     twice = [address for address, count in Counter(pool.addresses).items() if count > 1]
     if twice:
         yield f"{key}.addresses", f"expected each address once, found {twice[0]!r} again"
-    if len(pool.addresses) > MOST:
-        yield f"{key}.addresses", f"expected at most {MOST}, found {len(pool.addresses)}"
+    if len(pool.addresses) > MAX_ADDRESSES:
+        yield f"{key}.addresses", f"expected at most {MAX_ADDRESSES}, found {len(pool.addresses)}"
     if pool.pattern:
         try:
             expand(pool.pattern)

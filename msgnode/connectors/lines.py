@@ -24,7 +24,7 @@ from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES
 from msgnode.transport.cork import Cork, Outlet
 from msgnode.transport.read_backlog import Backlog, Reading
-from msgnode.transport.sockets import RejectedConnection, take_turns, verified_name
+from msgnode.transport.sockets import RejectedConnection, limit_read_size, verified_name
 
 VALIDATOR = "mn:/validator"
 LAST_WORD = 5  # seconds for a client to read why it is closed
@@ -56,7 +56,7 @@ class LineConnection(Reading, Protocol):
         for option in ("setTcpNoDelay", "setTcpKeepAlive"):
             with suppress(AttributeError, OSError):  # a UNIX socket has neither
                 getattr(transport, option)(True)
-        take_turns(transport)
+        limit_read_size(transport)
         self._outlet.pace(self)
         self.factory.node.sessions.arrived(self)
 
@@ -93,7 +93,7 @@ class LineConnection(Reading, Protocol):
         return rest if many and not self._losing else None
 
     def settled(self) -> Deferred[None] | None:
-        return self.factory.node.holding.settled(self)
+        return self.factory.node.input_order.settled(self)
 
     def _first(self, end: bytes) -> None:
         """
@@ -118,7 +118,7 @@ class LineConnection(Reading, Protocol):
             self._begun = bytearray()
         self._begun += part
         if len(self._begun) <= self.factory.longest + 1:  # a CR may be its last byte
-            self.factory.node.partials.grow(self, len(self._begun), self.peer)
+            self.factory.node.partial_input.grow(self, len(self._begun), self.peer)
         else:
             begun = bytes(self._begun)
             self._end_partial()
@@ -127,7 +127,7 @@ class LineConnection(Reading, Protocol):
 
     def _end_partial(self) -> None:
         self._begun = None
-        self.factory.node.partials.done(self)
+        self.factory.node.partial_input.done(self)
 
     def cut_short(self, why: Closing) -> None:
         """
@@ -146,14 +146,14 @@ class LineConnection(Reading, Protocol):
             try:
                 line.decode()
             except UnicodeDecodeError as why:
-                self.factory.node.garbled(line, f"not UTF-8 at byte {why.start}", self)
+                self.factory.node.reject_undecodable(line, f"not UTF-8 at byte {why.start}", self)
                 return
         if line and not self._losing:
             self.factory.node.receive(line, self)
 
     def _too_long(self, line: bytes) -> None:
         text = f"a line has at most {self.factory.longest} bytes"
-        self.factory.node.garbled(line, text, self, 413)
+        self.factory.node.reject_undecodable(line, text, self, 413)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if self._backlog is not None:
@@ -249,6 +249,6 @@ class LineFactory(ServerFactory):
         return self.last
 
     def buildProtocol(self, addr: Any) -> Any:
-        if not self.node.arrivals.heard(addr):
+        if not self.node.connection_limits.heard(addr):
             return RejectedConnection()
         return super().buildProtocol(addr)

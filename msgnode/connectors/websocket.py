@@ -68,7 +68,7 @@ class WebSocketConnection(LaneProtocol):
         if config.identity.auth != "none":
             self.bearer = bearer(request.headers.get("authorization", ""), request.protocols)
         forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = self.factory.node.arrivals.named(self.transport.getPeer(), forwarded)
+        self.peer = self.factory.node.connection_limits.named(self.transport.getPeer(), forwarded)
         return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
 
     def onOpen(self) -> None:
@@ -167,7 +167,7 @@ class WebSocketConnection(LaneProtocol):
         if wait:
             node.inflation.pauses += 1
             return deferLater(self.factory.clock, wait + MARGIN)
-        return node.holding.settled(self)
+        return node.input_order.settled(self)
 
     def inflated(self, size: int) -> None:
         inflation = self.factory.node.inflation
@@ -206,7 +206,7 @@ class WebSocketFactory(LaneFactory):
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         super().__init__(cork, clock, node.slices, node.counts.websocket_faults)
         self.node = node
-        self.partials = node.partials
+        self.partial_input = node.partial_input
         self.clock = clock
         self.apply()
 

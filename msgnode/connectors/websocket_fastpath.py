@@ -40,7 +40,7 @@ MASKED = 0x80
 FRAMES, STEPS = range(MESSAGES), range(2 * MESSAGES)
 
 # Bytes that come out of compressed messages in one turn, but for the last one; and of one that is compressed.
-MOST_INFLATED, MOST_DEFLATED = 1024 * 1024, 256 * 1024
+MAX_INFLATED, MAX_DEFLATED = 1024 * 1024, 256 * 1024
 
 PARTS = 64  # of an unfinished message, each with its own memory
 
@@ -179,7 +179,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         if self.state != OPEN:
             return
         deflate = self._perMessageCompress
-        if deflate is not None and self.factory.deflateAbove <= len(payload) <= MOST_DEFLATED:
+        if deflate is not None and self.factory.deflateAbove <= len(payload) <= MAX_DEFLATED:
             # Not sendMessage, which holds what we send to the limit on what we hear.
             self.sendFrame(opcode=1, payload=self.factory.deflated(payload, deflate), rsv=4)
         elif self._longest < 0 or self.send_queue:
@@ -287,14 +287,14 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
             self._ended()
 
     def _grow(self, size: int) -> None:
-        partials = self.factory.partials
-        if partials is not None:
-            partials.grow(self, size, self.peer)
+        partial_input = self.factory.partial_input
+        if partial_input is not None:
+            partial_input.grow(self, size, self.peer)
 
     def _ended(self) -> None:
-        partials = self.factory.partials
-        if partials is not None:
-            partials.done(self)
+        partial_input = self.factory.partial_input
+        if partial_input is not None:
+            partial_input.done(self)
 
     def cut_short(self, why: Closing) -> None:
         """
@@ -325,7 +325,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         self._inflated = 0
         deflate = self._perMessageCompress is not None
         for _ in STEPS:
-            if deflate and self.data and (self._inflated > MOST_INFLATED or self.overdrawn()):
+            if deflate and self.data and (self._inflated > MAX_INFLATED or self.overdrawn()):
                 break
             if not self.processData() or self.state == CLOSED:
                 return
@@ -448,7 +448,7 @@ class LaneFactory(WebSocketServerFactory):
 
     protocol: Any = LaneProtocol
     deflateAbove = 1024  # bytes; a shorter text goes out as it is
-    partials: PartialInput | None = None  # None: nobody counts what has begun to come
+    partial_input: PartialInput | None = None  # None: nobody counts what has begun to come
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS owner (guid TEXT PRIMARY KEY, user TEXT NOT NULL) STR
 CREATE TABLE IF NOT EXISTS graph (guid TEXT PRIMARY KEY, jwt TEXT NOT NULL) STRICT;
 COMMIT;
 """
-MOST_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved
+MAX_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved
 EVERY = 20.0  # seconds from one move of the log to the next
 
 
@@ -80,7 +80,7 @@ def _connect(path: Path | str, alone: bool = False) -> sqlite3.Connection:
         if path == ":memory:" or not os.path.getsize(path):
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA journal_size_limit = {MOST_LOG}")
+        database.execute(f"PRAGMA journal_size_limit = {MAX_LOG}")
         database.execute("PRAGMA synchronous = NORMAL")
         if not alone:
             database.execute("PRAGMA wal_autocheckpoint = 0")

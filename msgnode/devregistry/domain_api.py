@@ -22,7 +22,7 @@ from msgnode.devregistry.records import DISCONNECTED, Records
 JSON, HTML = "application/json", "text/html;charset=utf-8"
 NOT_FOUND = {"message": "Not Found"}
 LISTS = ("resources", "dataSchemes")
-MOST_URL = 8192  # bytes of a URL; the server's framework has them for all of a header
+MAX_URL = 8192  # bytes of a URL; the server's framework has them for all of a header
 _NO_ENCODING = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -46,7 +46,7 @@ NOWHERE = Reply(404, b"<html><body><h2>404 Not found</h2></body></html>", HTML)
 BROKEN = Reply(500, b"<html><body><h2>500 Internal Error</h2></body></html>")
 MISSING = Reply(400, b"")
 FOUND = Reply(200, b"", HTML)  # what HEAD says of whatever GET could be asked
-TOO_LONG = say(414, {"message": f"A URL has at most {MOST_URL} bytes."})
+TOO_LONG = say(414, {"message": f"A URL has at most {MAX_URL} bytes."})
 
 
 class Domain:
@@ -58,7 +58,7 @@ class Domain:
         self._records = records
 
     def answer(self, method: str, uri: str, body: bytes) -> Reply:
-        if len(uri) > MOST_URL:
+        if len(uri) > MAX_URL:
             return TOO_LONG
         path, _, query = uri.partition("?")
         pieces = resolved(path)

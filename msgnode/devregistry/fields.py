@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-MOST_VALUES = 22_000  # of a list; with more no entry is small enough
+MAX_VALUES = 22_000  # of a list; with more no entry is small enough
 INT32 = range(-(2**31), 2**31)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -86,8 +86,8 @@ def texts(name: str, raw: Raw) -> list[str | None] | None:
     values = _values(raw)
     if values is None:
         return None
-    if len(values) > MOST_VALUES:
-        raise Misfit(f"{name!r} has at most {MOST_VALUES} values, not {len(values)}")
+    if len(values) > MAX_VALUES:
+        raise Misfit(f"{name!r} has at most {MAX_VALUES} values, not {len(values)}")
     return [text(name, value) for value in values]
 
 

@@ -31,11 +31,11 @@ UNCHANGED = "DELETE FROM updated WHERE kind = ? AND id = ?"
 OWN = """INSERT OR REPLACE INTO owner SELECT ?, ?
     WHERE (SELECT count(*) FROM owner WHERE user = ?) < ?"""
 DISOWN = "DELETE FROM owner WHERE user = ? AND NOT EXISTS (SELECT 1 FROM record WHERE record.user = ?)"
-MOST_GUIDS = 100  # of one user
-MOST_LIFE = 30 * 86400  # seconds that an update may give a record
-MOST_SWEPT = 1000  # records in a turn
-MOST_FOUND = 1000  # records in an answer, the newest
-MOST_BYTES = 2 * 1024 * 1024  # of them
+MAX_GUIDS = 100  # of one user
+MAX_LIFE = 30 * 86400  # seconds that an update may give a record
+MAX_SWEPT = 1000  # records in a turn
+MAX_FOUND = 1000  # records in an answer, the newest
+MAX_BYTES = 2 * 1024 * 1024  # of them
 VACUUMED = 2000  # pages that are given back to the disk in a turn
 
 
@@ -104,7 +104,7 @@ class Records:
             if user is not None:
                 fields["userID"] = user
                 if row is None and "guid" in fields:
-                    self._database.execute(OWN, (fields["guid"], user, user, MOST_GUIDS))
+                    self._database.execute(OWN, (fields["guid"], user, user, MAX_GUIDS))
             size = self._write(kind, id, fields, now if row is None else row.starting, now)
         self._quota.note(size)
         return True
@@ -120,8 +120,8 @@ class Records:
             before = {**msgspec.json.decode(row.fields), "status": row.status, "expires": row.expires}
             if fields.get("userID", before.get("userID")) != before.get("userID"):
                 raise Misfit("'userID' cannot change")
-            if fields.get("expires", 0) > MOST_LIFE:
-                fields = {**fields, "expires": MOST_LIFE}
+            if fields.get("expires", 0) > MAX_LIFE:
+                fields = {**fields, "expires": MAX_LIFE}
             size = self._write(kind, id, {**before, **fields}, row.starting, self._wall())
         self._quota.note(size)
         return bool(fields.get("status", row.status) != row.status)
@@ -215,18 +215,18 @@ class Records:
         old = "SELECT kind, id FROM held WHERE gone AND at <= ? ORDER BY at LIMIT ?"
         with transaction(self._database):
             over = execute(
-                f"SELECT kind, id, status FROM record WHERE {due}", (now - 1, MOST_SWEPT)
+                f"SELECT kind, id, status FROM record WHERE {due}", (now - 1, MAX_SWEPT)
             ).fetchall()
             self._disconnect(map(Due._make, over))
-            gone = execute(old, (now - self._longest - self._quota.limits.retention, MOST_SWEPT)).fetchall()
+            gone = execute(old, (now - self._longest - self._quota.limits.retention, MAX_SWEPT)).fetchall()
             self._remove(gone)
-            excess = min(self._quota.excess, MOST_SWEPT)
+            excess = min(self._quota.excess, MAX_SWEPT)
             trimmed = self._make_room("", excess) if excess > 0 else 0
         self._quota.note(0)
         if gone or trimmed:
             # With `execute` it would stop at the first page.
             self._database.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
-        return bool(trimmed) or MOST_SWEPT in (len(over), len(gone))
+        return bool(trimmed) or MAX_SWEPT in (len(over), len(gone))
 
     def take_updated(self) -> dict[str, dict[str, Any]]:
         """
@@ -234,7 +234,7 @@ class Records:
         """
         with transaction(self._database):
             some = f"{SELECT} (kind, id) IN (SELECT kind, id FROM updated LIMIT ?)"
-            taken = _as_many(self._database.execute(some, (MOST_FOUND,)))
+            taken = _as_many(self._database.execute(some, (MAX_FOUND,)))
             self._database.executemany(UNCHANGED, [(row.kind, row.id) for row in taken])
         return {row.id: _as_record(row) for row in taken}
 
@@ -276,7 +276,7 @@ def _as_many(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     size = 0
     for row in map(Row._make, rows):
         size += len(row.fields)
-        if len(found) == MOST_FOUND or (found and size > MOST_BYTES):
+        if len(found) == MAX_FOUND or (found and size > MAX_BYTES):
             break
         found.append(row)
     return found

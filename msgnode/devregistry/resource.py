@@ -23,7 +23,7 @@ log = Logger()
 
 _REQUEST_LINE = re.compile(rb"[A-Z]+ /")
 PAYER = "X-Msgnode-Payer"
-MOST_PAYER = 1000  # characters
+MAX_PAYER = 1000  # characters
 
 
 class RegistryResource(Resource):
@@ -70,7 +70,7 @@ class RegistryResource(Resource):
             return send(request, TO_ERROR)
         assert request.content is not None
         if self._quota is not None:
-            self._quota.payer = (request.getHeader(PAYER) or "")[:MOST_PAYER]
+            self._quota.payer = (request.getHeader(PAYER) or "")[:MAX_PAYER]
         method, uri = request.method.decode("ascii", "replace"), request.uri.decode("utf-8", "replace")
         try:
             reply = self._answer(method, uri, request.content.read())

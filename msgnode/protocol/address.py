@@ -9,7 +9,7 @@ runtime bear that name at all.
 import re
 
 SESSION = "mn:/session"
-LONGEST = 2048  # characters; browsers and proxies allow no longer URL either
+MAX_ADDRESS_CHARS = 2048  # characters; browsers and proxies allow no longer URL either
 
 _TOKEN = r"mn[sd]_[A-Za-z0-9_-]{43}"
 _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -105,7 +105,7 @@ class Domain:
         """
         May a runtime bear this name?
         """
-        if not runtime or len(runtime) > LONGEST or not _has_path(runtime) or self.owns(runtime):
+        if not runtime or len(runtime) > MAX_ADDRESS_CHARS or not _has_path(runtime) or self.owns(runtime):
             return False
         if holds_token(runtime):
             return False

@@ -20,7 +20,7 @@ _BEFORE = re.compile(rb'[{,]\s*"body"\s*:\s*\Z')
 _SPACE = 64  # bytes looked through for the key before a body
 
 
-def mark(message: Message, permitted: bool) -> None:
+def set_auth_flag(message: Message, permitted: bool) -> None:
     """
     Let `body.auth` say whether a rule permitted this, whatever the sender put there.
     """
@@ -35,7 +35,7 @@ def mark(message: Message, permitted: bool) -> None:
         _replace(message, _with_auth(body, permitted))
 
 
-def put_data(message: Message, data: bytes) -> None:
+def replace_body(message: Message, data: bytes) -> None:
     """
     Let the message be this one, with another body.
     """

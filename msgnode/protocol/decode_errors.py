@@ -38,7 +38,7 @@ _raw = msgspec.json.Decoder(
 _OPTIONAL = ("from", "priority", "ttl", "receipt", "bulk", "log", "forward", "transaction")
 
 
-def explained(data: bytes, why: Exception) -> Malformed:
+def decode_error(data: bytes, why: Exception) -> Malformed:
     """
     Why `data` is no message, and what can be read of its id and from.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-LONGEST = 4000  # digits of a number that Python reads and writes as an integer
+MAX_DIGITS = 4000  # digits of a number that Python reads and writes as an integer
 
 
 class Literal(float):
@@ -48,7 +48,7 @@ def rough(text: str) -> float:
     """
     An integer, or about that much of one that is too long to be one; it may be infinite.
     """
-    return int(text) if len(text) <= LONGEST else float(text)
+    return int(text) if len(text) <= MAX_DIGITS else float(text)
 
 
 def _float(text: str) -> float:
@@ -57,7 +57,7 @@ def _float(text: str) -> float:
 
 
 def _int(text: str) -> float:
-    return int(text) if len(text) <= LONGEST and text != "-0" else Literal(text)
+    return int(text) if len(text) <= MAX_DIGITS and text != "-0" else Literal(text)
 
 
 def _refuse(name: str) -> Any:

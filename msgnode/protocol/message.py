@@ -18,23 +18,25 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from msgnode.protocol import lossless_json
-from msgnode.protocol.address import LONGEST, SESSION
-from msgnode.protocol.decode_errors import explained
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, SESSION
+from msgnode.protocol.decode_errors import decode_error
 from msgnode.protocol.errors import Malformed
 
 NO_BODY = Raw()
 SHORT = 64 * 1024  # bytes that cost little, whatever they hold
-MOST_HALVES = 100_000  # of a character, in one message
+MAX_HALVES = 100_000  # of a character, in one message
 QUOTE = ord('"')
 COUNTED = 512  # bytes, which are counted through before one has looked where the body stands
 NO_TOKEN = Raw()
-MOST_RECIPIENTS = 1000  # of one message whose `to` is a list
-MOST_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
-MOST_TEXTS = 150_000  # keys and texts in such a body: with escapes in all of them, twice as many
-LONGEST_TYPE = 2048  # characters
-LONGEST_NAME = LONGEST + 64  # in `from` and `to`: no longer address is bound, and a token may stand behind it
-MOST_STRINGS = 10_000  # keys and texts outside of the body
-MOST_COPIED = 64 * 1024 * 1024  # bytes of all its copies
+MAX_RECIPIENTS = 1000  # of one message whose `to` is a list
+MAX_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
+MAX_TEXTS = 150_000  # keys and texts in such a body: with escapes in all of them, twice as many
+MAX_TYPE_CHARS = 2048  # characters
+MAX_FROM_CHARS = (
+    MAX_ADDRESS_CHARS + 64
+)  # in `from` and `to`: no longer address is bound, and a token may stand behind it
+MAX_STRINGS = 10_000  # keys and texts outside of the body
+MAX_COPIED = 64 * 1024 * 1024  # bytes of all its copies
 
 # Our own fields share the Struct with the wire's, because one allocation a
 # message is all the hot path can afford.  No value from the wire fits their
@@ -47,9 +49,9 @@ _Several = Annotated[tuple[Any, ...], Meta(min_length=2, max_length=1)]
 
 MIDDLE, URGENT = 5, 7  # what a message's priority is when it does not say: a response leaves earlier,
 BULK = 1  # what is only logged and the pieces of a file leave last
-LONGEST_TRANSACTION = 64  # characters
+MAX_TRANSACTION_CHARS = 64  # characters
 Transaction = (
-    Annotated[str, Meta(max_length=LONGEST_TRANSACTION)] | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+    Annotated[str, Meta(max_length=MAX_TRANSACTION_CHARS)] | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 )
 
 
@@ -109,12 +111,12 @@ class Message(Struct, gc=False):
         if not memoryview(self.body).nbytes:
             return {}
         body = bytes(self.body)
-        if len(body) > MOST_NESTED and body.count(b"[") + body.count(b"{") > MOST_NESTED:
-            most = f"the node reads no 'body' with more than {MOST_NESTED} of '[' and '{{' in it"
+        if len(body) > MAX_NESTED and body.count(b"[") + body.count(b"{") > MAX_NESTED:
+            most = f"the node reads no 'body' with more than {MAX_NESTED} of '[' and '{{' in it"
             raise Malformed(most, self.id, self.from_, 413, reason="limit")
         # Of a text and its quotes at most one looks as if it were escaped.
-        if len(body) > 2 * MOST_TEXTS and body.count(b'"') - body.count(b'\\"') > 2 * MOST_TEXTS:
-            most = f"the node reads no 'body' with more than {MOST_TEXTS} keys and texts in it"
+        if len(body) > 2 * MAX_TEXTS and body.count(b'"') - body.count(b'\\"') > 2 * MAX_TEXTS:
+            most = f"the node reads no 'body' with more than {MAX_TEXTS} keys and texts in it"
             raise Malformed(most, self.id, self.from_, 413, reason="limit")
         try:
             return _loads(body, rough) or {}
@@ -123,7 +125,7 @@ class Message(Struct, gc=False):
             raise Malformed("'body' holds what cannot be read", self.id, self.from_) from None
 
     @property
-    def urgency(self) -> int:
+    def effective_priority(self) -> int:
         """
         Its priority, given or not.
         """
@@ -185,7 +187,7 @@ class Message(Struct, gc=False):
         halves = iter(_HALF.findall(self.data))
         return re.sub(re.escape(SIGN), lambda sign: next(halves), _encode({**fields, "to": address}))
 
-    def addressed(self, address: str) -> "Message":
+    def copy_to(self, address: str) -> "Message":
         """
         A copy of this message for one of several recipients.
         """
@@ -252,7 +254,7 @@ def _only(name: str) -> Callable[[bytes], Any]:
 
 
 _decoder = msgspec.json.Decoder(Message)
-_TOO_MANY = f"a header has at most {MOST_STRINGS} texts and keys; put more into the body"
+_TOO_MANY = f"a header has at most {MAX_STRINGS} texts and keys; put more into the body"
 _KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*+")\s*:\s*')
 _scanner = json.JSONDecoder(parse_int=str, strict=False)
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -270,7 +272,7 @@ def _whole(data: bytes) -> bytes:
     """
     The same with a sign in the place of half a character; not a byte longer.  Beyond so many it is no text.
     """
-    return _HALF.sub(rb"\\ufffd", data, MOST_HALVES)
+    return _HALF.sub(rb"\\ufffd", data, MAX_HALVES)
 
 
 def _loads(data: bytes, rough: bool = False) -> Any:
@@ -314,11 +316,11 @@ def decode(data: bytes, origin: Any = None) -> Message:
     except (msgspec.DecodeError, RecursionError) as why:
         half = _with_surrogates(data)
         if half is None:
-            raise explained(data, why) from None
+            raise decode_error(data, why) from None
         message = half
     message.data = data
     message.origin = origin
-    if len(data) > LONGEST_TYPE:
+    if len(data) > MAX_TYPE_CHARS:
         _check_lengths(message)
     quotes = 16
     if message.body is NO_BODY:
@@ -339,7 +341,7 @@ def decode(data: bytes, origin: Any = None) -> Message:
     # the keys are looked at.
     plain = message.to.__class__ is str and message.from_ and half is None
     if not plain or (found != quotes and found != quotes + _ours(message)):
-        if found > 2 * MOST_STRINGS and half is None:
+        if found > 2 * MAX_STRINGS and half is None:
             raise _complaint(message, _TOO_MANY, "limit")
         _check_unusual(message)
     return message
@@ -424,7 +426,7 @@ def _body_at(data: bytes, body: bytes) -> int:
     if data.rfind(body) == start:
         return start
     try:
-        keys = islice(_keys(data, body), MOST_STRINGS)
+        keys = islice(_keys(data, body), MAX_STRINGS)
         return next((at for name, at in keys if name == "body"), -1)
     except (ValueError, RecursionError):
         return -1
@@ -471,9 +473,9 @@ def _check_lengths(message: Message) -> None:
     What opens a session is closed for its name, not answered.
     """
     for name, value, most in (
-        ("from", message.from_ if message.to != SESSION else "", LONGEST_NAME),
-        ("type", message.type, LONGEST_TYPE),
-        ("to", message.to, LONGEST_NAME),
+        ("from", message.from_ if message.to != SESSION else "", MAX_FROM_CHARS),
+        ("type", message.type, MAX_TYPE_CHARS),
+        ("to", message.to, MAX_FROM_CHARS),
     ):
         longest = len(value) if isinstance(value, str) else max(map(len, value), default=0)
         if longest > most:
@@ -488,11 +490,11 @@ def _check_unusual(message: Message) -> None:
     if isinstance(message.to, list):
         if not message.to:
             raise _complaint(message, "'to' must name at least one recipient, not []")
-        if len(message.to) > MOST_RECIPIENTS:
-            most = f"'to' may name at most {MOST_RECIPIENTS} recipients, not {len(message.to)}"
+        if len(message.to) > MAX_RECIPIENTS:
+            most = f"'to' may name at most {MAX_RECIPIENTS} recipients, not {len(message.to)}"
             raise _complaint(message, most, "limit")
-        if len(message.to) * len(message.data) > MOST_COPIED:
-            most = f"copies for all in 'to' may have {MOST_COPIED} bytes together; send it to fewer"
+        if len(message.to) * len(message.data) > MAX_COPIED:
+            most = f"copies for all in 'to' may have {MAX_COPIED} bytes together; send it to fewer"
             raise _complaint(message, most, "limit")
 
 
@@ -515,7 +517,7 @@ def _doubled(message: Message) -> str | None:
             if name in seen:
                 return str(name)
             seen.add(name)
-            if len(seen) > MOST_STRINGS:
+            if len(seen) > MAX_STRINGS:
                 raise _complaint(message, _TOO_MANY, "limit")
     except RecursionError:
         raise _complaint(message, "nested too deeply") from None

@@ -24,7 +24,7 @@ from msgnode.protocol.message import NO_TOKEN, Message, decode
 UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a string
 SPELT_LINE = b"\\u005"  # what an underscore begins with where it is an escape
 MARK = "*"
-MOST_TOKENS = 1000  # in one message
+MAX_TOKENS = 1000  # in one message
 TOKEN_STATES = ("none", "valid", "invalid", "unknown")  # what the identity tokens in a message may prove
 
 _SHAPE = r"mn[sd]_[A-Za-z0-9_-]{43,}"  # a longer word holds one, too
@@ -124,8 +124,8 @@ def _cleaned(message: Message) -> bytes:
             if _IS_KEY.match(even, known):
                 raise _refusal(message, "in a key")
         number += 1
-        if number > MOST_TOKENS:
-            raise _refusal(message, f"more than {MOST_TOKENS} times")
+        if number > MAX_TOKENS:
+            raise _refusal(message, f"more than {MAX_TOKENS} times")
         edits.append((at, end, MARK.encode() * (end - at - 5 * even.count(b"\\", at, end))))
     return _edited(data, edits)
 

@@ -19,7 +19,7 @@ log = Logger()
 
 
 @contextmanager
-def or_stop(where: str = "") -> Iterator[None]:
+def exit_on_config_error(where: str = "") -> Iterator[None]:
     """
     If the configuration cannot be used, do not start: say so in one line, which begins with `where`.
     """
@@ -44,11 +44,11 @@ class NodeService(MultiService):
         self._clock = clock
 
     def privilegedStartService(self) -> None:
-        with or_stop():
+        with exit_on_config_error():
             super().privilegedStartService()
 
     def startService(self) -> None:
-        with or_stop():
+        with exit_on_config_error():
             super().startService()
 
     def stopService(self) -> Deferred[None]:

@@ -13,7 +13,7 @@ from twisted.python.usage import Options as BaseOptions
 from msgnode import __version__
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
-from msgnode.service.lifecycle import or_stop
+from msgnode.service.lifecycle import exit_on_config_error
 
 RENAMED = {"--line": "--lines"}  # what options were called before, and what they are called now
 
@@ -69,7 +69,7 @@ class Options(BaseOptions):
         self.given.setdefault("lines", []).append(endpoint)
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        with or_stop():
+        with exit_on_config_error():
             for option in (given.partition("=")[0] for given in options or ()):
                 if option in RENAMED:  # which getopt would take for the new one, shortened
                     raise ConfigError(f"{option}: is now called {RENAMED[option]}")
@@ -86,7 +86,7 @@ class Options(BaseOptions):
         for name in ("registry", "global-registry"):
             if self[name] is not None:
                 self.given[name.replace("-", "_")] = {"url": self[name]}
-        with or_stop():  # a UsageError would print every option first
+        with exit_on_config_error():  # a UsageError would print every option first
             self.loaded = self.read()
 
     def read(self) -> Config:

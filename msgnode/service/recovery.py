@@ -61,7 +61,7 @@ class Restart(Service):
 
     def stopService(self) -> None:
         super().stopService()
-        self._node.sessions.ledger.settle(now=True)
+        self._node.sessions.journal.settle(now=True)
         if self._spool.failing is not None:
             log.error("what waits is not on disk: {why}", why=str(self._spool.failing))
         self._spool.close()
@@ -111,12 +111,12 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     moved = _absorbed(node, found, states)
     for session in found.values():
         node.sessions.restore(session)
-        node.identities.go_on(session)
+        node.identity_expiry.go_on(session)
         node.budget.settle(session)
     _bind(node, found, moved, rows)
     for session in found.values():
         node.sessions.expect(session, left_at.get(session.sid))
-    node.sessions.ledger.limit_disk(node.config.storage.max_spool_bytes)
+    node.sessions.journal.limit_disk(node.config.storage.max_spool_bytes)
 
 
 def _sessions(node: Node, rows: Rows) -> tuple[dict[int, Session], dict[int, float | None]]:
@@ -156,14 +156,14 @@ def _go_on(
         if sid not in found:
             if state is None or state["runtime"] in known:
                 # Who gets that number next must not get what lies there.
-                node.sessions.ledger.forget(sid)
+                node.sessions.journal.forget(sid)
                 for note in owing.kept:
-                    node.sessions.ledger.paper.release(note.size)
+                    node.sessions.journal.message_log.release(note.size)
                 continue
             found[sid] = Session(state["runtime"], node.sessions, sid)
             found[sid].host = state.get("host", "")
             found[sid].anonymous = state["anonymous"]
-            node.keeping.opened(found[sid])
+            node.session_store.opened(found[sid])
         elif state is not None and found[sid].anonymous and not state["anonymous"]:
             if state["runtime"] in known:
                 state["anonymous"] = True
@@ -171,7 +171,7 @@ def _go_on(
                 # It was given its name in the last moment before the end.
                 known.add(state["runtime"])
                 found[sid].runtime, found[sid].anonymous = state["runtime"], False
-                node.keeping.opened(found[sid])
+                node.session_store.opened(found[sid])
         _owe(node, found[sid], state, owing)
 
 
@@ -224,15 +224,15 @@ def _absorbed(
             # Until it is on disk that this is done, a newer session of that number would be taken for it.
             node.sessions.retire(gone)
             moved[gone] = sid
-            node.keeping.moved(gone, sid)
+            node.session_store.moved(gone, sid)
             session = found.pop(gone, None)
             if session is not None:
-                node.keeping.ended(session)
-                node.sessions.ledger.forget(gone)
+                node.session_store.ended(session)
+                node.sessions.journal.forget(gone)
         heir = found[sid]
         heir.absorbed = list(absorbed)
         heir.note()
-        node.keeping.settled().addCallbacks(partial(_forget, heir, heir.absorbed), lambda why: None)
+        node.session_store.settled().addCallbacks(partial(_forget, heir, heir.absorbed), lambda why: None)
     return moved
 
 
@@ -247,13 +247,13 @@ def doubt(node: Node, spool: Spool) -> None:
     """
     After a repair nobody knows what is gone: every session is told so.
     """
-    ledger = node.sessions.ledger
+    journal = node.sessions.journal
     for session in list(node.sessions):
         session.doubt()
-        if ledger.held > ledger.most >> 1:
-            ledger.settle()
+        if journal.held > journal.most >> 1:
+            journal.settle()
     spool.accept()
-    ledger.settle(now=True)
+    journal.settle(now=True)
 
 
 def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed) -> None:
@@ -272,7 +272,7 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         session.missed = state["missed"] + owing.missed
         session.unsure = state.get("unsure", False)
         agreed = state["outbox"]
-    ledger = node.sessions.ledger
+    journal = node.sessions.journal
     waiting = []
     if agreed is not None:
         session.outbox = outbox = node.sessions.make_outbox(session, agreed["asked"])
@@ -285,9 +285,9 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
         outbox.on_disk = outbox.finished
         outbox.expect_again()
     for note in owing.kept:
-        until = ledger.by_clock(note.until)
+        until = journal.by_clock(note.until)
         kept = QueuedMessage(note.key, None, note.size, until, note.priority, note.asker, note.place)
-        ledger.adopt(kept)
+        journal.adopt(kept)
         if session.outbox is None or not note.number:
             waiting.append(kept)
         else:

@@ -33,14 +33,21 @@ from msgnode.connectors.websocket import WebSocketFactory
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
-from msgnode.service.lifecycle import NodeService, or_stop
+from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.recovery import Restart
 from msgnode.service.welcome import VARIABLE, Welcome
-from msgnode.service.wiring import attach, decision_logs, offer_identity, offer_qos, policies_of, tokens_of
+from msgnode.service.wiring import (
+    add_identity_responder,
+    add_qos_responder,
+    attach,
+    decision_logs,
+    make_policy_store,
+    make_token_validator,
+)
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
 from msgnode.sessions.session_table import TrafficRecorder
-from msgnode.storage.session_store import LEAST_NOTED, MOST_NOTED, Store
+from msgnode.storage.session_store import LEAST_NOTED, MAX_NOTED, Store
 from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
@@ -55,14 +62,14 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
     """
     if reactor is None:
         from twisted.internet import reactor
-    _count_evenly(reactor)
+    _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
     for service in _services(options, reactor):
         service.setServiceParent(whole)
     return whole
 
 
-def _count_evenly(reactor: Any) -> None:
+def _use_monotonic_clock(reactor: Any) -> None:
     """
     Let the reactor count with a clock that never jumps.
 
@@ -98,30 +105,30 @@ def _services(options: Options, reactor: Any) -> list[Service]:
             reactor,
             in_thread,
             full=config.sync == "full",
-            most=lambda: max(config.limits.state_bytes or MOST_NOTED, LEAST_NOTED),
+            most=lambda: max(config.limits.state_bytes or MAX_NOTED, LEAST_NOTED),
         )
         spool = Spool(Path(config.state, "spool"), config.sync == "full")
-    journal: TrafficRecorder = traffic or NoLog()
-    with or_stop():
-        tokens = tokens_of(config, reactor)
-    node = Node(config, reactor, journal, store, spool, validator=tokens)
+    traffic_recorder: TrafficRecorder = traffic or NoLog()
+    with exit_on_config_error():
+        tokens = make_token_validator(config, reactor)
+    node = Node(config, reactor, traffic_recorder, store, spool, validator=tokens)
     if traffic is not None:
         traffic.counts = node.counts
-    with or_stop(where):
+    with exit_on_config_error(where):
         back_ends = attach(node, reactor, in_thread)
-        offer_identity(node, tokens)
-        offer_qos(node, reactor)
+        add_identity_responder(node, tokens)
+        add_qos_responder(node, reactor)
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
-    policies = policies_of(node, reactor, in_thread)
+    policies = make_policy_store(node, reactor, in_thread)
     served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins)
-    with or_stop(where):
+    with exit_on_config_error(where):
         listening = [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
     certificates = [listener.tls for listener in listening if listener.tls is not None]
     apply = [
         node.apply,
-        partial(offer_identity, node, tokens),
+        partial(add_identity_responder, node, tokens),
         *(factory.apply for factory in served.values()),
         policies.look,
     ]
@@ -160,7 +167,7 @@ def factories(
     """
     config = node.config
     cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
-    node.fanout.together = node.sessions.shortage.together = cork
+    node.fanout.together = node.sessions.overload.together = cork
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
@@ -176,7 +183,7 @@ def factories(
         WHERE: ProtocolStub(config, StubCatalogue(config)),
     }
     web = tree(paths, config.path_prefix)
-    site = BoundedSite(web, config, reactor, node.arrivals, partials=node.partials)
+    site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.lane = PollLane(sockets)
     admin = tree(
         {
@@ -188,7 +195,7 @@ def factories(
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
-        "admin": BoundedSite(admin, config, reactor, hosts=admin_hosts, partials=node.partials),
+        "admin": BoundedSite(admin, config, reactor, hosts=admin_hosts, partial_input=node.partial_input),
         "upgraded": upgraded,
         "sockets": sockets,
     }

@@ -53,7 +53,7 @@ log = Logger()
 
 DOMAIN, GRAPH, FILE = "registry.sock", "global-registry.sock", "registry.sqlite"
 MEMORY = ":memory:"  # in the place of the file, where nothing is to be kept
-LONGEST_PATH = 100  # bytes of a UNIX socket's path; the kernel takes a few more
+MAX_SOCKET_PATH_BYTES = 100  # bytes of a UNIX socket's path; the kernel takes a few more
 BACKLOG = 1024
 TRY_AGAIN = 5.0  # seconds until a disk that had no room for a new database is asked again
 
@@ -135,7 +135,7 @@ class EmbeddedPaths:
 
     def socket(self, name: str) -> str:
         path = str((self._state or self._made()) / name)
-        return path if len(path.encode()) <= LONGEST_PATH else str(self._made() / name)
+        return path if len(path.encode()) <= MAX_SOCKET_PATH_BYTES else str(self._made() / name)
 
     def clear(self) -> None:
         """
@@ -216,7 +216,7 @@ def attach_graph(node: Node, rest: BackendClient, run: Callable[..., Deferred[An
     node.components.offer("global registry", graph, (ADDRESS, f"{ADDRESS}/"))
 
 
-def tokens_of(
+def make_token_validator(
     config: Config, reactor: Any, dial: Dial | None = None, wall: Callable[[], float] = time.time
 ) -> Tokens:
     """
@@ -242,7 +242,7 @@ def _part(host: str, options: IdentityProvider) -> str:
     return " introspection" if only_asked else " keys"
 
 
-def offer_identity(node: Node, tokens: Tokens) -> None:
+def add_identity_responder(node: Node, tokens: Tokens) -> None:
     """
     Let messages ask too, also where there is nobody to ask; what is not believed any longer ends.
     """
@@ -250,10 +250,10 @@ def offer_identity(node: Node, tokens: Tokens) -> None:
     tokens.called = partial(list_client, node)
     tokens.apply()
     node.offer("identity", IdentityResponder(options, node.config.domain, tokens))
-    node.identities.review(node.sessions)
+    node.identity_expiry.review(node.sessions)
 
 
-def offer_qos(node: Node, reactor: Any, dial: Dial | None = None) -> None:
+def add_qos_responder(node: Node, reactor: Any, dial: Dial | None = None) -> None:
     """
     The QoS broker, where there is one.
     """
@@ -277,7 +277,9 @@ def list_client(node: Node, client: BackendClient) -> None:
     node.components.call(client)
 
 
-def policies_of(node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred) -> PolicyStore:
+def make_policy_store(
+    node: Node, reactor: Any, run: Callable[..., Deferred[Any]] = maybeDeferred
+) -> PolicyStore:
     """
     The node's policies, from where the configuration says, and their door on the bus.
     """

@@ -15,14 +15,14 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from msgnode.protocol.close_codes import FULL, Closing
+from msgnode.protocol.close_codes import OVER_CAPACITY, Closing
 from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 
-MOST_KEPT = 64 * 1024  # bytes behind work that may be given up
-MOST_UNREAD = 1024 * 1024  # bytes behind work that goes on, when the client cannot be kept from sending
+MAX_KEPT = 64 * 1024  # bytes behind work that may be given up
+MAX_UNREAD = 1024 * 1024  # bytes behind work that goes on, when the client cannot be kept from sending
 FRAME = 200  # bytes of memory for a frame beside its own
 AT_ONCE = 64 * 1024  # bytes of frames taken in one turn, once they need not wait
 
@@ -78,9 +78,9 @@ class InputOrder:
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
         clock: IReactorTime,
-        partials: PartialInput | None = None,
+        partial_input: PartialInput | None = None,
     ) -> None:
-        self._partials = partials
+        self._partial_input = partial_input
         self.held: dict[Connection, _Held] = {}
         self._newest: dict[Session, Connection] = {}  # of those, by whose connection it is
         self._behind: dict[Connection, list[Connection]] = {}  # which ones it waits for
@@ -106,7 +106,7 @@ class InputOrder:
         connection: Connection,
         give_up: Callable[[], object] | None = None,
         patience: float | None = None,
-        most: int = MOST_KEPT,
+        most: int = MAX_KEPT,
     ) -> Work:
         """
         Let the connection's frames wait until the work is released; several may hold it at once.
@@ -216,7 +216,7 @@ class InputOrder:
         """
         held = self.held[connection]
         size = len(data) + FRAME
-        if held.paused and held.size > MOST_UNREAD:
+        if held.paused and held.size > MAX_UNREAD:
             log.warn("{peer} goes on sending while it must wait", peer=connection.peer)
             self._cut(held, connection)
             return
@@ -234,17 +234,19 @@ class InputOrder:
         """
         Is there room for what waits, in what all may have begun and not ended?
         """
-        return self._partials is None or self._partials.grow_untimed(held, held.size, connection.peer)
+        return self._partial_input is None or self._partial_input.grow_untimed(
+            held, held.size, connection.peer
+        )
 
     def _is_over(self, held: _Held) -> None:
-        if self._partials is not None:
-            self._partials.done(held)
+        if self._partial_input is not None:
+            self._partial_input.done(held)
 
     def _cut(self, held: _Held, connection: Connection) -> None:
         self._let_go(connection)
         for each in held.works:
             each.stop()
-        self._part(connection, FULL)
+        self._part(connection, OVER_CAPACITY)
         self._over(held, connection)
 
     def _let_go(self, connection: Connection) -> _Held:

@@ -1,5 +1,5 @@
 """
-The ledger: what the node owes its sessions, written down before it leaves.
+The journal: what the node owes its sessions, written down before it leaves.
 
 Everything that one read of a socket brought about goes to the spool in one
 write, just before the first byte of it leaves.  So whatever a recipient has
@@ -20,7 +20,7 @@ from msgnode.sessions.queue import FOREVER, OVERHEAD, Payload, QueuedMessage
 
 ACK_AFTER = 64  # messages; fewer are acknowledged by the clock
 TELL_EVERY = 0.4  # seconds; the promise is 0.5
-MOST_AFTER = 10_000  # calls that wait for a disk that takes nothing
+MAX_AFTER = 10_000  # calls that wait for a disk that takes nothing
 TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing
 
 
@@ -67,7 +67,7 @@ class DeliveryJournal:
 
     def __init__(
         self,
-        paper: MessageLog,
+        message_log: MessageLog,
         most: int,
         make_room: Callable[[], None],
         hold: Callable[[set[int]], None],
@@ -76,7 +76,7 @@ class DeliveryJournal:
         wall: Callable[[], float],
     ) -> None:
         self.held = 0
-        self.paper = paper
+        self.message_log = message_log
         self.sent: list[
             tuple[int, QueuedMessage, int]
         ] = []  # sid, message and number of what leaves in this batch
@@ -91,13 +91,13 @@ class DeliveryJournal:
         self._hold = hold
         self._go_on = go_on
         self._leaving: list[int] = []  # sids of sessions that something leaves for in this batch
-        self._holding = False
+        self._input_order = False
         self._try_again = 0.0  # when a disk that took nothing is asked again
         self._clock = clock
         self._wall = wall
         self.heard_from: set[Acknowledging] = set()  # whose clients sent something since the last settle
         self._unwritten: set[Acknowledging] = set()  # the same, from when the disk took nothing
-        self._after: deque[Callable[[], object]] = deque(maxlen=MOST_AFTER)
+        self._after: deque[Callable[[], object]] = deque(maxlen=MAX_AFTER)
         self._untold: set[Acknowledging] = set()
         self._telling = False
         self._dirty = True  # a node may start on a disk that takes nothing
@@ -119,7 +119,7 @@ class DeliveryJournal:
         until = kept.until
         if until != FOREVER:
             until = self.by_wall(until)
-        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+        kept.place = self.message_log.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
         self.held += OVERHEAD + _taken(data)
         if kept.share is not None:
             kept.share.bytes += RECORD + kept.size
@@ -133,7 +133,7 @@ class DeliveryJournal:
         Note what left since; before any other record, which may void it.
         """
         sent, self.sent = self.sent, []
-        self.paper.keep_sent(sent)
+        self.message_log.keep_sent(sent)
         self._leaving += [sid for sid, _, _ in sent]
         if self.held > self.most >> 1:
             self._to_disk += [kept for _, kept, _ in sent]
@@ -159,7 +159,7 @@ class DeliveryJournal:
         """
         Keep this message on disk only, if it is there.
         """
-        if kept.place and kept.data is not None and self.paper.holds(kept.place, kept.size):
+        if kept.place and kept.data is not None and self.message_log.holds(kept.place, kept.size):
             self.held -= _let_go(kept.data)
             kept.data = None
 
@@ -172,10 +172,10 @@ class DeliveryJournal:
         self._dirty = True
         data = self.data(kept)
         until = self.by_wall(kept.until)
-        if kept.data is None and self.paper.anew:
+        if kept.data is None and self.message_log.anew:
             # That file may be given up, and there may be no memory for all of it: it stays where it lies.
-            self.paper.release(kept.size)
-            place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+            self.message_log.release(kept.size)
+            place = self.message_log.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
             self._moved.append((kept, place))
             return
         if kept.data is None:
@@ -184,8 +184,8 @@ class DeliveryJournal:
             self.held += _taken(data)
             self._to_disk.append(kept)
         if kept.place:
-            self.paper.release(kept.size)
-        kept.place = self.paper.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+            self.message_log.release(kept.size)
+        kept.place = self.message_log.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
 
     def move(self, finished: bool) -> None:
         """
@@ -197,14 +197,14 @@ class DeliveryJournal:
                 kept.place = place
 
     def data(self, kept: QueuedMessage) -> bytes:
-        return kept.data if kept.data is not None else self.paper.read(kept.place, kept.size)
+        return kept.data if kept.data is not None else self.message_log.read(kept.place, kept.size)
 
     def left(self, sid: int, kept: QueuedMessage, number: int) -> None:
         if self.sent:
             self._write_sent()
         self._dirty = True
         self._leaving.append(sid)
-        self.paper.left(sid, kept.key, number)
+        self.message_log.left(sid, kept.key, number)
 
     def tells(self, sid: int) -> None:
         """
@@ -220,7 +220,7 @@ class DeliveryJournal:
         if self.sent:
             self._write_sent()
         self._dirty = True
-        self.paper.gone(sid, kept.key, missed)
+        self.message_log.gone(sid, kept.key, missed)
         self.release(kept)
 
     def missed(self, sid: int, key: int) -> None:
@@ -230,7 +230,7 @@ class DeliveryJournal:
         if self.sent:
             self._write_sent()
         self._dirty = True
-        self.paper.gone(sid, key, True)
+        self.message_log.gone(sid, key, True)
 
     def release(self, kept: QueuedMessage) -> None:
         if self.sent:
@@ -239,7 +239,7 @@ class DeliveryJournal:
         if kept.share is not None:
             kept.share.bytes -= RECORD + kept.size
         if kept.place:
-            self.paper.release(kept.size)
+            self.message_log.release(kept.size)
             kept.place = 0
 
     def release_all(self, done: list[QueuedMessage]) -> int:
@@ -260,12 +260,12 @@ class DeliveryJournal:
                 on_disk += kept.size
                 kept.place = 0
         self.held -= OVERHEAD * len(done) + in_memory
-        self.paper.release(on_disk)
+        self.message_log.release(on_disk)
         return size
 
     def acknowledged(self, sid: int, number: int) -> None:
         self._dirty = True
-        self.paper.acknowledged(sid, number)
+        self.message_log.acknowledged(sid, number)
 
     def state(self, sid: int, state: dict[str, object], fresh: bool = False) -> None:
         """
@@ -274,18 +274,18 @@ class DeliveryJournal:
         if self.sent:
             self._write_sent()
         self._dirty = True
-        self.paper.state(sid, msgspec.json.encode(state), fresh)
+        self.message_log.state(sid, msgspec.json.encode(state), fresh)
 
     def forget(self, sid: int) -> None:
         if self.sent:
             self._write_sent()
         self._dirty = True
-        self.paper.forget(sid)
+        self.message_log.forget(sid)
 
     # -- what has come ---------------------------------------------------------
 
     def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
-        self.paper.heard(sid, received, pending)
+        self.message_log.heard(sid, received, pending)
 
     def settle(self, now: bool = False) -> None:
         """
@@ -302,12 +302,14 @@ class DeliveryJournal:
             outbox.write_down()
         self._dirty = False
         leaving, self._leaving = self._leaving, []
-        failed = self._holding or self.paper.failing is not None  # the latter since the node's start
+        failed = (
+            self._input_order or self.message_log.failing is not None
+        )  # the latter since the node's start
         if not self._write(now):
             self._dirty = self.unpaged = True  # it is tried again, and nobody is told meanwhile
             self._unwritten |= heard
-            if not self._holding:
-                self._holding = True
+            if not self._input_order:
+                self._input_order = True
                 self._hold(set(leaving))
         else:
             if self._unwritten:
@@ -316,7 +318,7 @@ class DeliveryJournal:
             for outbox in heard:
                 outbox.on_disk = outbox.finished
             if failed:
-                self._holding = False
+                self._input_order = False
                 self._go_on()
                 self.settle()  # what that sends must not leave before it is written either
             if self._after:
@@ -332,7 +334,7 @@ class DeliveryJournal:
             self._to_disk = []
             if self.held > self.most:
                 self._make_room()
-        if self.crowded or self.paper.live > self.most_on_disk:
+        if self.crowded or self.message_log.live > self.most_on_disk:
             self._look_at_the_limit()
         self._tell_soon()
 
@@ -341,15 +343,15 @@ class DeliveryJournal:
         So much may be owed on disk from now on; what is owed already stays.
         """
         self.most_on_disk = most
-        self._lowered = self.paper.live > most
+        self._lowered = self.message_log.live > most
 
     def _look_at_the_limit(self) -> None:
-        seconds, paper = self._clock.seconds(), self.paper
-        if paper.live > self.most_on_disk and not self._lowered and seconds >= self._shed_again:
+        seconds, message_log = self._clock.seconds(), self.message_log
+        if message_log.live > self.most_on_disk and not self._lowered and seconds >= self._shed_again:
             self.shed()
-            if paper.live > self.most_on_disk:
+            if message_log.live > self.most_on_disk:
                 self._shed_again = seconds + TRY_AGAIN
-        self.crowded = paper.live > self.most_on_disk
+        self.crowded = message_log.live > self.most_on_disk
         self._lowered = self._lowered and self.crowded
 
     def when_written(self, call: Callable[[], object]) -> None:
@@ -371,15 +373,15 @@ class DeliveryJournal:
         False if the disk takes nothing; it is not asked with every message.
         """
         seconds = self._clock.seconds()
-        if self.paper.failing is not None and seconds < self._try_again and not now:
+        if self.message_log.failing is not None and seconds < self._try_again and not now:
             return False
         self._try_again = seconds + TRY_AGAIN
-        return self.paper.settle()
+        return self.message_log.settle()
 
     def _tell(self) -> None:
         self._telling = False
         self.settle()
-        if self.paper.failing is None:
+        if self.message_log.failing is None:
             untold, self._untold = self._untold, set()
             for outbox in untold:
                 if outbox.untold:

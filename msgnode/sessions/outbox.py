@@ -76,7 +76,7 @@ class OutboxOwner(Protocol):
     def outbox(self) -> "Outbox | None": ...
 
     @property
-    def ledger(self) -> DeliveryJournal: ...
+    def journal(self) -> DeliveryJournal: ...
 
     def pause(self) -> None:
         """
@@ -122,12 +122,12 @@ class Outbox:
     `received` is the highest number so far, `at` the one it sent last, which is
     lower while it sends again.  The node is still at work on `pending`; its
     work on `lost` was cut off by a restart, and those are taken again.  Only what
-    is `on_disk` may the client forget: the ledger says how far that is.
+    is `on_disk` may the client forget: the journal says how far that is.
     `asked`: the client asked for all this, rather than that its connector counts.
     """
 
     __slots__ = (
-        "_ledger",
+        "_journal",
         "_most_bytes",
         "_most_messages",
         "_session",
@@ -162,7 +162,7 @@ class Outbox:
         self.pending: set[int] = set()
         self.lost: set[int] = set()
         self._session = session
-        self._ledger = session.ledger
+        self._journal = session.journal
         self._most_messages = most_messages
         self._most_bytes = most_bytes
 
@@ -179,7 +179,7 @@ class Outbox:
         """
         Nothing is sent, because it cannot be written down.
         """
-        return self._ledger.paper.failing is not None
+        return self._journal.message_log.failing is not None
 
     @property
     def full(self) -> bool:
@@ -194,17 +194,17 @@ class Outbox:
         """
         Send one message that need not wait; written down before it leaves.
         """
-        session, sent, ledger = self._session, self.sent, self._ledger
+        session, sent, journal = self._session, self.sent, self._journal
         session.last_key = key = session.last_key + 1
         self.last = number = self.last + 1
         size = len(data)
         kept = QueuedMessage(key, data, size, FOREVER, 5, asker)
         sent.append(kept)
         self.sent_bytes += size
-        ledger.sent.append((session.sid, kept, number))
-        ledger.held += OVERHEAD + size
+        journal.sent.append((session.sid, kept, number))
+        journal.held += OVERHEAD + size
         self._hand_over(data)
-        if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes or ledger.crowded:
+        if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes or journal.crowded:
             session.pause()
 
     def send_kept(self, kept: QueuedMessage, data: bytes) -> None:
@@ -212,7 +212,7 @@ class Outbox:
         Send one that waited.
         """
         self.last += 1
-        self._ledger.left(self._session.sid, kept, self.last)
+        self._journal.left(self._session.sid, kept, self.last)
         self.sent.append(kept)
         self.sent_bytes += kept.size
         self._hand_over(data)
@@ -260,12 +260,12 @@ class Outbox:
         self.holes -= found
         self.weeded = min(self.weeded, self.holes)
         self.acknowledged = number
-        self._ledger.acknowledged(session.sid, number)
+        self._journal.acknowledged(session.sid, number)
         done = [self.sent.popleft() for _ in range(count - found)]
         for kept in done:
             if kept.asker:
                 session.settle_receipt(kept, 200)
-        self.sent_bytes -= self._ledger.release_all(done)
+        self.sent_bytes -= self._journal.release_all(done)
 
     def drop_oldest(self) -> QueuedMessage | None:
         """
@@ -294,14 +294,14 @@ class Outbox:
             self.weeded += tell
             session.missed += tell
             self.step("dropped")
-            self._ledger.gone(session.sid, kept, missed=tell)
+            self._journal.gone(session.sid, kept, missed=tell)
         if lost:
             self._number()
             session.note()
 
     def _number(self) -> None:
         for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
-            self._ledger.left(self._session.sid, kept, number)
+            self._journal.left(self._session.sid, kept, number)
 
     def reconcile(self, received: int, stands: bool = False) -> int:
         """
@@ -327,7 +327,7 @@ class Outbox:
         """
         self._session = session
         session.note()
-        self._ledger.acknowledged(session.sid, self.acknowledged)
+        self._journal.acknowledged(session.sid, self.acknowledged)
         for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
             session.take_in(kept, number)
         self.write_down()
@@ -349,7 +349,7 @@ class Outbox:
         self.write_down()
         for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
             if is_old(kept.place):
-                session.ledger.rewrite(session.sid, kept, number)
+                session.journal.rewrite(session.sid, kept, number)
 
     # -- from the client -----------------------------------------------------
 
@@ -358,7 +358,7 @@ class Outbox:
         One more has come; False if it is a repetition of what is here.
         """
         self.at += 1
-        self._ledger.heard_from.add(self)
+        self._journal.heard_from.add(self)
         if self.at > self.received:
             self.received = self.at
         elif self.at in self.lost:
@@ -381,7 +381,7 @@ class Outbox:
         A request that took its time is answered.
         """
         self.pending.discard(number)
-        self._ledger.heard_from.add(self)
+        self._journal.heard_from.add(self)
 
     def expect_again(self) -> None:
         """
@@ -392,7 +392,7 @@ class Outbox:
     def write_down(self) -> None:
         session = self._session
         if session.outbox is self:
-            session.ledger.heard(session.sid, self.received, sorted(self.pending | self.lost))
+            session.journal.heard(session.sid, self.received, sorted(self.pending | self.lost))
 
     @property
     def untold(self) -> int:

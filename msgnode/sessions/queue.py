@@ -26,7 +26,7 @@ OVERHEAD = 200  # bytes of memory for a message beside its own
 PASSED_OVER = 9
 
 
-def patience(type: str, to: str) -> float:
+def default_ttl(type: str, to: str) -> float:
     """
     How many seconds a message of this type is worth waiting for.
     """

@@ -10,10 +10,12 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Session
 
-Wish = bool | tuple[str, int]  # of a client that acknowledges: its epoch and its count, if it has them
+ResumeRequest = (
+    bool | tuple[str, int]
+)  # of a client that acknowledges: its epoch and its count, if it has them
 
 
-def wish_of(message: Message) -> Wish:
+def resume_request(message: Message) -> ResumeRequest:
     """
     `body.resume`: what the client wants to have counted, and since when.
     """
@@ -26,8 +28,8 @@ def wish_of(message: Message) -> Wish:
     return wish not in (None, False)
 
 
-def agree(
-    session: Session, wish: Wish, counted: bool, fresh: bool, stands: bool = False
+def negotiate(
+    session: Session, wish: ResumeRequest, counted: bool, fresh: bool, stands: bool = False
 ) -> dict[str, Any] | None:
     """
     Settle with a client that just opened how its messages are counted; what it is told.
@@ -38,12 +40,12 @@ def agree(
     session.drop_stale()
     if not wish and not counted:
         if session.outbox is not None:
-            session.begin_anew(False)
+            session.start_epoch(False)
         session.note()
         return None
     known = session.outbox is not None and _is_known(wish, session.outbox)
     if fresh or not known:
-        session.begin_anew(True, bool(wish))
+        session.start_epoch(True, bool(wish))
         # Nothing can be said of an agreement the node knows nothing of.
         missed = None if isinstance(wish, tuple) and not known else session.missed
     else:
@@ -59,11 +61,11 @@ def agree(
     session.unsure = False
     session.note()
     if missed != 0:
-        session.ledger.tells(session.sid)  # once only, so it has to be known after a kill
+        session.journal.tells(session.sid)  # once only, so it has to be known after a kill
     return {"epoch": outbox.epoch, "received": outbox.on_disk, "recovered": missed == 0, "missed": missed}
 
 
-def must_wait(session: Session, wish: Wish) -> bool:
+def must_wait(session: Session, wish: ResumeRequest) -> bool:
     """
     Would its client be told now how many messages are gone, or of a new epoch, which cannot be written down?
     """
@@ -75,13 +77,13 @@ def must_wait(session: Session, wish: Wish) -> bool:
     return ends or bool(session.missed or outbox.holes)
 
 
-def _is_known(wish: Wish, outbox: Outbox) -> bool:
+def _is_known(wish: ResumeRequest, outbox: Outbox) -> bool:
     if isinstance(wish, tuple):
         return wish[0] == outbox.epoch and wish[1] <= outbox.last
     return not wish  # it polls, and names a cursor with each request
 
 
-def _go_on(session: Session, wish: Wish, stands: bool) -> int:
+def _go_on(session: Session, wish: ResumeRequest, stands: bool) -> int:
     """
     The numbers go on where they were; how many messages were missed.
     """

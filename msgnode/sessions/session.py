@@ -26,7 +26,7 @@ from msgnode.sessions.limits.memory_budget import Account
 from msgnode.sessions.limits.spool_share import Share
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.principal import Principal
-from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, patience
+from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, default_ttl
 
 log = Logger()
 
@@ -104,7 +104,7 @@ class SessionHost(Protocol):
     """
 
     counts: Counters
-    ledger: DeliveryJournal
+    journal: DeliveryJournal
 
     def now(self) -> float: ...
     def make_queue(self) -> MessageQueue: ...
@@ -152,8 +152,8 @@ class Session:
         "former",
         "host",
         "identity",
+        "identity_timer",
         "keys",
-        "lapse",
         "last_key",
         "learnt",
         "missed",
@@ -180,7 +180,7 @@ class Session:
         self.host = ""
         self.identity = ""
         self.proof: Principal | None = None
-        self.lapse: IDelayedCall | None = None  # what its identity comes to next
+        self.identity_timer: IDelayedCall | None = None  # what its identity comes to next
         self.connection: Connection | None = None
         self.bindings: dict[str, int] = {}
         self.keys: Keys | None = None
@@ -226,8 +226,8 @@ class Session:
     # -- the connection ----------------------------------------------------
 
     @property
-    def ledger(self) -> DeliveryJournal:
-        return self._home.ledger
+    def journal(self) -> DeliveryJournal:
+        return self._home.journal
 
     @property
     def waiting(self) -> int:
@@ -260,10 +260,10 @@ class Session:
         self.connection = self.ready = self._waiting = self.outbox = None
         for kept in owed:
             self.settle_receipt(kept, 410)
-            self.ledger.release(kept)
+            self.journal.release(kept)
         self.token_hash = b""
-        if self.lapse is not None and self.lapse.active():
-            self.lapse.cancel()
+        if self.identity_timer is not None and self.identity_timer.active():
+            self.identity_timer.cancel()
 
     def pause(self) -> None:
         """
@@ -331,7 +331,7 @@ class Session:
             return
         self.settle_receipt(kept, 202)
         # Before it leaves: who does not acknowledge gets nothing twice.
-        self.ledger.gone(self.sid, kept, missed=False)
+        self.journal.gone(self.sid, kept, missed=False)
         connection.send(data)
 
     # -- messages ------------------------------------------------------------
@@ -388,7 +388,7 @@ class Session:
             waiting = self._waiting = home.make_queue()
         self.last_key += 1
         kept = QueuedMessage(
-            self.last_key, message.data, len(message.data), self._until(message), message.urgency
+            self.last_key, message.data, len(message.data), self._until(message), message.effective_priority
         )
         if asker:
             kept.asker = asker
@@ -397,7 +397,7 @@ class Session:
         kept.share = share
         home.counts.waited += 1
         gone = waiting.put(kept)
-        self.ledger.keep(self.sid, kept)
+        self.journal.keep(self.sid, kept)
         if gone:
             home.counts.overflowed += len(gone)
             for other in gone:
@@ -414,7 +414,7 @@ class Session:
             self.missed += 1
             self.outbox.step("dropped")
             self.last_key += 1
-            self.ledger.missed(self.sid, self.last_key)
+            self.journal.missed(self.sid, self.last_key)
         if asker:
             message.code, message.reason = 507, "no-room"
             self._home.receipt(message.data, 507, asker)
@@ -426,7 +426,7 @@ class Session:
         wait = FOREVER if message.ttl is None else message.ttl
         if self.outbox is None or not self.outbox.asked:
             to = message.to if isinstance(message.to, str) else ""
-            wait = min(wait, patience(message.type, to))
+            wait = min(wait, default_ttl(message.type, to))
         return FOREVER if wait == FOREVER else self._home.now() + wait
 
     def drop_stale(self) -> None:
@@ -458,14 +458,14 @@ class Session:
             self.missed += 1
             self.outbox.step("dropped")
         self.settle_receipt(kept, code)
-        self.ledger.gone(self.sid, kept, missed=counted)
+        self.journal.gone(self.sid, kept, missed=counted)
 
     def shed(self, enough: Callable[[], bool]) -> None:
         """
         The node is short of memory: to disk with what is there, else away with the oldest until `enough()`.
         """
         for kept in self.owed():
-            self.ledger.page_out(kept)
+            self.journal.page_out(kept)
         while not enough() and self._waiting:
             self._home.counts.shed += 1
             self._drop(self._waiting.shed(), 503)
@@ -476,7 +476,7 @@ class Session:
                 break
             self._home.counts.shed += 1
             self.settle_receipt(oldest, 503)
-            self.ledger.release(oldest)
+            self.journal.release(oldest)
             outbox.step("dropped")
 
     def shed_waiting(self, enough: Callable[[], bool]) -> None:
@@ -501,7 +501,7 @@ class Session:
         if not kept.asker:
             return
         try:
-            data = self.ledger.data(kept)
+            data = self.journal.data(kept)
         except OSError:
             log.failure("reading back a message for {runtime}", runtime=self.runtime)
         else:
@@ -530,7 +530,7 @@ class Session:
 
     # -- acknowledged resume ---------------------------------------------------
 
-    def begin_anew(self, counted: bool, asked: bool = False) -> None:
+    def start_epoch(self, counted: bool, asked: bool = False) -> None:
         """
         New numbers, or none; what was not acknowledged waits again.
         """
@@ -550,7 +550,7 @@ class Session:
         Take it from where it lies; False if it is lost.
         """
         data = self.read_back(kept)
-        self.ledger.release(kept)
+        self.journal.release(kept)
         if data is None or not self._judge_again(kept, data):
             self.missed += self.outbox is not None and self.outbox.asked
             return False
@@ -570,7 +570,7 @@ class Session:
         except Malformed as why:
             self._cannot_read(str(why))
             return False
-        kept.priority, kept.until = message.urgency, self._until(message)
+        kept.priority, kept.until = message.effective_priority, self._until(message)
         if kept.asker and kept.until != FOREVER:
             self._home.expire_at(kept.until, self)
         return True
@@ -581,7 +581,7 @@ class Session:
         """
         self.unsure = True
         if self.outbox is not None and self.outbox.asked:
-            self.begin_anew(True, asked=True)
+            self.start_epoch(True, asked=True)
             self.outbox.step("lost")
         self.note()
 
@@ -595,7 +595,7 @@ class Session:
         if outbox is not None and outbox.asked and outbox.epoch == epoch:
             outbox.weed(tell=True)
             owed = list(other.waiting_messages())
-            self.begin_anew(True, asked=True)
+            self.start_epoch(True, asked=True)
         else:
             owed, outbox = other.owed(), None
         other.give_way(self)
@@ -627,11 +627,11 @@ class Session:
         """
         Owe what another session was owed.
         """
-        data = self.ledger.data(kept)
-        self.ledger.release(kept)
+        data = self.journal.data(kept)
+        self.journal.release(kept)
         self.last_key += 1
         kept.key, kept.data = self.last_key, data
-        self.ledger.keep(self.sid, kept, number)
+        self.journal.keep(self.sid, kept, number)
 
     def _put_behind(self, kept: QueuedMessage) -> None:
         self.last_key += 1
@@ -647,7 +647,7 @@ class Session:
         if self._waiting is None:
             self._waiting = self._home.make_queue()
         gone = self._waiting.put(kept)
-        self.ledger.keep(self.sid, kept)
+        self.journal.keep(self.sid, kept)
         for other in gone:
             self._home.counts.overflowed += 1
             self._drop(other, 503)
@@ -658,7 +658,7 @@ class Session:
         """
         Write down who it is, so that it is known after a restart whatever became of the database.
         """
-        self.ledger.state(self.sid, self.as_dict(), fresh)
+        self.journal.state(self.sid, self.as_dict(), fresh)
 
     def rewrite(self, is_old: Callable[[int], bool]) -> None:
         """
@@ -672,7 +672,7 @@ class Session:
                 self.outbox.rewrite(is_old)
             for kept in self._waiting or ():
                 if is_old(kept.place):
-                    self.ledger.rewrite(self.sid, kept, 0)
+                    self.journal.rewrite(self.sid, kept, 0)
         except OSError:
             self._weed()
             self.rewrite(is_old)
@@ -682,7 +682,7 @@ class Session:
         The message, wherever it lies; None if it is lost, and the log says where.
         """
         try:
-            return self.ledger.data(kept)
+            return self.journal.data(kept)
         except OSError as why:
             self._cannot_read(str(why))
             return None
@@ -709,7 +709,7 @@ class Session:
         if not any(self.is_lost(kept) for kept in outbox.sent):
             return
         # The client comes back with an epoch that is over, and hears that something may be missing.
-        self.begin_anew(True, asked=True)
+        self.start_epoch(True, asked=True)
         if connection is None and self.outbox is not None:
             self.outbox.step("lost")
         elif connection is not None:

@@ -16,7 +16,15 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config
-from msgnode.protocol.close_codes import FULL, NO_OPEN, RATE, SLOW, STOPPING, SUPERSEDED, Closing
+from msgnode.protocol.close_codes import (
+    OPEN_TIMEOUT,
+    OVER_CAPACITY,
+    RATE,
+    SLOW,
+    STOPPING,
+    SUPERSEDED,
+    Closing,
+)
 from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.journal import DeliveryJournal
@@ -34,7 +42,7 @@ from msgnode.sessions.session import Connection, Session, hashed
 
 log = Logger()
 
-MOST_REFUSED = 1000  # messages that came too fast, until their connection is closed
+MAX_REFUSED = 1000  # messages that came too fast, until their connection is closed
 STOP_WAITS = 2.0  # seconds at most for clients to hear that the node stops
 
 
@@ -56,12 +64,12 @@ class Sessions(Service):
         self,
         config: Config,
         routes: Routes,
-        journal: TrafficRecorder,
+        traffic_recorder: TrafficRecorder,
         counts: Counters,
         clock: IReactorTime,
-        keeping: SessionStore,
-        paper: MessageLog,
-        arrivals: ConnectionLimits,
+        session_store: SessionStore,
+        message_log: MessageLog,
+        connection_limits: ConnectionLimits,
         budget: Budget,
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
@@ -72,11 +80,17 @@ class Sessions(Service):
         self.draining = False
         self.watermark: Watermark | None = None
         self.shares: Shares | None = None  # of the spool; None where there is none
-        self.shortage = short = Overload(self, clock)
-        self.ledger = DeliveryJournal(
-            paper, config.session.max_memory_bytes, short.make_room, short.hold, short.go_on, clock, wall
+        self.overload = short = Overload(self, clock)
+        self.journal = DeliveryJournal(
+            message_log,
+            config.session.max_memory_bytes,
+            short.make_room,
+            short.hold,
+            short.go_on,
+            clock,
+            wall,
         )
-        self.ledger.shed = short.make_room_on_disk
+        self.journal.shed = short.make_room_on_disk
         self.receipt: Callable[[bytes, int, int], None] = _no_receipt
         self.sent_late: Callable[[bytes, Session], None] = _not_told  # of what waited and leaves now
         self.farewell: Callable[[Session], object] = _no_farewell  # told of each session that ended
@@ -91,10 +105,10 @@ class Sessions(Service):
         self._stopped: Deferred[None] | None = None
         self._config = config
         self._routes = routes
-        self._journal = journal
+        self._traffic_recorder = traffic_recorder
         self._clock = clock
-        self._keeping = keeping
-        self._arrivals = arrivals
+        self._session_store = session_store
+        self._connection_limits = connection_limits
         self._budget = budget
         self._refused: dict[Connection, int] = {}  # messages refused because they came too fast
         self._wall = wall
@@ -123,7 +137,7 @@ class Sessions(Service):
         self._by_token.pop(session.token_hash, None)
         token = session.issue_token()
         self._by_token[session.token_hash] = session
-        self._keeping.changed(session)
+        self._session_store.changed(session)
         return token
 
     def void_token(self, session: Session) -> None:
@@ -133,7 +147,7 @@ class Sessions(Service):
         if session.token_hash:
             self._by_token.pop(session.token_hash, None)
             session.token_hash = b""
-            self._keeping.changed(session)
+            self._session_store.changed(session)
 
     # -- what a session asks of us -----------------------------------------
 
@@ -168,7 +182,7 @@ class Sessions(Service):
         origin, watermark, shares = message.origin, self.watermark, self.shares
         if origin is None or shares is None or session.due:
             return NOBODY
-        if self.ledger.crowded or (watermark is not None and watermark.low and session.connection is None):
+        if self.journal.crowded or (watermark is not None and watermark.low and session.connection is None):
             return None
         share = shares.find(origin)
         return None if shares.is_full(share, len(message.data)) else share
@@ -205,12 +219,12 @@ class Sessions(Service):
         self.connections.add(connection)
         deadline = self._config.session.open_deadline_seconds
         self._before_open[connection] = self._clock.callLater(deadline, self._never_opened, connection)
-        if not self._arrivals.admit(connection):
-            self.part(connection, FULL)
+        if not self._connection_limits.admit(connection):
+            self.part(connection, OVER_CAPACITY)
 
     def _never_opened(self, connection: Connection) -> None:
         del self._before_open[connection]
-        self._lose(connection, NO_OPEN)
+        self._lose(connection, OPEN_TIMEOUT)
 
     def _lose(self, connection: Connection, why: Closing) -> None:
         connection.lose(why.spread(self._chance()))
@@ -220,7 +234,7 @@ class Sessions(Service):
         A connection is gone.  A session that uses another one by now is not touched.
         """
         self.connections.discard(connection)
-        self._arrivals.gone(connection)
+        self._connection_limits.gone(connection)
         self._refused.pop(connection, None)
         self.unread.gone(connection)
         self._let_be(connection)
@@ -275,7 +289,7 @@ class Sessions(Service):
         A message was refused for coming too fast.  Who does not heed many of these is cut off.
         """
         refused = self._refused[connection] = self._refused.get(connection, 0) + 1
-        if refused == MOST_REFUSED:
+        if refused == MAX_REFUSED:
             self._clock.callLater(0, self._cut, connection, RATE)
 
     def tell(self, connection: Connection, data: bytes) -> None:
@@ -342,7 +356,7 @@ class Sessions(Service):
         session.anonymous, session.host = anonymous, host
         self._budget.opened(session)
         self._by_runtime[runtime] = session
-        self._keeping.opened(session)
+        self._session_store.opened(session)
         self._routes.join(session)
         self._note("opened", session, None)
         return session
@@ -357,7 +371,7 @@ class Sessions(Service):
         self._by_runtime[runtime] = session
         session.anonymous = False
         self._routes.rename(session, runtime)
-        self._keeping.opened(session)
+        self._session_store.opened(session)
         self._note("opened", session, None)
 
     def give_way(self, session: Session) -> None:
@@ -368,8 +382,8 @@ class Sessions(Service):
         if session.expiry is not None:
             session.expiry.cancel()
             session.expiry = None
-        if session.lapse is not None and session.lapse.active():
-            session.lapse.cancel()
+        if session.identity_timer is not None and session.identity_timer.active():
+            session.identity_timer.cancel()
         timer = self._stale.pop(session, None)
         if timer is not None:
             timer.cancel()
@@ -413,8 +427,8 @@ class Sessions(Service):
         Session.resume, called after the client was answered, sends what waits.
         """
         self._let_be(connection)
-        if self.ledger.paper.failing is not None:
-            self.ledger.settle()  # if it takes something now, others go on, but nobody before its answer
+        if self.journal.message_log.failing is not None:
+            self.journal.settle()  # if it takes something now, others go on, but nobody before its answer
         self._stop_waiting(connection)
         if connection.session is not session:
             self._leave(connection)
@@ -437,7 +451,7 @@ class Sessions(Service):
             session.since = self.now()
             self._note("attached", session, connection)
             if older is None:
-                self._keeping.left(session, None)
+                self._session_store.left(session, None)
 
     def _leave(self, connection: Connection) -> None:
         session, connection.session = connection.session, None
@@ -448,8 +462,8 @@ class Sessions(Service):
             return
         session.detach()
         session.since = self.now()
-        self._keeping.changed(session)
-        self._keeping.left(session, self._wall())
+        self._session_store.changed(session)
+        self._session_store.left(session, self._wall())
         self._note("detached", session, connection)
         session.expiry = self._clock.callLater(self._grace(session), self.end, session, "expired")
 
@@ -483,8 +497,8 @@ class Sessions(Service):
         self._routes.forget(session)  # before: it is told nothing of its own end
         session.end()
         self._budget.ended(session)
-        self._keeping.ended(session)
-        self.ledger.forget(session.sid)
+        self._session_store.ended(session)
+        self.journal.forget(session.sid)
         if self._by_runtime.get(session.runtime) is session:
             del self._by_runtime[session.runtime]
         self.farewell(session)
@@ -502,7 +516,7 @@ class Sessions(Service):
     def _note(self, event: str, session: Session, connection: Connection | None) -> None:
         events = self.counts.sessions
         events[event] = events.get(event, 0) + 1
-        self._journal.session(event, session, connection)
+        self._traffic_recorder.session(event, session, connection)
 
     def stopService(self) -> Deferred[None]:
         """
@@ -510,7 +524,7 @@ class Sessions(Service):
         """
         super().stopService()
         self.draining = True
-        answered = self._keeping.settled()
+        answered = self._session_store.settled()
         return answered.addBoth(lambda done: self._close_all())
 
     def _close_all(self) -> Deferred[None]:
@@ -520,8 +534,8 @@ class Sessions(Service):
             if session.expiry is not None:
                 session.expiry.cancel()
                 session.expiry = None
-            if session.lapse is not None and session.lapse.active():
-                session.lapse.cancel()
+            if session.identity_timer is not None and session.identity_timer.active():
+                session.identity_timer.cancel()
         self._stopped = Deferred()
         if self.connections:
             wait = min(STOP_WAITS, self._config.drain_seconds / 4)

@@ -18,8 +18,8 @@ SMALLEST = 512  # bytes of a page; SQLite takes a file with less in it for a new
 # What SQLite says of a full disk; the second where it cannot make the file that processes would share.
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 
-MOST_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved into the file
-MOST_FREE = 4096  # pages that may be empty; more are given back to the disk,
+MAX_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved into the file
+MAX_FREE = 4096  # pages that may be empty; more are given back to the disk,
 AT_ONCE = 2048  # so many after each commit
 INCREMENTAL = 2  # what auto_vacuum says where that is possible
 
@@ -124,7 +124,7 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
         if not database.execute("PRAGMA page_count").fetchone()[0]:
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA journal_size_limit = {MOST_LOG}")
+        database.execute(f"PRAGMA journal_size_limit = {MAX_LOG}")
         database.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version > len(STEPS):
@@ -152,7 +152,7 @@ def _give_back(database: sqlite3.Connection) -> None:
         database.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "auto_vacuum")
     )
-    if kind != INCREMENTAL and free > MOST_FREE and 2 * free > pages:
+    if kind != INCREMENTAL and free > MAX_FREE and 2 * free > pages:
         with suppress(sqlite3.OperationalError):  # no room for it
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
             database.execute("VACUUM")
@@ -203,7 +203,7 @@ def tidy(database: sqlite3.Connection) -> None:
     """
     Give back to the disk some of what is empty, if that is much.
     """
-    if database.execute("PRAGMA freelist_count").fetchone()[0] > MOST_FREE:
+    if database.execute("PRAGMA freelist_count").fetchone()[0] > MAX_FREE:
         with suppress(sqlite3.OperationalError):  # what was committed is there all the same
             database.executescript(f"PRAGMA incremental_vacuum({AT_ONCE})")  # execute stops at the first
 

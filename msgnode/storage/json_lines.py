@@ -24,9 +24,9 @@ from msgnode.storage.hourly_files import HourlyFiles, Unwritten
 
 EVERY = 0.5  # seconds between two writes
 HOUR = 3_600_000_000_000  # nanoseconds
-MOST_HELD = 5000  # lines; a burst is written sooner
-MOST_WAITING = 100_000  # lines that wait for a disk that stands still; more are lost
-MOST_LONG = 64 * 1024 * 1024  # bytes of the messages that long ones of them are about, likewise
+MAX_HELD = 5000  # lines; a burst is written sooner
+MAX_WAITING = 100_000  # lines that wait for a disk that stands still; more are lost
+MAX_LONG = 64 * 1024 * 1024  # bytes of the messages that long ones of them are about, likewise
 CUT = 512  # characters of a text in a line
 
 
@@ -109,7 +109,7 @@ class LineLog(Service):
         """
         if not self._one_at_a_time.locked:
             self._one_at_a_time.run(self._write, self._run)
-        elif len(self._held) > MOST_WAITING or self.long > MOST_LONG:
+        elif len(self._held) > MAX_WAITING or self.long > MAX_LONG:
             self.lost += len(self._held)
             self._held = []
             self.long = 0

@@ -28,7 +28,7 @@ from msgnode.storage.database import NAME, Change, Loaded, connect, is_full, loa
 log = Logger()
 
 AGAIN = 1.0  # seconds until a commit that failed is tried again
-MOST_NOTED = 536_870_912  # bytes of changes that wait for a disk that takes nothing, if nothing else is said
+MAX_NOTED = 536_870_912  # bytes of changes that wait for a disk that takes nothing, if nothing else is said
 LEAST_NOTED = 67_108_864  # bytes; less is no disk that takes nothing, but many changes at once
 CHANGE_SIZE = 128  # bytes that a change takes beside what is in it
 
@@ -72,7 +72,7 @@ class Store(Service):
         clock: IReactorTime,
         run: Callable[..., Deferred[None]] = maybeDeferred,
         full: bool = False,
-        most: Callable[[], int] = lambda: MOST_NOTED,
+        most: Callable[[], int] = lambda: MAX_NOTED,
     ) -> None:
         self.changes = 0
         self.failing = ""

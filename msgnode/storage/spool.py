@@ -34,7 +34,7 @@ from msgnode.storage.spool_records import (
 from msgnode.storage.spool_recovery import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
 
 SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
-MOST_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
+MAX_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
 UNFINISHED = ".anew"  # ends the name of a file that does not count yet
 BEGINNING = len(MAGIC) + BATCH.size + AFTER.size  # bytes at the head of each file
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -304,7 +304,7 @@ class Spool:
             self.wrong = why
             with suppress(OSError):  # before the next attempt, then
                 self._cut()
-            if self._held > MOST_HELD_BACK:
+            if self._held > MAX_HELD_BACK:
                 self.overrun = True
                 self._clear()
             return False

@@ -21,7 +21,7 @@ from msgnode.storage.spool import SEGMENT, Spool, segment_of
 log = Logger()
 
 EVERY = 2.0  # seconds
-MOST_FILES = 8  # that are not full: each start begins a new one
+MAX_FILES = 8  # that are not full: each start begins a new one
 SLACK = 128 * 1024 * 1024  # bytes of the spool that may be dead, beside as many as are alive
 
 
@@ -60,7 +60,7 @@ class SpoolCompactor(Service):
         Is it time?  Try again, too, what could not be written.
         """
         spool = self._spool
-        self._sessions.ledger.settle()
+        self._sessions.journal.settle()
         self._tell_of_failure()
         if self._sweeping:
             return
@@ -69,7 +69,7 @@ class SpoolCompactor(Service):
         if spool.anew:
             self._begin(lambda place: True)
         elif spool.oldest() is not None and (
-            spool.size > 2 * spool.live + self._allowed() or spool.files > MOST_FILES + spool.size // SEGMENT
+            spool.size > 2 * spool.live + self._allowed() or spool.files > MAX_FILES + spool.size // SEGMENT
         ):
             oldest = spool.oldest()
             self._begin(lambda place: bool(place) and segment_of(place) == oldest)
@@ -88,19 +88,19 @@ class SpoolCompactor(Service):
         done.addBoth(self._swept)
 
     def _sweep(self, is_old: Callable[[int], bool]) -> Iterator[None]:
-        ledger = self._sessions.ledger
-        ledger.move(False)
+        journal = self._sessions.journal
+        journal.move(False)
         for session in list(self._sessions):
             session.rewrite(is_old)
-            ledger.settle(now=True)
+            journal.settle(now=True)
             if self._spool.wrong is not None:
                 return  # all of it is looked at again once the disk takes something
             yield
-        ledger.settle(now=True)
+        journal.settle(now=True)
         if self._spool.wrong is not None or (self._spool.anew and not self._spool.finish_over()):
             return
-        ledger.move(True)
-        ledger.settle(now=True)
+        journal.move(True)
+        journal.settle(now=True)
         self._spool.drop_oldest()
 
     def _swept(self, done: object) -> None:

@@ -19,10 +19,10 @@ from msgnode.config.schema import StorageOptions
 from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection, Session
-from msgnode.storage.json_lines import CUT, MOST_HELD, LineLog, cut, cut_id
+from msgnode.storage.json_lines import CUT, MAX_HELD, LineLog, cut, cut_id
 
 VERSION = 1
-MOST_RESOURCES = 1000  # addresses in one line
+MAX_RESOURCES = 1000  # addresses in one line
 TIMES = 8  # what a message names is written down in so many times its own bytes,
 ROOM = 1024  # and these
 _encode = msgspec.json.Encoder().encode
@@ -132,7 +132,7 @@ class TrafficLog(LineLog):
             self._name(message.resources, line)
         held = self._held
         held.append(line)
-        if len(held) == MOST_HELD:
+        if len(held) == MAX_HELD:
             self.flush()
 
     def _name(self, resources: list[str], line: TrafficLine) -> None:
@@ -143,7 +143,7 @@ class TrafficLog(LineLog):
         used = len(_encode(line)) + ROOM
         room = min(TIMES * line.bytes + ROOM, self._options.max_traffic_line_bytes - used)
         named: list[str] = []
-        for address in resources[:MOST_RESOURCES]:
+        for address in resources[:MAX_RESOURCES]:
             short = cut(address)
             room -= len(_encode(short)) + 1
             if room < 0:

@@ -10,8 +10,8 @@ from typing import Any
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-MOST_KINDS = 1000
-MOST_LINES = 10  # in LINES_WITHIN seconds, of what strangers do wrong
+MAX_KINDS = 1000
+MAX_LINES = 10  # in LINES_WITHIN seconds, of what strangers do wrong
 LINES_WITHIN = 60.0
 
 
@@ -32,7 +32,7 @@ class FailureLog:
         """
         where = why.frames[-1] if why.frames else ("", "", 0)
         kind = (why.type, where[1], where[2])
-        if kind not in self._seen and len(self._seen) >= MOST_KINDS:
+        if kind not in self._seen and len(self._seen) >= MAX_KINDS:
             return
         self._seen[kind] += 1
         times = self._seen[kind]
@@ -59,7 +59,7 @@ class StrangerLog:
         now = self._seconds()
         if now >= self._since + LINES_WITHIN:
             self._since, self._lines = now, 0
-        if self._lines == MOST_LINES:
+        if self._lines == MAX_LINES:
             self._left_out += 1
             return
         self._lines += 1

@@ -22,7 +22,7 @@ log = Logger()
 # writeSomeData on to the raw socket, and the bytes would leave as plaintext.
 STRAIGHT = (tcp.Server, unix.Server)
 
-MOST_HELD = 1024 * 1024  # bytes held for one connection, until what comes for it has to wait
+MAX_HELD = 1024 * 1024  # bytes held for one connection, until what comes for it has to wait
 CHUNK = 128 * 1024  # bytes that are copied for a connection at a time; what Twisted sends at once
 
 
@@ -63,7 +63,7 @@ class Cork:
     def __init__(
         self,
         settle: Callable[[], None] = lambda: None,
-        most: int = MOST_HELD,
+        most: int = MAX_HELD,
         counts: HeldBackCounter | None = None,
     ) -> None:
         self.settle = settle

@@ -26,7 +26,7 @@ KEEPALIVE = (
 )
 
 
-def take_turns(transport: Any) -> None:
+def limit_read_size(transport: Any) -> None:
     """
     Let no connection have more than `READ` bytes of a turn of the event loop.
     """

@@ -77,7 +77,7 @@ class LiveTests(Base):
         """
         self.net.node.config.state = "/somewhere"
         self.assertEqual("ok", self.get("/live", "admin").json()["store"])
-        self.net.node.keeping.failing = "/somewhere/sessions.sqlite: disk full"
+        self.net.node.session_store.failing = "/somewhere/sessions.sqlite: disk full"
 
         live = self.get("/live", "admin").json()
 

@@ -49,7 +49,7 @@ class AllocationTests(SynchronousTestCase):
         text = answer["desc"]
         self.assertEqual({"code": code, "desc": text, "description": text}, answer)
         self.assertEqual({code: 1}, refused_codes(self.node.counts))
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual(("refused", code, None), (line["outcome"], line["code"], line["resources"]))
         self.node.counts.refused.clear()
 
@@ -146,7 +146,7 @@ class CreateTests(AllocationTests):
         """
         allocated = self.allocate(self.a, {"value": {"number": 3}})
 
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual(("answered", 200, allocated), (line["outcome"], line["code"], line["resources"]))
 
 
@@ -283,7 +283,7 @@ class DeleteTests(AllocationTests):
         self.release(self.a, {"resource": address})
 
         self.assertEqual([], self.heard(address))
-        self.assertEqual([address], self.node.journal.messages[-1]["resources"])
+        self.assertEqual([address], self.node.traffic_recorder.messages[-1]["resources"])
 
     def test_keys(self) -> None:
         """

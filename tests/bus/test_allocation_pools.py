@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.bus.allocation import Pool
-from msgnode.config.address_range import MOST, expand
+from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
 from tests.bus.test_allocation import AllocationTests
@@ -34,9 +34,9 @@ class ExpandTests(SynchronousTestCase):
         """
         for pattern in ("", "sip:guest@d", "{1..2}{1..2}", "{a..b}", "{1-3}", "{..3}"):
             self.assertIn(repr(pattern), str(self.assertRaises(ValueError, expand, pattern)))
-        for pattern in ("{3..1}", f"{{1..{MOST + 1}}}", "{0..99999999999999999999}"):
+        for pattern in ("{3..1}", f"{{1..{MAX_ADDRESSES + 1}}}", "{0..99999999999999999999}"):
             self.assertIn(pattern, str(self.assertRaises(ValueError, expand, pattern)))
-        self.assertEqual(MOST, len(expand(f"{{1..{MOST}}}")))
+        self.assertEqual(MAX_ADDRESSES, len(expand(f"{{1..{MAX_ADDRESSES}}}")))
 
 
 class FreeTests(SynchronousTestCase):

@@ -291,7 +291,7 @@ class SlicesTests(SlicesCase):
         self.assertEqual([[1]] * (self.number // 2), [self.got(each) for each in self.listeners[1::2]])
         for each in self.listeners[1::2]:
             each.acknowledge()
-        self.assertEqual(0, self.node.sessions.ledger.held)
+        self.assertEqual(0, self.node.sessions.journal.held)
 
     def test_paused_between(self) -> None:
         """
@@ -334,26 +334,26 @@ class SlicesTests(SlicesCase):
         """
         Its bytes are on disk once, whoever gets it, and count once as memory.
         """
-        before, held = self.node.spool.size, self.node.sessions.ledger.held
+        before, held = self.node.spool.size, self.node.sessions.journal.held
         self.say(1, size=MIB)
         self.assertLess(self.node.spool.size - before, MIB + 100 * self.number + 1000)
-        self.assertLess(self.node.sessions.ledger.held - held, MIB + OVERHEAD * self.number + 1000)
+        self.assertLess(self.node.sessions.journal.held - held, MIB + OVERHEAD * self.number + 1000)
 
         self.finish()
-        self.assertLess(self.node.sessions.ledger.held - held, MIB + OVERHEAD * self.number + 1000)
+        self.assertLess(self.node.sessions.journal.held - held, MIB + OVERHEAD * self.number + 1000)
         for each in self.listeners:
             self.got(each)
             each.acknowledge()
 
-        self.assertEqual(held, self.node.sessions.ledger.held)
+        self.assertEqual(held, self.node.sessions.journal.held)
 
     def test_paged_out(self) -> None:
         """
         Where it is on disk only, it is read once for those who get it in a row.
         """
-        self.node.sessions.ledger.most = MIB
+        self.node.sessions.journal.most = MIB
         self.say(1, size=MIB)
-        self.assertLess(self.node.sessions.ledger.held, MIB // 2)
+        self.assertLess(self.node.sessions.journal.held, MIB // 2)
         session = self.node.sessions.get(self.listeners[0].runtime)
         other = self.node.sessions.get(self.listeners[1].runtime)
 
@@ -375,7 +375,7 @@ class SlicesTests(SlicesCase):
         self.finish()
 
         self.assertEqual([[1]] * 20, [[m["id"] for m in client.take()] for client in clients])
-        self.assertEqual(0, self.node.sessions.ledger.held)
+        self.assertEqual(0, self.node.sessions.journal.held)
 
 
 class ManyMessagesTests(SlicesCase):
@@ -520,7 +520,7 @@ class RefusedTests(SlicesCase):
         self.say(1)
         self.finish()
 
-        (message,) = (each for each in self.node.journal.messages if each["to"] == "a:b")
+        (message,) = (each for each in self.node.traffic_recorder.messages if each["to"] == "a:b")
         self.assertEqual(
             (25, 0, "delivered"), tuple(message[key] for key in ("recipients", "waiting", "outcome"))
         )
@@ -534,7 +534,7 @@ class RefusedTests(SlicesCase):
         self.node.sessions.watermark = Low()
         self.say(1)
 
-        self.assertEqual("dropped", self.node.journal.outcomes[-1])
+        self.assertEqual("dropped", self.node.traffic_recorder.outcomes[-1])
 
 
 class Low:
@@ -571,7 +571,9 @@ class ListTests(SlicesCase):
         self.assertEqual([[1, 1, 1, 2]] * self.number, [self.got(each) for each in self.listeners])
         to = [[message["to"] for message in each.got] for each in self.listeners]
         self.assertEqual([["a:b", "c:d", "e:f", "a:b"]] * self.number, to)
-        self.assertEqual([30, 30, 30, 30], [m["recipients"] for m in self.node.journal.messages[-4:]])
+        self.assertEqual(
+            [30, 30, 30, 30], [m["recipients"] for m in self.node.traffic_recorder.messages[-4:]]
+        )
 
     def test_killed(self) -> None:
         """
@@ -633,7 +635,7 @@ class DecisionTests(SlicesCase):
 
         expected = [[] if number in (0, 7, 29) else [1, 2] for number in range(self.number)]
         self.assertEqual(expected, [self.got(each) for each in self.listeners])
-        self.assertEqual([27, 27], [m["recipients"] for m in self.node.journal.messages[-2:]])
+        self.assertEqual([27, 27], [m["recipients"] for m in self.node.traffic_recorder.messages[-2:]])
 
     def test_nobody(self) -> None:
         """
@@ -684,7 +686,7 @@ class DecisionTests(SlicesCase):
 
         expected = [[] if number == 3 else [1, 1, 2] for number in range(self.number)]
         self.assertEqual(expected, [self.got(each) for each in self.listeners])
-        self.assertEqual([29, 29, 29], [m["recipients"] for m in self.node.journal.messages[-3:]])
+        self.assertEqual([29, 29, 29], [m["recipients"] for m in self.node.traffic_recorder.messages[-3:]])
 
     def test_published(self) -> None:
         """
@@ -698,4 +700,4 @@ class DecisionTests(SlicesCase):
         self.finish()
 
         self.assertEqual(self.number - 1, self.on_the_way())
-        self.assertEqual(29, self.node.journal.messages[-1]["recipients"])
+        self.assertEqual(29, self.node.traffic_recorder.messages[-1]["recipients"])

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.forwarding import MOST, Forwards
+from msgnode.bus.forwarding import MAX_DELIVERIES, Forwards
 from msgnode.protocol.message import decode
 from msgnode.sessions.session import Session
 from tests.support.fakes import Client, MemoryNode, peak
@@ -240,7 +240,9 @@ class BoundTests(SynchronousTestCase):
     def pass_on(self, id: int, **changed: Any) -> bool:
         return self.forwards.allows(self.message(id, **changed), self.recipient)
 
-    def flood(self, sender: Session | None, recipients: list[Session], number: int = MOST + 100) -> None:
+    def flood(
+        self, sender: Session | None, recipients: list[Session], number: int = MAX_DELIVERIES + 100
+    ) -> None:
         for id in range(number):
             message = self.message(id, **{"from": "hyperty://example.org/flood"})
             self.forwards.delivered(message, [recipients[id % len(recipients)]], sender)
@@ -251,7 +253,7 @@ class BoundTests(SynchronousTestCase):
         """
         self.flood(self.victim, [self.recipient])
 
-        self.assertEqual(MOST, len(self.forwards))
+        self.assertEqual(MAX_DELIVERIES, len(self.forwards))
         flood = {"from": "hyperty://example.org/flood"}
         self.assertEqual([False, True], [self.pass_on(id, **flood) for id in (99, 100)])
 
@@ -264,12 +266,12 @@ class BoundTests(SynchronousTestCase):
         others = [self.session(f"mallory/{n}", "198.51.100.1") for n in range(200)]
 
         for sender in others:
-            self.flood(sender, others, MOST // 100)
+            self.flood(sender, others, MAX_DELIVERIES // 100)
         self.flood(others[0], [self.recipient])
         self.flood(None, others)
 
         self.assertTrue(all(self.pass_on(id) for id in range(20)))
-        self.assertEqual(MOST, len(self.forwards))
+        self.assertEqual(MAX_DELIVERIES, len(self.forwards))
 
     def test_a_flood_from_the_same_host_pushes_out_its_own(self) -> None:
         """
@@ -291,7 +293,7 @@ class BoundTests(SynchronousTestCase):
         self.forwards.delivered(self.message(1), [self.recipient], self.victim)
 
         self.assertTrue(self.pass_on(1))
-        self.assertEqual(MOST, len(self.forwards))
+        self.assertEqual(MAX_DELIVERIES, len(self.forwards))
 
     def test_what_is_over_is_forgotten(self) -> None:
         """

@@ -46,14 +46,16 @@ class HandshakeTests(SynchronousTestCase):
         return client.take() == [message]
 
     def logged(self) -> tuple[Any, ...]:
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         return line["type"], line["session"], line["from"], line["outcome"], line["code"]
 
     def tearDown(self) -> None:
         """
         Whatever was said, no token is written down.
         """
-        self.assertNotIn("mns_", str(self.node.journal.messages) + str(self.node.journal.events))
+        self.assertNotIn(
+            "mns_", str(self.node.traffic_recorder.messages) + str(self.node.traffic_recorder.events)
+        )
 
 
 class OpenTests(HandshakeTests):

@@ -2,7 +2,7 @@
 mn:/session: who is not let in.
 """
 
-from msgnode.protocol.close_codes import FULL, REFUSED, SLOW
+from msgnode.protocol.close_codes import OVER_CAPACITY, REFUSED, SLOW
 from tests.bus.test_handshake import RUNTIME, HandshakeTests
 from tests.support.fakes import refused_codes
 
@@ -42,7 +42,7 @@ class RefusedTests(HandshakeTests):
                 self.assertEqual((4403, "refused"), (self.client.lost.code, self.client.lost.reason))
                 self.assertEqual((type, "", name, "refused", 403), self.logged())
                 self.assertEqual({403: 1}, refused_codes(self.node.counts))
-                self.assertEqual((0, []), (len(self.node.sessions), self.node.journal.events))
+                self.assertEqual((0, []), (len(self.node.sessions), self.node.traffic_recorder.events))
 
     def test_everybody_else(self) -> None:
         """
@@ -68,7 +68,8 @@ class RefusedTests(HandshakeTests):
 
         self.assertEqual(REFUSED, self.client.lost)
         self.assertEqual(
-            [("opened", RUNTIME), ("attached", RUNTIME), ("detached", RUNTIME)], self.node.journal.events
+            [("opened", RUNTIME), ("attached", RUNTIME), ("detached", RUNTIME)],
+            self.node.traffic_recorder.events,
         )
 
     def test_full(self) -> None:
@@ -84,7 +85,9 @@ class RefusedTests(HandshakeTests):
             late.tell({"id": 1, "type": "open", **from_, "to": "mn:/session"})
             self.node.clock.advance(5)
 
-            self.assertEqual(([], FULL, "full; retry_after=30"), (late.got, late.lost, late.lost.reason))
+            self.assertEqual(
+                ([], OVER_CAPACITY, "full; retry_after=30"), (late.got, late.lost, late.lost.reason)
+            )
             self.assertEqual(("open", "", from_.get("from", ""), "refused", 503), self.logged())
         self.assertEqual({503: 2}, refused_codes(self.node.counts))
         self.node.client("runtime://example.org/2")

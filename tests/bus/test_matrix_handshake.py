@@ -26,7 +26,9 @@ class MatrixTests(WebSocketCase):
         runtime = self.m2()
 
         self.assertEqual([], runtime.take())
-        self.assertEqual([("opened", runtime.url), ("attached", runtime.url)], self.net.journal.events)
+        self.assertEqual(
+            [("opened", runtime.url), ("attached", runtime.url)], self.net.traffic_recorder.events
+        )
 
     def test_m2_is_decoded_once(self) -> None:
         """
@@ -79,7 +81,7 @@ class MatrixTests(WebSocketCase):
             runtime.send({"cmd": "disconnect", key: {"runtimeURL": runtime.url}})
 
             self.assertEqual(1000, runtime.code)
-            self.assertEqual(("closed", runtime.url), self.net.journal.events[-1])
+            self.assertEqual(("closed", runtime.url), self.net.traffic_recorder.events[-1])
 
     def test_disconnect_of_another(self) -> None:
         """

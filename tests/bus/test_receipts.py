@@ -209,13 +209,13 @@ class OnceTests(ReceiptCase):
         older.drop()
         self.ann = self.node.client(f"{ANN}/late")
         self.node.sessions.paused(self.ann)
-        before = self.node.sessions.ledger.held
+        before = self.node.sessions.journal.held
         self.ann.tell({"id": 7, "type": "event", "from": f"{ANN}/late", "to": f"{ANN}/late", "receipt": True})
-        self.assertGreater(self.node.sessions.ledger.held, before)
+        self.assertGreater(self.node.sessions.journal.held, before)
 
         self.node.sessions.end(self.ann.session, "closed")
 
-        self.assertEqual(before, self.node.sessions.ledger.held)
+        self.assertEqual(before, self.node.sessions.journal.held)
 
     def test_one_pushes_out_another(self) -> None:
         """
@@ -238,7 +238,7 @@ class OnceTests(ReceiptCase):
         What a session's end pushes out elsewhere does not come back to it.
         """
         self.start(queue_messages=50)
-        before = self.node.sessions.ledger.held
+        before = self.node.sessions.journal.held
         for client in (self.ann, self.bob):
             self.node.sessions.paused(client)
         for _ in range(50):
@@ -248,7 +248,7 @@ class OnceTests(ReceiptCase):
         for client in (self.ann, self.bob):
             self.node.sessions.end(client.session, "closed")
 
-        self.assertEqual(before, self.node.sessions.ledger.held)
+        self.assertEqual(before, self.node.sessions.journal.held)
 
     def test_one_fails(self) -> None:
         """

@@ -28,7 +28,7 @@ class RefusalTests(SynchronousTestCase):
         self.node = MemoryNode()
         self.a = self.node.client(RUNTIME)
         self.b = self.node.client("runtime://example.org/b")
-        self.node.journal.messages.clear()
+        self.node.traffic_recorder.messages.clear()
 
     def tearDown(self) -> None:
         """
@@ -59,11 +59,11 @@ class RefusalTests(SynchronousTestCase):
         One message was refused: counted by its code, and written down with it.
         """
         self.assertEqual({code: 1}, refused_codes(self.node.counts))
-        (line,) = self.node.journal.messages
+        (line,) = self.node.traffic_recorder.messages
         self.assertEqual(("refused", code, RUNTIME), (line["outcome"], line["code"], line["session"]))
         self.assertEqual((0, 0), (line["recipients"], line["waiting"]))
         self.node.counts.refused.clear()
-        self.node.journal.messages.clear()
+        self.node.traffic_recorder.messages.clear()
 
 
 class UnreadableTests(RefusalTests):
@@ -138,12 +138,12 @@ class UnreadableTests(RefusalTests):
         """
         What a connector finds to be no text, or too long, is refused as it says.
         """
-        self.node.garbled(b"\xff", "not UTF-8 at byte 0", self.a)
+        self.node.reject_undecodable(b"\xff", "not UTF-8 at byte 0", self.a)
         self.assertEqual([("not UTF-8 at byte 0", 400)], self.a.errors)
         self.assertRefused(400)
         self.a.errors.clear()
 
-        self.node.garbled(b"x" * 9, "a line has at most 8 bytes", self.a, 413)
+        self.node.reject_undecodable(b"x" * 9, "a line has at most 8 bytes", self.a, 413)
         self.assertEqual([("a line has at most 8 bytes", 413)], self.a.errors)
         self.assertRefused(413)
 
@@ -307,7 +307,7 @@ class BeforeOpenTests(SynchronousTestCase):
         self.node = MemoryNode()
         self.b = self.node.client("runtime://example.org/b")
         self.client = self.node.client()
-        self.node.journal.messages.clear()
+        self.node.traffic_recorder.messages.clear()
 
     def test_refused(self) -> None:
         """
@@ -326,7 +326,7 @@ class BeforeOpenTests(SynchronousTestCase):
                 ("mn:/validator", f"{RUNTIME}/x", 1), (answer["from"], answer["to"], answer["id"])
             )
             self.assertEqual(401, answer["body"]["code"])
-            line = self.node.journal.messages[-1]
+            line = self.node.traffic_recorder.messages[-1]
             self.assertEqual(
                 ("refused", 401, "", to), tuple(line[k] for k in ("outcome", "code", "session", "to"))
             )
@@ -368,7 +368,7 @@ class BeforeOpenTests(SynchronousTestCase):
 
         self.assertEqual([400], [answer["body"]["code"] for answer in self.client.take()])
         self.assertEqual(1, len(self.client.errors))
-        self.assertEqual([400, 400], [line["code"] for line in self.node.journal.messages])
+        self.assertEqual([400, 400], [line["code"] for line in self.node.traffic_recorder.messages])
 
     def test_token_unlogged(self) -> None:
         """
@@ -379,5 +379,5 @@ class BeforeOpenTests(SynchronousTestCase):
             for fields in ({"body": 3}, {"to": 3}, {}, {"to": "mn:/session"}):
                 self.client.tell(encoded(**{"from": from_, **fields}))
 
-        self.assertEqual(12, len(self.node.journal.messages))
-        self.assertNotIn("mns_", str(self.node.journal.messages))
+        self.assertEqual(12, len(self.node.traffic_recorder.messages))
+        self.assertNotIn("mns_", str(self.node.traffic_recorder.messages))

@@ -47,7 +47,7 @@ class ResponderTests(SynchronousTestCase):
         self.node.responders[address] = Answering(answer)
 
     def lines(self) -> list[tuple[Any, ...]]:
-        messages = self.node.journal.messages[1:]  # behind the open
+        messages = self.node.traffic_recorder.messages[1:]  # behind the open
         return [(m["type"], m["session"], m["outcome"], m["code"]) for m in messages]
 
     def assertFailed(self, error: type[Exception]) -> None:

@@ -26,7 +26,7 @@ class RouterTests(SynchronousTestCase):
         self.a, self.b, self.c = (self.node.client(f"runtime://example.org/{name}") for name in "abc")
 
     def line(self, *keys: str) -> tuple[Any, ...]:
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         return tuple(line[key] for key in keys)
 
     def outcome(self) -> tuple[Any, ...]:
@@ -226,7 +226,7 @@ class ListTests(RouterTests):
 
         self.assertEqual([{**message, "to": "x"}, {**message, "to": to[1]}], self.b.got)
         self.assertEqual([{**message, "to": "x"}], self.c.got)
-        lines = [(m["to"], m["outcome"], m["recipients"]) for m in self.node.journal.messages[-3:]]
+        lines = [(m["to"], m["outcome"], m["recipients"]) for m in self.node.traffic_recorder.messages[-3:]]
         self.assertEqual([("x", "delivered", 2), (to[1], "delivered", 1), ("nobody", "no-route", 0)], lines)
 
     def test_twice(self) -> None:

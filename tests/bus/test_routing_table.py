@@ -5,7 +5,7 @@ Who hears an address.
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.bus.routing_table import DEEPEST
-from msgnode.protocol.address import LONGEST
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.sessions.bindings import ALLOCATED, LEARNT, SUBSCRIBED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
@@ -128,8 +128,8 @@ class ResolveTests(RoutesTests):
 
         self.assertEqual([RUNTIME], self.hear(RUNTIME + "/x" * (DEEPEST - 1)))
         self.assertEqual([], self.hear(RUNTIME + "/x" * DEEPEST))
-        self.assertEqual([RUNTIME], self.hear(RUNTIME + "/" + "x" * (LONGEST - len(RUNTIME) - 1)))
-        self.assertEqual([], self.hear(RUNTIME + "/" + "x" * (LONGEST - len(RUNTIME))))
+        self.assertEqual([RUNTIME], self.hear(RUNTIME + "/" + "x" * (MAX_ADDRESS_CHARS - len(RUNTIME) - 1)))
+        self.assertEqual([], self.hear(RUNTIME + "/" + "x" * (MAX_ADDRESS_CHARS - len(RUNTIME))))
         self.assertEqual((runtime,), runtime.alone)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.session_merge import MOST_ABSORBED
+from msgnode.bus.session_merge import MAX_ABSORBED
 from msgnode.protocol.errors import Blocked
 from msgnode.protocol.message import Message
 from msgnode.sessions.limits.memory_budget import SESSION
@@ -243,14 +243,14 @@ class RenamedTests(RenamedCase):
         """
         self.start()
         name = self.session.runtime
-        self.node.journal.events.clear()
+        self.node.traffic_recorder.events.clear()
         self.client.drop()
 
         self.come_back()
 
         self.assertEqual(
             [("detached", name), ("renamed", name), ("opened", RUNTIME), ("attached", RUNTIME)],
-            self.node.journal.events,
+            self.node.traffic_recorder.events,
         )
 
 
@@ -563,13 +563,13 @@ class MergedTests(RenamedCase):
         name = self.session.runtime
         self.client.drop()
         self.owner.drop()
-        self.node.journal.events.clear()
+        self.node.traffic_recorder.events.clear()
 
         self.come_back()
 
-        self.assertEqual([("attached", RUNTIME), ("renamed", name)], self.node.journal.events)
+        self.assertEqual([("attached", RUNTIME), ("renamed", name)], self.node.traffic_recorder.events)
         self.node.clock.advance(3600)
-        self.assertEqual(1, len([event for event, who in self.node.journal.events if who == name]))
+        self.assertEqual(1, len([event for event, who in self.node.traffic_recorder.events if who == name]))
 
 
 class UnderWayTests(RenamedCase):
@@ -880,7 +880,7 @@ class DurableTests(RenamedCase):
         """
         self.node = DurableNode(directory(self))
         self.node.client(RUNTIME)
-        rooms = [f"comm://example.org/{number}" for number in range(MOST_ABSORBED + 5)]
+        rooms = [f"comm://example.org/{number}" for number in range(MAX_ABSORBED + 5)]
         clients = []
         for room in rooms:
             self.open()

@@ -49,7 +49,7 @@ class SubscriptionTests(SynchronousTestCase):
         self.assertEqual({"code": code, "desc": desc, "description": desc}, answer)
         self.assertIn(text, desc)
         self.assertEqual({code: 1}, refused_codes(self.node.counts))
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual(("refused", code, None), (line["outcome"], line["code"], line["resources"]))
         self.node.counts.refused.clear()
 
@@ -107,7 +107,7 @@ class SubscribeTests(SubscriptionTests):
             self.grant(self.a, "subscribe", body)
 
             self.assertBound(self.a, *addresses)
-            line = self.node.journal.messages[-1]
+            line = self.node.traffic_recorder.messages[-1]
             self.assertEqual(("answered", 200), (line["outcome"], line["code"]))
             self.assertEqual(set(addresses), set(line["resources"]))
 
@@ -286,7 +286,7 @@ class ChildrenTests(SubscriptionTests):
         self.grant(self.a, "unsubscribe", {"resource": OBJECT})
 
         self.assertBound(self.a, *others)
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual({*self.with_child, f"{OBJECT}/m", f"{OBJECT}/children/m"}, set(line["resources"]))
 
     def test_unsubscribe_of_one_child(self) -> None:
@@ -409,7 +409,7 @@ class ChildrenTests(SubscriptionTests):
         self.grant(self.a, "unsubscribe", {"resource": [OBJECT] * 1000})
 
         self.assertBound(self.a)
-        self.assertEqual(603, len(self.node.journal.messages[-1]["resources"]))
+        self.assertEqual(603, len(self.node.traffic_recorder.messages[-1]["resources"]))
 
     def test_survives_kill(self) -> None:
         """
@@ -582,7 +582,7 @@ class ManyTests(SubscriptionTests):
         }
 
     def last_line(self) -> tuple[int, list[str] | None]:
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         return line["code"], line["resources"]
 
     def send(self, type: str, body: dict[str, Any]) -> None:

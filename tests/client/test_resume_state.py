@@ -212,7 +212,7 @@ class ResumeSuite:
         """
         A client that is away does not fill the memory: it says so, and keeps what it has.
         """
-        self.patch(attachment_module, "MOST_KEPT", 500)
+        self.patch(attachment_module, "MAX_KEPT", 500)
         self.a.drop()
         with self.assertRaisesRegex(Full, "messages wait for the node"):
             self.publish(*range(100))
@@ -396,7 +396,7 @@ class LineResumeTests(ResumeSuite, SynchronousTestCase):
         self.assertEqual((1, 6), (self.b.endpoint.attempts, self.pings()))
 
     def pings(self) -> int:
-        said = [(message["type"], message["from"]) for message in self.net.journal.messages]
+        said = [(message["type"], message["from"]) for message in self.net.traffic_recorder.messages]
         return said.count(("ping", self.b.runtime))
 
     def test_stopped(self) -> None:

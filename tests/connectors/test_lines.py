@@ -238,4 +238,4 @@ class LineTests(SynchronousTestCase):
         self.net.pump()
 
         self.assertEqual([self.message] * 2, self.other.take())
-        self.assertEqual(("detached", self.device.url), self.net.journal.events[-1])
+        self.assertEqual(("detached", self.device.url), self.net.traffic_recorder.events[-1])

@@ -428,7 +428,7 @@ class CompressionTests(WebSocketCase):
 
         sender.send(self.update(runtime, "kept"))
 
-        self.assertEqual("waiting", self.net.journal.outcomes[-1])
+        self.assertEqual("waiting", self.net.traffic_recorder.outcomes[-1])
         back = self.client().open()
         self.assertEqual([self.update(runtime, "kept")], back.take())
 

@@ -45,7 +45,7 @@ class FrameTests(WebSocketCase):
         self.net.advance(3)
 
         self.assertFalse(runtime.is_connected)
-        self.assertEqual(("detached", runtime.url), self.net.journal.events[-1])
+        self.assertEqual(("detached", runtime.url), self.net.traffic_recorder.events[-1])
 
     def test_pings_without_end(self) -> None:
         """
@@ -159,7 +159,7 @@ class FrameTests(WebSocketCase):
         other.send(self.update(runtime))
 
         self.assertEqual(1000, runtime.code)
-        self.assertEqual("waiting", self.net.journal.outcomes[-1])
+        self.assertEqual("waiting", self.net.traffic_recorder.outcomes[-1])
         runtime.come_back()
         self.assertEqual([self.update(runtime)], runtime.take())
 

@@ -12,7 +12,7 @@ from msgnode.devregistry.database import connect
 from msgnode.devregistry.domain_api import Domain
 from msgnode.devregistry.global_api import Graph
 from msgnode.devregistry.quota import OVERHEAD, Limits, Quota
-from msgnode.devregistry.records import MOST_FOUND, MOST_SWEPT, Records
+from msgnode.devregistry.records import MAX_FOUND, MAX_SWEPT, Records
 from msgnode.service.wiring import payer
 from tests.devregistry.test_domain_api import BOB, encoded, hyperty
 from tests.support.registry import RegistryNode
@@ -218,13 +218,13 @@ class EndTests(QuotaCase):
         """
         A turn works off so many, and says that there are more; an answer has so many.
         """
-        for number in range(MOST_SWEPT + 10):
+        for number in range(MAX_SWEPT + 10):
             self.create(number, expires=1)
         self.clock.advance(60)
 
         self.assertEqual([True, False], [self.records.sweep(), self.records.sweep()])
-        self.assertEqual(MOST_FOUND, len(self.records.find(self.kind(), "user", BOB)))
-        self.assertEqual([MOST_FOUND, 10], [len(self.records.take_updated()) for _ in range(2)])
+        self.assertEqual(MAX_FOUND, len(self.records.find(self.kind(), "user", BOB)))
+        self.assertEqual([MAX_FOUND, 10], [len(self.records.take_updated()) for _ in range(2)])
 
     @staticmethod
     def kind() -> Any:
@@ -236,7 +236,7 @@ class EndTests(QuotaCase):
         """
         A file of before with more than may be gives way, the dead only, so many in a turn.
         """
-        for number in range(MOST_SWEPT + 50):
+        for number in range(MAX_SWEPT + 50):
             self.create(number, expires=1)
         self.clock.advance(60)
         self.records.sweep()

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain_api import MOST_URL, Domain, Reply
+from msgnode.devregistry.domain_api import MAX_URL, Domain, Reply
 from msgnode.devregistry.records import Records
 from tests.devregistry.test_domain_api import data_object, hyperty
 
@@ -71,8 +71,8 @@ REQUESTS: list[tuple[str, str, int, Any]] = [
     ("GET", "/hyperty/url/%zz", 400, b""),
     ("GET", "/hyperty/url/a%2", 400, b""),
     ("GET", f"{U}/hyperty?resources=%", 404, {"message"}),
-    ("GET", "/hyperty/url/" + "h" * MOST_URL, 414, {"message"}),
-    ("PUT", "/hyperty/url/" + "h" * MOST_URL, 414, {"message"}),
+    ("GET", "/hyperty/url/" + "h" * MAX_URL, 414, {"message"}),
+    ("PUT", "/hyperty/url/" + "h" * MAX_URL, 414, {"message"}),
     ("GET", "/live", 200, None),
     ("GET", "/live/", 404, b"<html><body><h2>404 Not found</h2></body></html>"),
     ("GET", "/live/.", 404, b"<html><body><h2>404 Not found</h2></body></html>"),

@@ -20,14 +20,14 @@ from msgnode.cli.main import main
 from msgnode.config.loader import check, load
 from msgnode.config.schema import ConfigError
 from msgnode.devregistry.database import connect, move_log
-from msgnode.devregistry.domain_api import MOST_URL, Domain
+from msgnode.devregistry.domain_api import MAX_URL, Domain
 from msgnode.devregistry.fault_injection import Fault
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.resource import RegistryResource, RegistrySite
 from msgnode.devregistry.service import Every, Registries, Rules
 from msgnode.devregistry.tap import Options, rules
 from msgnode.protocol.errors import Rejected
-from msgnode.service.wiring import LONGEST_PATH, Embedded, EmbeddedPaths
+from msgnode.service.wiring import MAX_SOCKET_PATH_BYTES, Embedded, EmbeddedPaths
 from tests.support.back_ends import Memory
 from tests.support.fakes import MemoryNode, directory
 
@@ -183,7 +183,7 @@ class PlaceTests(SynchronousTestCase):
         """
         A socket with too long a name lies elsewhere, the file where it was.
         """
-        state = "/" + "é" * (LONGEST_PATH // 2)
+        state = "/" + "é" * (MAX_SOCKET_PATH_BYTES // 2)
         place = EmbeddedPaths(state)
         self.addCleanup(place.clear)
 
@@ -222,11 +222,11 @@ class WebTests(SynchronousTestCase):
         """
         A URL that is too long is told so, however long it is, and the next request is answered.
         """
-        for length in (MOST_URL, 2 * MOST_URL, 10 * MOST_URL):
+        for length in (MAX_URL, 2 * MAX_URL, 10 * MAX_URL):
             answer = self.ask("GET", "/hyperty/url/" + "h" * length)
 
             self.assertEqual(414, answer.status)
-            self.assertEqual({"message": f"A URL has at most {MOST_URL} bytes."}, answer.json())
+            self.assertEqual({"message": f"A URL has at most {MAX_URL} bytes."}, answer.json())
         self.assertEqual(200, self.ask("GET", "/live").status)
 
     def test_head(self) -> None:

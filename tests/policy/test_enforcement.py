@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.policy.administration.document_edit import load
-from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
+from msgnode.policy.enforcement.decision_cache import MAX_KEY_CHARS, MAX_REMEMBERED
 from msgnode.protocol.message import compose
 from msgnode.sessions.principal import Principal
 from tests.support.fakes import MemoryNode, refused_codes
@@ -113,7 +113,7 @@ class EnforcementTests(SynchronousTestCase):
         self.a.post("comm://example.org/1/changes", "update")
 
         self.assertEqual(([], []), (self.a.take(), self.b.take()))
-        self.assertEqual("refused", self.node.journal.outcomes[-1])
+        self.assertEqual("refused", self.node.traffic_recorder.outcomes[-1])
 
     def test_receipt(self) -> None:
         """
@@ -283,7 +283,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual([OTHER], [message["from"] for message in self.a.take()])
         self.assertEqual([f"{OTHER}/desk"], [message["to"] for message in self.b.take()])
-        self.assertEqual(f"{OTHER}/desk", self.node.journal.messages[-1]["to"])
+        self.assertEqual(f"{OTHER}/desk", self.node.traffic_recorder.messages[-1]["to"])
 
     def test_redirect_refused(self) -> None:
         """
@@ -387,7 +387,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual(1, now)
         self.assertEqual([1, 2, 3], [message["id"] for message in self.b.take()])
-        self.assertEqual(["delivered"] * 4, self.node.journal.outcomes[-4:])
+        self.assertEqual(["delivered"] * 4, self.node.traffic_recorder.outcomes[-4:])
 
     def test_delay_bytes(self) -> None:
         """
@@ -403,7 +403,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual([429], [message["body"]["code"] for message in self.a.take()])
         self.node.clock.pump([0.5] * 8)
         self.assertEqual([1, 2], [message["id"] for message in self.b.take()])
-        self.assertEqual(0, self.node.partials.bytes)
+        self.assertEqual(0, self.node.partial_input.bytes)
 
     def test_limit_of_session(self) -> None:
         """
@@ -577,7 +577,7 @@ class EnforcementTests(SynchronousTestCase):
 
         told = [[each["body"]["value"] for each in client.take()] for client in clients]
         self.assertEqual((3, [["live"], [], ["hidden"]]), (reached, told))
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual(("node", "delivered", 2), (line["connector"], line["outcome"], line["recipients"]))
 
     def test_own_to_nobody(self) -> None:
@@ -592,7 +592,7 @@ class EnforcementTests(SynchronousTestCase):
         )
 
         self.assertEqual([], self.a.take())
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual(("refused", 403, "node"), (line["outcome"], line["code"], line["connector"]))
         self.assertEqual({403: 1}, refused_codes(self.node.counts))
 
@@ -651,7 +651,7 @@ class EnforcementTests(SynchronousTestCase):
         self.use(rule("permit"))
         live: Any = self.node.enforcement._live
 
-        for length in (10, LONGEST_REMEMBERED):
+        for length in (10, MAX_KEY_CHARS):
             self.a.post(f"{OTHER}/{'x' * length}")
 
         self.assertEqual([f"{OTHER}/{'x' * 10}"], [key[2] for key in live.recent])
@@ -662,7 +662,7 @@ class EnforcementTests(SynchronousTestCase):
         """
         self.use(rule("permit", {"msgTo": {"like": "runtime:*"}}))
 
-        for number in range(MOST_REMEMBERED + 10):
+        for number in range(MAX_REMEMBERED + 10):
             self.a.post(f"{OTHER}/{number}")
 
         live: Any = self.node.enforcement._live

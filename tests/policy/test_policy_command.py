@@ -22,7 +22,7 @@ from msgnode.policy.language.formatter import lay_out
 from msgnode.policy.language.obligation_parser import KINDS
 from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import fails
-from msgnode.policy.replay.log_context import MOST_RESOURCES
+from msgnode.policy.replay.log_context import MAX_RESOURCES
 from msgnode.policy.replay.replay import judge
 from msgnode.storage import traffic_log
 from tests.support.examples import TOP, blocks
@@ -256,7 +256,7 @@ REPLAYED = [
     ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["comm://a.com/1"]}, ("deny", "1/1/1", "")),
     ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x://a.com/1"]}, ("notApplicable", "", "")),
     ({"msgTo": {"like": "comm://*"}}, TOPICS, ("undecidable", "1/1/1", "msgTo")),
-    ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x"] * MOST_RESOURCES}, ("undecidable", "1/1/1", "msgTo")),
+    ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x"] * MAX_RESOURCES}, ("undecidable", "1/1/1", "msgTo")),
     ({"msgTo": {"like": "comm://*"}}, {**TOPICS, "resources": ["x"], "resources_count": 2}, ("undecidable", "1/1/1", "msgTo")),
     ({"msgTo": {"like": "*y"}}, {**TOPICS, "resources": ["x" * 512 + "…"]}, ("undecidable", "1/1/1", "msgTo")),
     ({"session": {"like": "*y"}}, {"session": "x" * 512 + "…"}, ("undecidable", "1/1/1", "session")),
@@ -345,7 +345,7 @@ def test_as_much_as_logged():
     """
     A list as long as the log has them may have been longer.
     """
-    assert traffic_log.MOST_RESOURCES == MOST_RESOURCES
+    assert traffic_log.MAX_RESOURCES == MAX_RESOURCES
 
 
 def test_judge_nothing():

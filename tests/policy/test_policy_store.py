@@ -14,10 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError
 from msgnode.policy.administration.commands import PolicyCommands
-from msgnode.policy.administration.document_edit import GENTLE, gently
+from msgnode.policy.administration.document_edit import GENTLE, run_beside_reactor
 from msgnode.policy.administration.policy_store import PolicyRejected, PolicyStore
 from msgnode.protocol.errors import Rejected
-from msgnode.service.wiring import policies_of
+from msgnode.service.wiring import make_policy_store
 from tests.config.test_reload import logged
 from tests.support.fakes import MemoryNode, directory
 from tests.support.made_policies import document, rule
@@ -48,7 +48,7 @@ class PoliciesTests(SynchronousTestCase):
         """
         options = {"source": str(self.file) if source is None else source, **options}
         self.node = MemoryNode(state=str(self.home / "state"), policy=options)
-        policies = policies_of(self.node, self.node.clock)
+        policies = make_policy_store(self.node, self.node.clock)
         policies.startService()
         self.addCleanup(policies.stopService)
         return policies
@@ -312,8 +312,8 @@ class PoliciesTests(SynchronousTestCase):
 
         self.assertRefused(self.push(policies, document(rule("permit"), version=2)), 409, "version 2")
         self.assertEqual(3, policies.content().version)
-        desk = PolicyCommands(policies, self.node.enforcement)
-        self.assertEqual(DENY, desk.policies({}, "a test")["document"]["policySets"])
+        commands = PolicyCommands(policies, self.node.enforcement)
+        self.assertEqual(DENY, commands.policies({}, "a test")["document"]["policySets"])
 
     def test_half_character(self) -> None:
         """
@@ -423,7 +423,7 @@ class PoliciesTests(SynchronousTestCase):
         unknown = document(rule("permit", emailto="ann@example.org"))
         self.write(unknown)
         other = {"source": str(self.file), "strict_obligations": True}
-        strict = policies_of(node := MemoryNode(state="none", policy=other), node.clock)
+        strict = make_policy_store(node := MemoryNode(state="none", policy=other), node.clock)
         self.assertIn("emailto", str(self.assertRaises(ConfigError, strict.startService)))
         policies = self.begin("push", strict_obligations=True)
 
@@ -523,7 +523,9 @@ class GentleTests(SynchronousTestCase):
             began[number].set()
             until.wait(10)
 
-        threads = [Thread(target=gently, args=(hold, n, e)) for n, e in enumerate((first, second))]
+        threads = [
+            Thread(target=run_beside_reactor, args=(hold, n, e)) for n, e in enumerate((first, second))
+        ]
         for thread, has_begun in zip(threads, began, strict=True):
             thread.start()
             has_begun.wait(10)

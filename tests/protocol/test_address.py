@@ -4,7 +4,7 @@ What the node reads in an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.protocol.address import LONGEST, Domain, is_multicast, is_scheme, split_token
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain, is_multicast, is_scheme, split_token
 
 TOKEN = "mns_" + "aA0_-" * 8 + "xyz"
 UUID4 = "0b7f6c52-9d1e-4f44-8c51-2b8f3e3f9a10"
@@ -142,7 +142,7 @@ class DomainTests(SynchronousTestCase):
             "runtime://example.org/1/",
             "runtime:/alice1",
             "hyper-1",
-            "x" * LONGEST,
+            "x" * MAX_ADDRESS_CHARS,
         ):
             self.assertTrue(self.domain.can_open(name), name)
 
@@ -172,7 +172,7 @@ class DomainTests(SynchronousTestCase):
             "MN:/session",
             "Global://x/y",
             "DOMAIN://other.net/x",
-            "x" * (LONGEST + 1),
+            "x" * (MAX_ADDRESS_CHARS + 1),
         ):
             self.assertFalse(self.domain.can_open(name), name)
 

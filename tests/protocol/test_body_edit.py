@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msgnode.protocol.body_edit import mark
+from msgnode.protocol.body_edit import set_auth_flag
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
 
@@ -49,7 +49,7 @@ def test_spellings(text: str, permitted: bool) -> None:
     text = text.replace("HEADER", HEADER)
     message = decode(text.encode())
 
-    mark(message, permitted)
+    set_auth_flag(message, permitted)
 
     was, now = json.loads(text), json.loads(message.data)
     assert now == {**was, "body": {**(was.get("body") or {}), "auth": permitted}}
@@ -88,6 +88,6 @@ def test_any(body: dict, more: dict, permitted: bool, data: st.DataObject) -> No
     )
     message = decode(text.encode())
 
-    mark(message, permitted)
+    set_auth_flag(message, permitted)
 
     assert json.loads(message.data) == {**whole, "body": {**body, "auth": permitted}}

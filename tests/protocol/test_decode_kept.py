@@ -136,7 +136,7 @@ class RecallTests(SynchronousTestCase):
         message = recall(b'{"id":null,"type":"response","to":null,"from":"mn:/v","priority":99,"ttl":7.5}')
 
         self.assertEqual(("", "response", "", "mn:/v"), (message.id, message.type, message.to, message.from_))
-        self.assertEqual((None, 7.5, 7), (message.priority, message.ttl, message.urgency))
+        self.assertEqual((None, 7.5, 7), (message.priority, message.ttl, message.effective_priority))
 
     def test_nothing(self) -> None:
         """

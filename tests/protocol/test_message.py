@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Malformed
-from msgnode.protocol.message import COUNTED, LONGEST_NAME, LONGEST_TYPE, MOST_RECIPIENTS, compose, decode
+from msgnode.protocol.message import COUNTED, MAX_FROM_CHARS, MAX_RECIPIENTS, MAX_TYPE_CHARS, compose, decode
 
 PLAIN = {"id": 1, "type": "ping", "from": "hyperty://d/1", "to": "hyperty://d/2"}
 
@@ -48,7 +48,7 @@ class DecodeTests(SynchronousTestCase):
         """
         A long type or address is refused by its name, also in a list; the answer goes to no long address.
         """
-        for name, most in (("type", LONGEST_TYPE), ("from", LONGEST_NAME), ("to", LONGEST_NAME)):
+        for name, most in (("type", MAX_TYPE_CHARS), ("from", MAX_FROM_CHARS), ("to", MAX_FROM_CHARS)):
             fits = decode(encoded(**{name: "ä" * most}))
             with self.assertRaisesRegex(Malformed, f"'{name}' has at most {most} characters") as raised:
                 decode(encoded(**{name: "ä" * (most + 1)}))
@@ -57,7 +57,7 @@ class DecodeTests(SynchronousTestCase):
             self.assertEqual((400, "limit"), (raised.exception.code, raised.exception.reason))
             self.assertEqual(None if name == "from" else PLAIN["from"], raised.exception.from_)
         with self.assertRaisesRegex(Malformed, "'to' has at most"):
-            decode(encoded(to=["b", "x" * (LONGEST_NAME + 1)]))
+            decode(encoded(to=["b", "x" * (MAX_FROM_CHARS + 1)]))
 
     def test_length_of_name_that_opens(self) -> None:
         """
@@ -92,9 +92,9 @@ class DecodeTests(SynchronousTestCase):
         `to` may be a list, of at most so many.
         """
         self.assertEqual(["a", "b"], decode(encoded(to=["a", "b"])).to)
-        self.assertEqual(["a"] * MOST_RECIPIENTS, decode(encoded(to=["a"] * MOST_RECIPIENTS)).to)
+        self.assertEqual(["a"] * MAX_RECIPIENTS, decode(encoded(to=["a"] * MAX_RECIPIENTS)).to)
 
-        why = self.assertRaises(Malformed, decode, encoded(to=["a"] * (MOST_RECIPIENTS + 1)))
+        why = self.assertRaises(Malformed, decode, encoded(to=["a"] * (MAX_RECIPIENTS + 1)))
         self.assertEqual("'to' may name at most 1000 recipients, not 1001", str(why))
 
     def test_six_megabytes(self) -> None:
@@ -413,7 +413,7 @@ class MessageTests(SynchronousTestCase):
         """
         data = b'{"x":1.50,"to":["a","b"],"id":9007199254740993,"from":"f","body":{"v":"\\u00fc"},"type":"T"}'
 
-        copy = decode(data).addressed("b")
+        copy = decode(data).copy_to("b")
 
         self.assertEqual(data.replace(b'["a","b"]', b'"b"'), copy.data)
         self.assertEqual(("b", "T", 9007199254740993), (copy.to, copy.type, copy.id))
@@ -504,7 +504,7 @@ class SurrogateTests(SynchronousTestCase):
 
         self.assertEqual(
             {"id": 1, "type": "x", "from": "a", "to": "b", "body": {"t": "\ud83d"}},
-            json.loads(message.addressed("b").data),
+            json.loads(message.copy_to("b").data),
         )
 
     def test_names_of_fields_as_values(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Malformed
-from msgnode.protocol.message import MOST_HALVES, MOST_TEXTS, SHORT, decode
+from msgnode.protocol.message import MAX_HALVES, MAX_TEXTS, SHORT, decode
 from tests.support.fakes import MemoryNode, refused_codes
 
 HEAD = b'{"id":1,"type":"update","from":"x","to":"runtime://example.org/b"'
@@ -99,9 +99,9 @@ class HeavyTests(SynchronousTestCase):
         A body of several hundred thousand keys or texts is not read, whatever stands in them.
         """
         sm = b'{"id":1,"type":"subscribe","from":"x","to":"domain://msg-node.example.org/sm","body":'
-        keys = b",".join(b'"%x":1' % number for number in range(2 * MOST_TEXTS))
-        escaped = b",".join(b'"\\\\%x\\\\":1' % number for number in range(2 * MOST_TEXTS + 1))
-        texts = b",".join([b'"a"'] * 2 * MOST_TEXTS)
+        keys = b",".join(b'"%x":1' % number for number in range(2 * MAX_TEXTS))
+        escaped = b",".join(b'"\\\\%x\\\\":1' % number for number in range(2 * MAX_TEXTS + 1))
+        texts = b",".join([b'"a"'] * 2 * MAX_TEXTS)
 
         for body in (b"{%s}" % keys, b"{%s}" % escaped, b'{"resources":[%s]}' % texts):
             self.a.tell(sm + body + b"}")
@@ -111,7 +111,7 @@ class HeavyTests(SynchronousTestCase):
         """
         A long text with very many quotes in it is one text.
         """
-        value = json.dumps({"resources": ["x:y"], "why": '"' * 4 * MOST_TEXTS})
+        value = json.dumps({"resources": ["x:y"], "why": '"' * 4 * MAX_TEXTS})
         head = b'{"id":1,"type":"subscribe","from":"x","to":"domain://msg-node.example.org/sm","body":'
 
         self.a.tell(head + value.encode() + b"}")
@@ -122,7 +122,7 @@ class HeavyTests(SynchronousTestCase):
         """
         A message of nothing but half characters is no text.
         """
-        few, many = b"\\ud83d" * 1000, b"\\ud83d" * (MOST_HALVES + 1)
+        few, many = b"\\ud83d" * 1000, b"\\ud83d" * (MAX_HALVES + 1)
 
         self.a.tell(HEAD + b',"body":{"v":"%s"}}' % few)
         self.a.tell(HEAD + b',"body":{"v":"%s"}}' % many)

@@ -165,7 +165,7 @@ class TransactionTests(SynchronousTestCase):
         answer = self.told(to=BOB, transaction=TOKEN)
 
         self.assertEqual((400, "*" * 47), (answer["body"]["code"], answer["transaction"]))
-        self.assertNotIn("mns_", repr(self.node.journal.messages))
+        self.assertNotIn("mns_", repr(self.node.traffic_recorder.messages))
 
 
 class QuietTests(SynchronousTestCase):
@@ -176,7 +176,9 @@ class QuietTests(SynchronousTestCase):
     def start(self, always: bool = False) -> None:
         self.place = directory(self)
         log = self.log = TrafficLog(str(self.place), "test", Clock(), always=lambda: always)
-        self.node = MemoryNode(journal=log, traffic_log_always=always, policy={"permit_sample_rate": 1.0})
+        self.node = MemoryNode(
+            traffic_recorder=log, traffic_log_always=always, policy={"permit_sample_rate": 1.0}
+        )
         log.counts = self.node.counts
         log.startService()
         self.ann, self.bob = self.node.client(ANN), self.node.client(BOB)
@@ -242,7 +244,10 @@ class QuietTests(SynchronousTestCase):
 
         (line,) = self.written()
         self.assertEqual("malformed", line["reason"])
-        self.assertEqual((8, {(400, "malformed"): 8, (400, "limit"): 1}), (self.node.counts.unlogged, self.node.counts.refused))
+        self.assertEqual(
+            (8, {(400, "malformed"): 8, (400, "limit"): 1}),
+            (self.node.counts.unlogged, self.node.counts.refused),
+        )
 
     def test_decisions(self) -> None:
         """

@@ -140,7 +140,7 @@ class ReasonTests(SynchronousTestCase):
         self.place = directory(self)
         self.log = TrafficLog(str(self.place), "test", Clock())
         self.log.startService()
-        self.node = MemoryNode(journal=self.log, **sections)
+        self.node = MemoryNode(traffic_recorder=self.log, **sections)
         self.ann = self.node.client(ANN)
 
     def logged(self) -> list[Any]:
@@ -231,7 +231,7 @@ class ReasonTests(SynchronousTestCase):
         """
         What came as more than a message may be.
         """
-        self.node.garbled(b"x" * 100, "a message has at most 99 bytes", self.ann, 413)
+        self.node.reject_undecodable(b"x" * 100, "a message has at most 99 bytes", self.ann, 413)
 
         self.assertEqual(["too-long"], self.logged())
 

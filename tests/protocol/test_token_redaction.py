@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, decode
-from msgnode.protocol.token_redaction import MOST_TOKENS, loggable, redacted
+from msgnode.protocol.token_redaction import MAX_TOKENS, loggable, redacted
 from tests.support.fakes import Client, MemoryNode
 from tests.support.http_client import HTTPClient
 from tests.support.poll_case import PollCase
@@ -137,10 +137,10 @@ class BodyTests(SynchronousTestCase):
         """
         text = '{%s,"body":{"v":[%s]}}'
 
-        many = json.loads(cleaned(text % (HEADER, ",".join([f'"{TOKEN}"'] * MOST_TOKENS))))
-        self.assertEqual([STARS] * MOST_TOKENS, many["body"]["v"])
+        many = json.loads(cleaned(text % (HEADER, ",".join([f'"{TOKEN}"'] * MAX_TOKENS))))
+        self.assertEqual([STARS] * MAX_TOKENS, many["body"]["v"])
         with self.assertRaisesRegex(Malformed, "more than 1000 times"):
-            cleaned(text % (HEADER, ",".join([f'"{TOKEN}"'] * (MOST_TOKENS + 1))))
+            cleaned(text % (HEADER, ",".join([f'"{TOKEN}"'] * (MAX_TOKENS + 1))))
 
 
 class HeaderTests(SynchronousTestCase):
@@ -340,11 +340,11 @@ class AnyMessageTests(SynchronousTestCase):
             said = json.loads(raw)
             self.assertEqual([], [text for text in strings(said) if ann.token[4:] in text])
             self.assertNotIn("assertedIdentity", said.get("body") or {})
-            line = next(line for line in node.journal.messages if line["outcome"] == "delivered")
+            line = next(line for line in node.traffic_recorder.messages if line["outcome"] == "delivered")
             self.assertEqual(
                 (said["id"], said["type"], said["from"]), (line["id"], line["type"], line["from"])
             )
-        self.assertNotIn(ann.token, str(node.journal.messages))
+        self.assertNotIn(ann.token, str(node.traffic_recorder.messages))
         self.assertEqual([], self.flushLoggedErrors())
 
 
@@ -380,7 +380,7 @@ class NodeTests(SynchronousTestCase):
         client.tell(data.encode())
         (answer,) = client.take()
         self.assertEqual([], self.bob.take())
-        self.assertNotIn(client.token, str(self.node.journal.messages))
+        self.assertNotIn(client.token, str(self.node.traffic_recorder.messages))
         self.assertNotIn(client.token, json.dumps(answer))
         return answer
 
@@ -418,7 +418,7 @@ class NodeTests(SynchronousTestCase):
         self.ann.tell({"id": TOKEN, "type": "ping", "from": f"{ANN}/{TOKEN}", "to": "mn:/session"})
 
         self.assertEqual(TOKEN, self.ann.take()[0]["id"])
-        self.assertNotIn("mns_", str(self.node.journal.messages))
+        self.assertNotIn("mns_", str(self.node.traffic_recorder.messages))
 
     def test_name_with_a_token(self) -> None:
         """
@@ -429,7 +429,9 @@ class NodeTests(SynchronousTestCase):
         stranger.tell({"id": 1, "type": "open", "from": f"{ANN}/{TOKEN}/{DEVICE}", "to": "mn:/session"})
 
         self.assertEqual(4403, stranger.lost.code)
-        self.assertNotIn(TOKEN, str(self.node.journal.messages) + str(self.node.journal.events))
+        self.assertNotIn(
+            TOKEN, str(self.node.traffic_recorder.messages) + str(self.node.traffic_recorder.events)
+        )
 
     def test_list_of_copies(self) -> None:
         """

@@ -62,7 +62,7 @@ class AwayTests(DeliveryTests):
 
         self.assertEqual([0, 1, 2, 3, 4], self.back())
         self.assertEqual([], self.back())
-        self.assertEqual(["waiting"] * 5, self.node.journal.outcomes[-9:-4])
+        self.assertEqual(["waiting"] * 5, self.node.traffic_recorder.outcomes[-9:-4])
         self.assertEqual(5, self.node.counts.waited)
 
     def test_stale(self) -> None:
@@ -127,7 +127,7 @@ class AwayTests(DeliveryTests):
 
         self.sender.post("comm://d/1")
 
-        line = self.node.journal.messages[-1]
+        line = self.node.traffic_recorder.messages[-1]
         self.assertEqual(("delivered", 1, 1), (line["outcome"], line["recipients"], line["waiting"]))
 
 
@@ -186,7 +186,7 @@ class SlowTests(DeliveryTests):
         self.assertEqual([RUNTIME], [e["runtime"] for e in events if e.get("log_level") == LogLevel.warn])
         self.assertEqual((3, 3), (self.node.counts.overflowed, self.node.sessions.get(RUNTIME).waiting))
         client.drop()
-        self.assertEqual(1, self.node.journal.events.count(("detached", RUNTIME)))
+        self.assertEqual(1, self.node.traffic_recorder.events.count(("detached", RUNTIME)))
         back = self.node.client()
         back.open(RUNTIME)
         self.assertEqual(0, self.node.sessions.get(RUNTIME).waiting)

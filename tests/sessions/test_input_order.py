@@ -10,9 +10,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.lines import LineFactory
 from msgnode.node import Node
-from msgnode.protocol.close_codes import FULL
+from msgnode.protocol.close_codes import OVER_CAPACITY
 from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.sessions.input_order import AT_ONCE, FRAME, MOST_KEPT, MOST_UNREAD, Work
+from msgnode.sessions.input_order import AT_ONCE, FRAME, MAX_KEPT, MAX_UNREAD, Work
 from msgnode.structures.time_slices import ADDRESSES
 from msgnode.transport.cork import Cork
 from tests.support.durable import SM
@@ -29,7 +29,7 @@ class HoldingTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.node = MemoryNode()
-        self.holding = self.node.holding
+        self.input_order = self.node.input_order
         self.client, self.listener = Client(self.node), Client(self.node)
         self.client.open("runtime://example.org/a")
         self.listener.open("runtime://example.org/b")
@@ -48,15 +48,15 @@ class HoldingTests(SynchronousTestCase):
         """
         What comes behind a message that is worked on is carried after it, in the order it came.
         """
-        work = self.holding.hold(self.client)
+        work = self.input_order.hold(self.client)
         self.say(1)
         self.say(2)
         self.assertEqual([], self.heard())
 
-        self.assertTrue(self.holding.release(work, lambda: self.say(0)))
+        self.assertTrue(self.input_order.release(work, lambda: self.say(0)))
 
         self.assertEqual([0, 1, 2], self.heard())
-        self.assertFalse(self.holding.held)
+        self.assertFalse(self.input_order.held)
 
     def test_together(self) -> None:
         """
@@ -66,22 +66,22 @@ class HoldingTests(SynchronousTestCase):
         other = Client(self.node)
         other.open("runtime://example.org/c")
         for client in (self.client, other):
-            self.holding.hold(client)
+            self.input_order.hold(client)
         self.say(1, value="x" * 15_000)
-        self.assertGreater(self.node.partials.bytes, 10_000)
+        self.assertGreater(self.node.partial_input.bytes, 10_000)
 
         other.post("a:b", "update", body={"value": "x" * 15_000})
 
-        self.assertEqual([None, FULL], [client.lost for client in (self.client, other)])
+        self.assertEqual([None, OVER_CAPACITY], [client.lost for client in (self.client, other)])
         self.client.drop()
-        self.holding.release(self.holding.held[self.client].works[0])
-        self.assertEqual(0, self.node.partials.bytes)
+        self.input_order.release(self.input_order.held[self.client].works[0])
+        self.assertEqual(0, self.node.partial_input.bytes)
 
     def test_others(self) -> None:
         """
         Other connections do not wait.
         """
-        self.holding.hold(self.client)
+        self.input_order.hold(self.client)
         other = self.node.client("runtime://example.org/c")
 
         other.tell({"id": 5, "type": "update", "from": "runtime://example.org/c", "to": "a:b"})
@@ -92,7 +92,7 @@ class HoldingTests(SynchronousTestCase):
         """
         One by which the same session's client came back does: its messages are carried in order.
         """
-        work = self.holding.hold(self.client)
+        work = self.input_order.hold(self.client)
         newer = Client(self.node)
         newer.reopen(f"runtime://example.org/a/{self.client.token}")
         self.say(4)
@@ -102,28 +102,28 @@ class HoldingTests(SynchronousTestCase):
         newest.tell({"id": 6, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
         self.assertEqual([], self.heard())
 
-        self.holding.release(work)
+        self.input_order.release(work)
         self.node.clock.advance(0)
 
         self.assertEqual([4, 5, 6], self.heard())
-        self.assertFalse(self.holding.held)
+        self.assertFalse(self.input_order.held)
 
     def test_long_row(self) -> None:
         """
         However many times its client comes back meanwhile, one behind the other, all go on.
         """
-        work = self.holding.hold(self.client)
+        work = self.input_order.hold(self.client)
         numbers = range(5, 505)
         for number in numbers:
             newer = Client(self.node)
             newer.reopen(f"runtime://example.org/a/{self.client.token}")
             newer.tell({"id": number, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
 
-        self.holding.release(work)
+        self.input_order.release(work)
         self.node.clock.advance(0)
 
         self.assertEqual([*numbers], self.heard())
-        self.assertFalse(self.holding.held)
+        self.assertFalse(self.input_order.held)
 
     def test_behind_each_other(self) -> None:
         """
@@ -146,18 +146,18 @@ class HoldingTests(SynchronousTestCase):
         heard = self.client.take() + newer.take()
         self.assertEqual([200] * 5, [message["body"]["code"] for message in heard])
         self.assertEqual({*many, "a:c", "a:d"}, set(self.node.sessions.get(runtime).bindings))
-        self.assertFalse(self.holding.held)
+        self.assertFalse(self.input_order.held)
 
     def test_at_once(self) -> None:
         """
         Where two messages of a connection are worked on at once, what is behind waits for both.
         """
-        one, other = self.holding.hold(self.client), self.holding.hold(self.client)
+        one, other = self.input_order.hold(self.client), self.input_order.hold(self.client)
         self.say(1)
 
-        self.holding.release(one)
+        self.input_order.release(one)
         self.assertEqual([], self.heard())
-        self.holding.release(other)
+        self.input_order.release(other)
 
         self.assertEqual([1], self.heard())
 
@@ -165,18 +165,18 @@ class HoldingTests(SynchronousTestCase):
         """
         A frame that waited may take its time as well; what is behind it goes on waiting, in order.
         """
-        first, works = self.holding.hold(self.client), []
+        first, works = self.input_order.hold(self.client), []
         self.say(1)
         data = json.dumps({"id": 2, "type": "ping", "from": "", "to": "x:y"}).encode()
-        self.holding.keep(data, self.client, lambda: works.append(self.holding.hold(self.client)))
+        self.input_order.keep(data, self.client, lambda: works.append(self.input_order.hold(self.client)))
         self.say(3)
-        over = self.holding.settled(self.client)
+        over = self.input_order.settled(self.client)
 
-        self.holding.release(first)
+        self.input_order.release(first)
         self.assertEqual([1], self.heard())
         self.assertNoResult(over)
         self.assertFalse(self.client.reading)
-        self.holding.release(works[0])
+        self.input_order.release(works[0])
 
         self.assertEqual([3], self.heard())
         self.successResultOf(over)
@@ -186,12 +186,12 @@ class HoldingTests(SynchronousTestCase):
         """
         A frame that is not even text is counted in its place among the others.
         """
-        work = self.holding.hold(self.client)
+        work = self.input_order.hold(self.client)
         self.say(1)
-        self.node.garbled(b"\xff", "not UTF-8 at byte 0", self.client)
+        self.node.reject_undecodable(b"\xff", "not UTF-8 at byte 0", self.client)
         self.assertEqual([], self.client.errors)
 
-        self.holding.release(work)
+        self.input_order.release(work)
 
         self.assertEqual([1], self.heard())
         self.assertEqual([("not UTF-8 at byte 0", 400)], self.client.errors)
@@ -201,13 +201,13 @@ class HoldingTests(SynchronousTestCase):
         Work with a patience is given up after it, and what waited behind it is not carried.
         """
         given_up: list[int] = []
-        work = self.holding.hold(self.client, lambda: given_up.append(1), 2.5)
+        work = self.input_order.hold(self.client, lambda: given_up.append(1), 2.5)
         self.say(1)
 
         self.node.clock.advance(2.5)
 
         self.assertEqual([1], given_up)
-        self.assertFalse(self.holding.release(work))
+        self.assertFalse(self.input_order.release(work))
         self.assertEqual([], self.heard())
         self.say(2)
         self.assertEqual([2], self.heard())
@@ -217,42 +217,42 @@ class HoldingTests(SynchronousTestCase):
         Behind work that can be given up no more than 64 KiB wait.
         """
         given_up: list[int] = []
-        self.holding.hold(self.client, lambda: given_up.append(1))
+        self.input_order.hold(self.client, lambda: given_up.append(1))
 
         while not given_up:
-            self.assertLessEqual(self.holding.kept_bytes, MOST_KEPT)
+            self.assertLessEqual(self.input_order.kept_bytes, MAX_KEPT)
             self.say(1, value="x" * 1000)
 
-        self.assertEqual(0, self.holding.kept_bytes)
+        self.assertEqual(0, self.input_order.kept_bytes)
 
     def test_goes_on_sending(self) -> None:
         """
         A client that cannot be kept from sending is closed in the end, and may come back.
         """
-        self.holding.hold(self.client)
+        self.input_order.hold(self.client)
 
         while self.client.lost is None:
-            self.assertLess(self.holding.kept_bytes, MOST_UNREAD + 70_000)
+            self.assertLess(self.input_order.kept_bytes, MAX_UNREAD + 70_000)
             self.say(1, value="x" * 60_000)
 
         self.assertEqual(1013, self.client.lost.code)
         self.assertIsNotNone(self.client.lost.retry_after)
-        self.assertEqual(0, self.holding.kept_bytes)
+        self.assertEqual(0, self.input_order.kept_bytes)
 
     def test_slices(self) -> None:
         """
         Thousands of small frames that waited are taken some in a turn, before what comes meanwhile.
         """
-        work = self.holding.hold(self.client)
+        work = self.input_order.hold(self.client)
         for number in range(1000):
             self.say(number)
-        self.holding.release(work)
+        self.input_order.release(work)
         most = AT_ONCE // FRAME
         heard = self.heard()
         self.assertLess(len(heard), most)
         self.say(1000)
 
-        while self.holding.held:
+        while self.input_order.held:
             self.node.clock.turn()
             some = self.heard()
             self.assertLess(len(some), most)
@@ -264,16 +264,16 @@ class HoldingTests(SynchronousTestCase):
         """
         Nothing more is taken from a client that is gone, and nothing is left of it.
         """
-        work = self.holding.hold(self.client)
+        work = self.input_order.hold(self.client)
         self.say(1)
-        over = self.holding.settled(self.client)
+        over = self.input_order.settled(self.client)
         self.client.drop()
 
-        self.holding.release(work)
+        self.input_order.release(work)
 
         self.assertEqual([], self.heard())
         self.successResultOf(over)
-        self.assertFalse(self.holding.held)
+        self.assertFalse(self.input_order.held)
 
     def test_not_read(self) -> None:
         """
@@ -284,9 +284,9 @@ class HoldingTests(SynchronousTestCase):
         line = LineFactory(self.node, Cork(self.node.settle), self.node.clock).buildProtocol(None)
         line.makeConnection(transport)
 
-        work = self.holding.hold(line)
+        work = self.input_order.hold(line)
         self.assertEqual("paused", transport.producerState)
-        self.holding.release(work)
+        self.input_order.release(work)
 
         self.assertEqual("producing", transport.producerState)
 
@@ -306,7 +306,7 @@ class Working(Client):
         super().send(data)
         if self.session is not None and b"mn:/session" not in data:
             found = [each for each in self.node.sessions.connections if each.connector == self.sender]
-            self.work = self.node.holding.hold(found[0])
+            self.work = self.node.input_order.hold(found[0])
 
 
 class AnswersTests(SynchronousTestCase):
@@ -331,7 +331,7 @@ class AnswersTests(SynchronousTestCase):
         net.pump()
         self.assertIsNone(client.response)
 
-        net.node.holding.release(listener.work)
+        net.node.input_order.release(listener.work)
         net.pump()
 
         self.assertEqual(202, client.response.status)
@@ -349,7 +349,7 @@ class AnswersTests(SynchronousTestCase):
         net.pump()
         self.assertNotIn(b"437[]", runtime.packets)
 
-        net.node.holding.release(listener.work)
+        net.node.input_order.release(listener.work)
         net.pump()
 
         self.assertIn(b"437[]", runtime.packets)

@@ -6,7 +6,7 @@ from itertools import count
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, patience
+from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, default_ttl
 
 _keys = count(1)
 
@@ -21,29 +21,29 @@ class PatienceTests(SynchronousTestCase):
         The sender of a request gives up after 15 s, however it writes the type.
         """
         for type in ("create", "READ", "Subscribe", "unsubscribe", "execute"):
-            self.assertEqual(15, patience(type, "hyperty://d/1"))
+            self.assertEqual(15, default_ttl(type, "hyperty://d/1"))
 
     def test_children(self) -> None:
         """
         What is for the children of an object is data, and keeps its worth.
         """
         for to in ("comm://d/1/children/", "comm://d/1/children/x"):
-            self.assertEqual(FOREVER, patience("create", to))
-        self.assertEqual(15, patience("create", "comm://d/1/children"))
+            self.assertEqual(FOREVER, default_ttl("create", to))
+        self.assertEqual(15, default_ttl("create", "comm://d/1/children"))
 
     def test_responses(self) -> None:
         """
         A response is worth a minute, also from and to children.
         """
-        self.assertEqual(60, patience("response", "hyperty://d/1"))
-        self.assertEqual(60, patience("RESPONSE", "comm://d/1/children/"))
+        self.assertEqual(60, default_ttl("response", "hyperty://d/1"))
+        self.assertEqual(60, default_ttl("RESPONSE", "comm://d/1/children/"))
 
     def test_rest(self) -> None:
         """
         Everything else waits as long as the session lives.
         """
         for type in ("update", "delete", "ping", "", "creates"):
-            self.assertEqual(FOREVER, patience(type, "hyperty://d/1"))
+            self.assertEqual(FOREVER, default_ttl(type, "hyperty://d/1"))
 
 
 def kept(*texts: str, until: float = FOREVER, priority: int = 5) -> list[QueuedMessage]:

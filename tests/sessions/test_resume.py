@@ -164,7 +164,7 @@ class AckTests(ResumeCase):
 
         for data in (b'{"id":1,"type":"x","from":"y","to":"%s"}' % ANN.encode(), b"{"):
             older.tell(data)
-        self.node.garbled(b"\xff", "not UTF-8", older)
+        self.node.reject_undecodable(b"\xff", "not UTF-8", older)
         cleo.send(id=2, type="x", to=ANN)
         self.node.clock.advance(0.5)
 
@@ -811,7 +811,7 @@ class FullDiskTests(SynchronousTestCase):
         A POST is not taken while it cannot be written down: 503, and all of it again afterwards.
         """
         net = Network()
-        net.node.paper = net.node.sessions.ledger.paper = self.node.spool
+        net.node.message_log = net.node.sessions.journal.message_log = self.node.spool
         poller = PollRuntime(net, "runtime://example.org/poller").open()
         bob = TCPRuntime(net, "runtime://example.org/dev").open()
         messages = [{"id": n, "type": "update", "from": poller.url, "to": bob.url} for n in (1, 2)]

@@ -216,7 +216,7 @@ class DiskMachine(ResumeMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.held_back, spool.MOST_HELD_BACK = spool.MOST_HELD_BACK, 1000
+        self.held_back, spool.MAX_HELD_BACK = spool.MAX_HELD_BACK, 1000
         self.disk = Refusing()
         super().begin()
         self.node.sections["limits"] = {"recipients_at_once": 1}
@@ -234,7 +234,7 @@ class DiskMachine(ResumeMachine):
 
     def teardown(self) -> None:
         super().teardown()
-        spool.MOST_HELD_BACK = self.held_back
+        spool.MAX_HELD_BACK = self.held_back
 
     def clients(self) -> list[Counting]:
         return [self.ann, self.bob, *self.others]

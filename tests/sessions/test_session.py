@@ -4,7 +4,7 @@ Sessions: connections come and go beneath them, and they end.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.protocol.close_codes import NO_OPEN
+from msgnode.protocol.close_codes import OPEN_TIMEOUT
 from msgnode.sessions.session import hashed
 from tests.support.fakes import MemoryNode
 
@@ -29,7 +29,7 @@ class SessionTests(SynchronousTestCase):
         self.sender = self.node.client(OTHER)
 
     def events(self, runtime: str = RUNTIME) -> list[str]:
-        return [event for event, whose in self.node.journal.events if whose == runtime]
+        return [event for event, whose in self.node.traffic_recorder.events if whose == runtime]
 
 
 class AttachmentTests(SessionTests):
@@ -140,7 +140,7 @@ class AttachmentTests(SessionTests):
         newer.close()
         self.node.clock.advance(10)
 
-        self.assertEqual(NO_OPEN, older.lost)
+        self.assertEqual(OPEN_TIMEOUT, older.lost)
 
     def test_moves(self) -> None:
         """
@@ -153,7 +153,7 @@ class AttachmentTests(SessionTests):
         self.assertEqual(["opened", "attached", "detached"], self.events())
         self.sender.tell(update(1))
         self.assertEqual([], client.got)
-        self.assertEqual("waiting", self.node.journal.outcomes[-1])
+        self.assertEqual("waiting", self.node.traffic_recorder.outcomes[-1])
         self.sender.post("runtime://example.org/3/x")
         self.assertEqual(1, len(client.got))
 
@@ -198,7 +198,7 @@ class DeadlineTests(SessionTests):
 
         self.node.clock.advance(3)
 
-        self.assertEqual(NO_OPEN, client.lost)
+        self.assertEqual(OPEN_TIMEOUT, client.lost)
 
     def test_opened(self) -> None:
         """

@@ -24,7 +24,7 @@ from msgnode.sessions.persistence import NullSessionStore
 from msgnode.sessions.principal import Principal
 from msgnode.storage import database
 from msgnode.storage.database import NAME, STEPS
-from msgnode.storage.session_store import AGAIN, CHANGE_SIZE, MOST_NOTED, Store
+from msgnode.storage.session_store import AGAIN, CHANGE_SIZE, MAX_NOTED, Store
 from tests.support.fakes import MemoryNode, directory
 
 HERE = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ class StoreTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.directory = directory(self)
         self.clock = Clock()
-        self.most = MOST_NOTED
+        self.most = MAX_NOTED
         self.store, self.found = self.start()
 
     def start(self, run: Callable[..., Deferred[None]] = maybeDeferred) -> tuple[Store, Any]:
@@ -278,7 +278,7 @@ class KeepingTests(StoreTests):
             self.store.bound(2, f"comm://example.org/{number}", 1)
             self.commit()
 
-        self.assertLessEqual(log.stat().st_size, database.MOST_LOG)
+        self.assertLessEqual(log.stat().st_size, database.MAX_LOG)
 
     def test_text(self) -> None:
         """
@@ -298,7 +298,7 @@ class KeepingTests(StoreTests):
         """
         node = MemoryNode()
         for part in (node.sessions, node.routes):
-            part._keeping = self.store  # the test's node has none of its own
+            part._session_store = self.store  # the test's node has none of its own
         client = node.client("runtime://example.org/1")
         client.subscribe("comm://x/changes")
         self.commit()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.storage import spool_end
-from msgnode.storage.spool import MOST_HELD_BACK, Spool
+from msgnode.storage.spool import MAX_HELD_BACK, Spool
 from msgnode.storage.spool_records import SessionRecovery
 from msgnode.storage.spool_recovery import (
     BATCH,
@@ -297,7 +297,7 @@ class FullDiskTests(SpoolCase):
         When too much waits it is given up, and the owner begins again.
         """
         self.disk.room = 0
-        self.keep(7, 1, b"x" * (MOST_HELD_BACK + 1))
+        self.keep(7, 1, b"x" * (MAX_HELD_BACK + 1))
 
         self.assertFalse(self.spool.settle())
         self.assertTrue(self.spool.overrun)
@@ -320,7 +320,7 @@ class FullDiskTests(SpoolCase):
         self.keep(7, 1)
         self.spool.settle()
         self.disk.room = 0
-        self.keep(7, 2, b"x" * (MOST_HELD_BACK + 1))
+        self.keep(7, 2, b"x" * (MAX_HELD_BACK + 1))
         self.spool.settle()
         self.disk.room = 10**9
         self.spool.start_over()
@@ -337,7 +337,7 @@ class FullDiskTests(SpoolCase):
         self.keep(7, 1)
         self.spool.settle()
         self.disk.room = 20
-        self.keep(7, 2, b"x" * (MOST_HELD_BACK + 1))
+        self.keep(7, 2, b"x" * (MAX_HELD_BACK + 1))
         self.spool.settle()
         self.disk.room = 10**9
         self.assertTrue(self.spool.start_over())

@@ -117,7 +117,7 @@ class SweepTests(SynchronousTestCase):
             self.node.clock.advance(1)
         self.assertTrue(first.exists())
         for kept in self.bob_session().owed():
-            self.node.sessions.ledger.page_out(kept)
+            self.node.sessions.journal.page_out(kept)
 
         disk.full = False
         for _ in range(60):
@@ -134,7 +134,7 @@ class SweepTests(SynchronousTestCase):
         When too much was held back everything is written anew, also if the disk fails once more meanwhile.
         """
         disk = self.node.spool._write = Refusing()
-        self.patch(spool, "MOST_HELD_BACK", 10_000)
+        self.patch(spool, "MAX_HELD_BACK", 10_000)
         self.send(*range(1, 21))
         disk.full = True
         for number in range(21, 101):
@@ -144,7 +144,7 @@ class SweepTests(SynchronousTestCase):
         disk.full = False
         self.assertTrue(self.node.spool.start_over())
         for kept in self.bob_session().owed():
-            self.node.sessions.ledger.page_out(kept)  # most of it is nowhere on disk
+            self.node.sessions.journal.page_out(kept)  # most of it is nowhere on disk
         self.node.spool.overrun = True
         disk.room = 3  # then it is full again
         for _ in range(10):

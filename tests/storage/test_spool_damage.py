@@ -261,7 +261,7 @@ class ResumeTests(DamageCase):
             self.ann.send(id=number, type="update", to=cleo.runtime)
         session = self.node.sessions.get(cleo.runtime)
         for kept in session.owed():
-            self.node.sessions.ledger.page_out(kept)
+            self.node.sessions.journal.page_out(kept)
         self.spoil(session.owed()[1].place)
 
         self.sweep()
@@ -291,7 +291,7 @@ class PollTests(DamageCase):
         """
         owed = self.node.sessions.get(BOB).owed()
         for kept in owed:
-            self.node.sessions.ledger.page_out(kept)
+            self.node.sessions.journal.page_out(kept)
         self.spoil(owed[-2].place)
 
     def ask(self, method: str, query: str = "", message: Any = None) -> Any:

@@ -369,12 +369,12 @@ class AfterwardsTests(RepairCase):
         """
         disk = Refusing()
         disk.full = True
-        self.patch(spool, "MOST_HELD_BACK", 1000)
+        self.patch(spool, "MAX_HELD_BACK", 1000)
         self.node = DurableNode(self.node.directory, self.node.clock, disk=disk, **self.node.sections)
         disk.full = False
         self.assertTrue(self.node.spool.overrun)
         self.assertTrue(self.node.spool.start_over())
-        self.node.sessions.ledger.settle(now=True)
+        self.node.sessions.journal.settle(now=True)
         self.assertTrue(self.node.spool.anew)
         self.stop()
 

@@ -30,7 +30,7 @@ class TrafficTests(SynchronousTestCase):
     def start(self, node: str = "test") -> None:
         self.clock = Clock()
         self.log = TrafficLog(str(self.directory), node, self.clock, lambda: self.now)
-        self.node = MemoryNode(journal=self.log)
+        self.node = MemoryNode(traffic_recorder=self.log)
         self.writer = Client(self.node)
         self.log.startService()
         self.addCleanup(self.stop)
@@ -333,7 +333,7 @@ class LineTests(TrafficTests):
         """
         It can be switched off.
         """
-        node = MemoryNode(journal=NoLog())
+        node = MemoryNode(traffic_recorder=NoLog())
         a = node.client("runtime://example.org/a")
 
         a.post(a.runtime)

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from msgnode.config.loader import check
 from msgnode.node import Node
-from msgnode.protocol.close_codes import FULL, Closing
+from msgnode.protocol.close_codes import OVER_CAPACITY, Closing
 from msgnode.service.recovery import doubt, restore
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
@@ -34,7 +34,7 @@ class DurableNode(Node):
         **sections: Any,
     ) -> None:
         self.clock = clock or Turns()
-        self.journal = MemoryJournal()
+        self.traffic_recorder = MemoryJournal()
         self.directory = directory
         self.sections = sections
         self.store = Store(directory, self.clock)
@@ -47,7 +47,7 @@ class DurableNode(Node):
         super().__init__(
             config,
             self.clock,
-            self.journal,
+            self.traffic_recorder,
             self.store,
             self.spool,
             wall=self.clock.seconds,
@@ -127,7 +127,7 @@ class Wire:
         self.lost = why
 
     def drop(self) -> None:
-        self.lose(FULL)
+        self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         self.reading = False

@@ -231,16 +231,16 @@ class MemoryNode(Node):
     """
 
     def __init__(
-        self, domain: str = "example.org", journal: Any = None, world: Any = None, **sections: Any
+        self, domain: str = "example.org", traffic_recorder: Any = None, world: Any = None, **sections: Any
     ) -> None:
         self.clock = Turns()
-        self.journal = journal or MemoryJournal()
+        self.traffic_recorder = traffic_recorder or MemoryJournal()
         config: Config = check({"domain": domain, "node": "test", "state": "none", **sections}, "test")
         self.world = world(config, self.clock, self.wall) if world else None
         super().__init__(
             config,
             self.clock,
-            self.journal,
+            self.traffic_recorder,
             wall=self.wall,
             chance=lambda: 0.0,
             validator=self.world.tokens if self.world else None,

@@ -21,7 +21,7 @@ from msgnode.admin.health import EventLoopLag
 from msgnode.config.schema import Listen
 from msgnode.connectors.websocket import WebSocketConnection
 from msgnode.service.tap import factories
-from msgnode.service.wiring import policies_of
+from msgnode.service.wiring import make_policy_store
 from msgnode.transport.tls import over_tls
 from tests.support.certificate import PATH
 from tests.support.fakes import MemoryNode
@@ -146,11 +146,11 @@ class Network:
 
         self.node = node or MemoryNode(world=World, **sections)
         self.clock = self.node.clock
-        self.journal = self.node.journal
+        self.traffic_recorder = self.node.traffic_recorder
         self.lag = EventLoopLag(self.clock)
         self.links: list[Link] = []
         self.runtimes: list[Any] = []
-        self.policies = policies_of(self.node, self.clock)
+        self.policies = make_policy_store(self.node, self.clock)
         self.tokens = AdminTokens(self.node.config.state)
         self._listeners: dict[str, Any] = {}
 

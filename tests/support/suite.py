@@ -84,5 +84,5 @@ class Suite:
         """
         Outcome and code in the traffic log's last line about a message.
         """
-        line = self.net.journal.messages[-1]
+        line = self.net.traffic_recorder.messages[-1]
         return line["outcome"], line["code"]

@@ -124,7 +124,7 @@ class Slow(Suite):
         session = self.net.node.sessions.get(deaf.url)
         self.assertLessEqual(session.waiting, 20)
         self.assertGreater(self.net.node.counts.overflowed, 0)
-        last = self.net.journal.messages[-1]
+        last = self.net.traffic_recorder.messages[-1]
         self.assertEqual((1, 1), (last["recipients"], last["waiting"]))
         self.assertIsNone(session.connection)
         deaf.read_again()

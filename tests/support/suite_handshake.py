@@ -180,12 +180,12 @@ class Opening(Suite):
         runtime.come_back()
         runtime.close()
 
-        self.assertNotIn(runtime.token, repr(vars(self.net.journal)))
+        self.assertNotIn(runtime.token, repr(vars(self.net.traffic_recorder)))
         self.assertEqual(
             [("open", "answered", 200), ("re-open", "answered", 200), ("close", "answered", 200)],
-            [(line["type"], line["outcome"], line["code"]) for line in self.net.journal.messages],
+            [(line["type"], line["outcome"], line["code"]) for line in self.net.traffic_recorder.messages],
         )
-        self.assertEqual({runtime.url}, {line["from"] for line in self.net.journal.messages})
+        self.assertEqual({runtime.url}, {line["from"] for line in self.net.traffic_recorder.messages})
 
 
 class OneConnection(Suite):
@@ -271,7 +271,7 @@ class OneConnection(Suite):
         self.assertReaches(other, runtime)
         other.send({"id": 1, "type": "update", "from": "x", "to": name})
         self.assertEqual([], runtime.take())
-        self.assertIn(("detached", name), self.net.journal.events)
+        self.assertIn(("detached", name), self.net.traffic_recorder.events)
         self.assertEqual(("waiting", 0), self.logged())
 
     def test_reopen_without_from(self: Any) -> None:

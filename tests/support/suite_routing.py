@@ -133,7 +133,7 @@ class Delivery(Suite):
 
         self.assertEqual([{**message, "to": one.url}], one.take())
         self.assertEqual([{**message, "to": f"{two.url}/x"}], two.take())
-        lines = self.net.journal.messages[-3:]
+        lines = self.net.traffic_recorder.messages[-3:]
         expected = [(one.url, "delivered"), (f"{two.url}/x", "delivered"), ("x://nobody", "no-route")]
         self.assertEqual(expected, [(line["to"], line["outcome"]) for line in lines])
 
@@ -208,7 +208,7 @@ class Feeds(Suite):
         self.assertEqual([update(body={"value": 1})], two.take())
         self.assertEqual([], three.take())
         self.assertEqual([], reporter.take())
-        self.assertEqual(2, self.net.journal.messages[-1]["recipients"])
+        self.assertEqual(2, self.net.traffic_recorder.messages[-1]["recipients"])
 
     def test_unsubscribe(self: Any) -> None:
         """
@@ -381,7 +381,7 @@ class Secrets(Suite):
         self.assertEqual([(0, {"via": "*" * 47}), (1, {"via": "*" * 48})], heard)
         answers = [(message["id"], message["body"]["code"]) for message in sender.take()]
         self.assertEqual([(2, 400), (3, 400), (4, 400)], answers)
-        self.assertNotIn(token, repr(vars(self.net.journal)))
+        self.assertNotIn(token, repr(vars(self.net.traffic_recorder)))
 
     def test_token_in_via_to_many(self: Any) -> None:
         """
@@ -424,4 +424,4 @@ class Secrets(Suite):
         answers = [(message["id"], message["body"]["code"]) for message in sender.take()]
         self.assertEqual([(1, 400), (2, 400), (3, 200)], answers)
         self.assertEqual([], receiver.take())
-        self.assertNotIn(token, repr(vars(self.net.journal)))
+        self.assertNotIn(token, repr(vars(self.net.traffic_recorder)))

@@ -22,7 +22,7 @@ class Attachment(Suite):
         self.assertReaches(sender, newer)
 
         self.assertEqual([], older.take())
-        self.assertIn(("superseded", newer.url), self.net.journal.events)
+        self.assertIn(("superseded", newer.url), self.net.traffic_recorder.events)
 
     def test_late_loss(self: Any) -> None:
         """
@@ -33,7 +33,7 @@ class Attachment(Suite):
         older.drop()
 
         self.assertReaches(sender, newer)
-        self.assertNotIn(("detached", newer.url), self.net.journal.events)
+        self.assertNotIn(("detached", newer.url), self.net.traffic_recorder.events)
 
     def test_lost_and_back(self: Any) -> None:
         """
@@ -137,7 +137,7 @@ class Attachment(Suite):
 
         self.assertEqual(("no-route", 0), self.logged())
         self.assertEqual(1, self.net.node.counts.no_route)
-        self.assertIn(("expired", runtime.url), self.net.journal.events)
+        self.assertIn(("expired", runtime.url), self.net.traffic_recorder.events)
 
     def test_unused_expires_soon(self: Any) -> None:
         """
@@ -183,8 +183,8 @@ class Ends(Suite):
 
         self.assertEqual([], runtime.take())
         self.assertClosed(runtime, 1000)
-        self.assertEqual(["no-route"] * 2, self.net.journal.outcomes[-2:])
-        self.assertEqual(("closed", runtime.url), self.net.journal.events[-1])
+        self.assertEqual(["no-route"] * 2, self.net.traffic_recorder.outcomes[-2:])
+        self.assertEqual(("closed", runtime.url), self.net.traffic_recorder.events[-1])
 
     def test_open_after_close(self: Any) -> None:
         """
@@ -209,7 +209,7 @@ class Ends(Suite):
 
         self.assertFalse(older.is_connected)
         self.assertReaches(sender, newer)
-        self.assertNotIn(("closed", newer.url), self.net.journal.events)
+        self.assertNotIn(("closed", newer.url), self.net.traffic_recorder.events)
 
     def test_node_stops(self: Any) -> None:
         """

@@ -14,7 +14,7 @@ from msgnode.backends.qos_broker import QoSBroker
 from msgnode.config.schema import Config, IdentityProvider
 from msgnode.config.sections import QoSOptions
 from msgnode.node import Node
-from msgnode.service.wiring import offer_identity
+from msgnode.service.wiring import add_identity_responder
 from tests.support.back_ends import Memory
 from tests.support.openid import ISSUER, OpenID
 from tests.support.qos_broker import Broker
@@ -42,7 +42,7 @@ class World:
         )
 
     def offer(self, node: Node) -> None:
-        offer_identity(node, self.tokens)
+        add_identity_responder(node, self.tokens)
         if node.config.qos.url:
             node.offer("QoS broker", self._qos(node.config.qos, node.config.domain))
 

@@ -124,7 +124,7 @@ class TLSCase(SynchronousTestCase):
         self.net.pump()
         return heard
 
-    def identities(self) -> list[str]:
+    def identity_expiry(self) -> list[str]:
         return [connection.identity for connection in self.net.node.sessions.connections]
 
 
@@ -139,7 +139,7 @@ class IdentityTests(TLSCase):
         """
         self.connect("server.example.org", [URI("urn:mn:server")])
 
-        self.assertEqual(["urn:mn:server"], self.identities())
+        self.assertEqual(["urn:mn:server"], self.identity_expiry())
 
     def test_websocket(self) -> None:
         """
@@ -154,7 +154,7 @@ class IdentityTests(TLSCase):
         client = Client(self.net, "runtime://example.org/a").open()
 
         self.assertTrue(client.token)
-        self.assertEqual(["browser.example.org"], self.identities())
+        self.assertEqual(["browser.example.org"], self.identity_expiry())
 
     def test_polling(self) -> None:
         """
@@ -172,7 +172,7 @@ class IdentityTests(TLSCase):
         answer = Client(self.net).request("POST", "/poll", body)
 
         self.assertEqual(200, answer.status)
-        self.assertEqual(["poller.example.org"], self.identities())
+        self.assertEqual(["poller.example.org"], self.identity_expiry())
 
     def test_no_certificate(self) -> None:
         """
@@ -181,7 +181,7 @@ class IdentityTests(TLSCase):
         heard = self.connect(None)
 
         self.assertFalse(heard.stands)
-        self.assertEqual([], self.identities())
+        self.assertEqual([], self.identity_expiry())
 
     def test_of_another_authority(self) -> None:
         """
@@ -193,7 +193,7 @@ class IdentityTests(TLSCase):
         heard = self.connect(context=context)
 
         self.assertFalse(heard.stands)
-        self.assertEqual([], self.identities())
+        self.assertEqual([], self.identity_expiry())
 
     def test_plain(self) -> None:
         """
@@ -202,7 +202,7 @@ class IdentityTests(TLSCase):
         self.net._listeners["line"] = self.factory.wrappedFactory
         TCPRuntime(self.net, "runtime://example.org/a").open()
 
-        self.assertEqual([""], self.identities())
+        self.assertEqual([""], self.identity_expiry())
 
 
 class ContextTests(TLSCase):

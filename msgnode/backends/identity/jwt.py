@@ -24,10 +24,10 @@ from msgnode.config.schema import IdentityProvider
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import Principal, VerifiedToken
 
-LONGEST = 16 * 1024  # characters of a token
-MOST_KEYS = 100  # of one provider
-MOST_TRIED = 8  # keys for a token that does not say which
-LONGEST_USER = 512
+MAX_TOKEN_CHARS = 16 * 1024  # characters of a token
+MAX_KEYS = 100  # of one provider
+MAX_TRIED = 8  # keys for a token that does not say which
+MAX_USER_CHARS = 512
 
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]+")
@@ -62,8 +62,8 @@ def read(assertion: str) -> Unsigned:
     """
     Look into a token: a compact JWS, or base64 of a JSON object that holds one as `tokenID`; else Unreadable.
     """
-    if len(assertion) > LONGEST:
-        raise refuse(f"has more than {LONGEST} characters")
+    if len(assertion) > MAX_TOKEN_CHARS:
+        raise refuse(f"has more than {MAX_TOKEN_CHARS} characters")
     token = assertion if _COMPACT.fullmatch(assertion) else _unwrapped(assertion)
     if not _COMPACT.fullmatch(token):
         raise Unreadable(token or assertion)
@@ -80,7 +80,7 @@ def _unwrapped(assertion: str) -> str:
     except (binascii.Error, ValueError, RecursionError):
         return ""
     token = wrapped.get("tokenID") if isinstance(wrapped, dict) else None
-    return token if isinstance(token, str) and len(token) <= LONGEST else ""
+    return token if isinstance(token, str) and len(token) <= MAX_TOKEN_CHARS else ""
 
 
 def _object(part: str, token: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def read_keys(document: Any) -> list[Key]:
     The keys of a provider that signatures can be checked with.  ValueError if there are none.
     """
     listed = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(listed, list) or len(listed) > MOST_KEYS:
+    if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise ValueError("expected an object with a list of keys")
     keys = []
     for one in listed:
@@ -154,7 +154,7 @@ def prove(
 
 def _verified(unsigned: Unsigned, keys: list[Key]) -> dict[str, Any]:
     registry = jws.JWSRegistry(algorithms=[unsigned.alg], strict_check_header=False)
-    registry.max_header_length = LONGEST
+    registry.max_header_length = MAX_TOKEN_CHARS
     candidates = _candidates(unsigned.kid, keys)
     with warnings.catch_warnings():
         # EdDSA has a new name, Ed25519; providers go on using the old one.
@@ -175,7 +175,7 @@ def _candidates(kid: str | None, keys: list[Key]) -> list[Key]:
     found = found or [key for key in keys if key.kid is None]
     if not found:
         raise KeyError(kid)
-    return found[:MOST_TRIED]
+    return found[:MAX_TRIED]
 
 
 def _check_party(claims: dict[str, Any], provider: IdentityProvider) -> None:
@@ -205,8 +205,8 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Principal:
         if not isinstance(value, str) or not _NAME.fullmatch(value):
             raise refuse(f"has no {name!r}, of which a user's address is made")
     user = provider.user_url.format(**{name: _piece(value) for name, value in names.items()})
-    if len(user) > LONGEST_USER:
-        raise refuse(f"makes an address of more than {LONGEST_USER} characters")
+    if len(user) > MAX_USER_CHARS:
+        raise refuse(f"makes an address of more than {MAX_USER_CHARS} characters")
     username = next((names[name] for name in needed if name != "domain"), claims["sub"])
     return Principal(
         user=user,

@@ -28,7 +28,7 @@ log = Logger()
 
 ENDLESS = 300.0  # seconds that a good token is remembered whose provider names no end
 NO_GOOD = 10.0  # seconds that one is remembered which is no good
-MOST_GOOD, MOST_NO_GOOD = 10_000, 1_000
+MAX_GOOD, MAX_NO_GOOD = 10_000, 1_000
 
 # RFC 6749, A.12; those of sessions and devices are nobody else's business.
 _TOKEN = re.compile(r"(?!mn[sd]_)[\x20-\x7e]+")
@@ -74,8 +74,8 @@ class OpaqueTokens:
         self._wall = wall
         self._failures = FailureLog(log)
         self._under_way: SingleFlight[bytes, VerifiedToken] = SingleFlight()
-        self._good: Remembered[VerifiedToken] = Remembered(MOST_GOOD, clock)
-        self._no_good: Remembered[str] = Remembered(MOST_NO_GOOD, clock)
+        self._good: Remembered[VerifiedToken] = Remembered(MAX_GOOD, clock)
+        self._no_good: Remembered[str] = Remembered(MAX_NO_GOOD, clock)
 
     def takes(self, token: str) -> bool:
         """

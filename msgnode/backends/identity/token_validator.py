@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity.introspection import Introspection, secret_of
-from msgnode.backends.identity.jwt import LONGEST, Unreadable, Unsigned, check, read, refuse
+from msgnode.backends.identity.jwt import MAX_TOKEN_CHARS, Unreadable, Unsigned, check, read, refuse
 from msgnode.backends.identity.oidc_provider import Connect, OIDCProvider
 from msgnode.backends.identity.opaque_tokens import OpaqueTokens
 from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityProvider
@@ -29,7 +29,7 @@ from msgnode.structures.bounded_cache import BoundedCache
 
 log = Logger()
 
-MOST_KNOWN = 10_000  # tokens whose verdict is kept
+MAX_KNOWN = 10_000  # tokens whose verdict is kept
 
 
 class Tokens:
@@ -54,7 +54,7 @@ class Tokens:
         self._connect = connect
         self._wall = wall
         self._providers: dict[str, OIDCProvider] = {}
-        self._known: BoundedCache[bytes, VerifiedToken] = BoundedCache(MOST_KNOWN)
+        self._known: BoundedCache[bytes, VerifiedToken] = BoundedCache(MAX_KNOWN)
         self._opaque: OpaqueTokens
         self._asked: dict[str, Introspection] = {}
         self.use(self.read())
@@ -141,8 +141,8 @@ class Tokens:
         """
         What the token says.  Rejected: 401 it is no good, 403 nobody we believe, 503 or 504 we cannot know.
         """
-        if len(token) > LONGEST:
-            raise refuse(f"has more than {LONGEST} characters")
+        if len(token) > MAX_TOKEN_CHARS:
+            raise refuse(f"has more than {MAX_TOKEN_CHARS} characters")
         if token.startswith(PREFIX):
             proof = self.devices.find(token)
             if proof is None:

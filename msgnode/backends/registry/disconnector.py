@@ -29,7 +29,7 @@ log = Logger()
 
 AT_ONCE = 10
 AGAIN = 5.0  # seconds until the registry is tried again
-MOST = 100_000  # addresses that wait; the registry forgets by itself who is not kept alive
+MAX_WAITING = 100_000  # addresses that wait; the registry forgets by itself who is not kept alive
 
 
 class Disconnector(Service):
@@ -56,7 +56,7 @@ class Disconnector(Service):
         self._clock = clock
         self._slices = slices
         self._soon: set[IDelayedCall] = set()
-        self._waiting: deque[tuple[int, str]] = deque(maxlen=MOST)  # sid and address
+        self._waiting: deque[tuple[int, str]] = deque(maxlen=MAX_WAITING)  # sid and address
         self._under_way = 0
         self._refusals = 0  # since the registry knew of every end
         self._pause: Any = None

@@ -57,7 +57,7 @@ class DomainRegistry:
         self._domain = domain
         self._rest = rest
         self._options = options
-        self._announcements = StatusNotifications(self.address, publish)
+        self._status_notifications = StatusNotifications(self.address, publish)
         self._registered = registered
         self._is_refused = False  # as the log has said
         self._failures = FailureLog(log)
@@ -179,9 +179,9 @@ class DomainRegistry:
             return self._failure(answer, requests.missing(call))
         status = _status(call)
         self._remember(call.url, session, status, anew=True)
-        self._announcements.settle(call.url, status)
-        if self._announcements.is_gone(call.url):
-            self._announcements.announce(call.url, status)
+        self._status_notifications.settle(call.url, status)
+        if self._status_notifications.is_gone(call.url):
+            self._status_notifications.announce(call.url, status)
         return {"code": 200}
 
     async def _update(self, call: Call, session: Session, refresh: bool = False) -> dict[str, Any]:
@@ -242,12 +242,12 @@ class DomainRegistry:
             answer = await self._ask(call)
         except Exception as why:
             if not isinstance(why, Unanswered) or why.is_carried_out is None:
-                self._announcements.doubt(call.url, _status(call))
+                self._status_notifications.doubt(call.url, _status(call))
             raise
         if answer.status == 200:
             self._is_refused = False
         if answer.status >= 500:  # a balancer says so, too, that waited in vain
-            self._announcements.doubt(call.url, _status(call))
+            self._status_notifications.doubt(call.url, _status(call))
         return answer
 
     def _remember(self, url: str, session: Session, status: str, anew: bool) -> None:
@@ -259,8 +259,8 @@ class DomainRegistry:
     # -- notifications -----------------------------------------------------------
 
     def _announce_change(self, call: Call, answer: Response, status: str, refresh: bool) -> None:
-        again = self._announcements.settle(call.url, status) or answer.attempts > 1
-        is_gone = self._announcements.is_gone(call.url)
+        again = self._status_notifications.settle(call.url, status) or answer.attempts > 1
+        is_gone = self._status_notifications.is_gone(call.url)
         if requests.is_hyperty(call.url):
             changed = (answer.object() or {}).get("statusChanged") == "true"
             # Of a status that an earlier attempt has written, the registry says that nothing changed.
@@ -273,7 +273,7 @@ class DomainRegistry:
         else:
             changed = bool(call.body) and not refresh
         if changed:
-            self._announcements.announce(call.url, status)
+            self._status_notifications.announce(call.url, status)
 
     def changed(self, url: str, status: object) -> None:
         """
@@ -281,7 +281,7 @@ class DomainRegistry:
         """
         if status == DISCONNECTED and not self._registered.owner(url):  # else nobody else revives it
             self._registered.drop(url)
-        self._announcements.announce(url, status)
+        self._status_notifications.announce(url, status)
 
     # -- the registry --------------------------------------------------------------
 

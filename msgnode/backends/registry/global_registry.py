@@ -25,8 +25,8 @@ from msgnode.structures.log_limits import FailureLog
 log = Logger()
 
 ADDRESS = "global://registry"
-LONGEST = 2048  # characters of a GUID
-AT_ONCE, MOST_WAITING = 1, 100  # records that are checked, and that wait for it
+MAX_GUID_CHARS = 2048  # characters of a GUID
+AT_ONCE, MAX_WAITING = 1, 100  # records that are checked, and that wait for it
 MUTE = (400, 413, 414, 431)  # what stands in front of a server refuses without a word
 # The server's words of several generations, the newest first.
 CODE, VALUE = ("Code", "responseCode", "status"), ("Value", "data")
@@ -96,7 +96,7 @@ class GlobalRegistry:
         """
         In a thread, one at a time: it takes long, and others need the threads and Python's lock too.
         """
-        if len(self._verifying.waiting) >= MOST_WAITING:
+        if len(self._verifying.waiting) >= MAX_WAITING:
             raise Rejected("too many records wait to be checked; try again later", 503, "limit")
         await self._verifying.run(self._run, check_record, record)
 
@@ -153,7 +153,7 @@ def _first(said: dict[str, Any], names: tuple[str, ...]) -> Any:
 
 def _guid(body: dict[str, Any]) -> str:
     guid = body.get("guid") or body.get("resource")
-    if not isinstance(guid, str) or not 0 < len(guid) <= LONGEST:
+    if not isinstance(guid, str) or not 0 < len(guid) <= MAX_GUID_CHARS:
         raise Rejected(f"name the GUID in 'guid', or in 'resource', not {guid!r}"[:200])
     guid = guid.removeprefix("user-guid://")
     # It becomes one piece of a path, and servers refuse one that reads like several.

@@ -14,8 +14,8 @@ from msgnode.protocol.errors import Rejected
 LISTS = ("resources", "dataSchemes")
 UPDATABLE = ("descriptor", "expires", *LISTS, "status", "runtime", "p2pRequester", "p2pHandler")
 OBJECT_UPDATABLE = ("name", "schema", "reporter", "expires", *LISTS, "status", "runtime", "p2pRequester")
-MOST_LISTED = 1000  # values of each of LISTS in a request
-MOST_EXPIRES = 2**31 - 1  # the registry counts seconds in 32 bits
+MAX_LISTED = 1000  # values of each of LISTS in a request
+MAX_EXPIRES = 2**31 - 1  # the registry counts seconds in 32 bits
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,10}(\.0*)?")
 
@@ -42,8 +42,8 @@ def bounded(values: list[str], name: str) -> list[str]:
     """
     Rejected (413) if there are more than a request may list.
     """
-    if len(values) > MOST_LISTED:
-        raise Rejected(f"'{name}' may list {MOST_LISTED} values, not {len(values)}", 413, "limit")
+    if len(values) > MAX_LISTED:
+        raise Rejected(f"'{name}' may list {MAX_LISTED} values, not {len(values)}", 413, "limit")
     return values
 
 
@@ -68,8 +68,8 @@ def _seconds(given: Any, called: str) -> int:
         found = given
     elif isinstance(given, float) and given.is_integer():
         found = int(given)
-    if found is None or not -MOST_EXPIRES - 1 <= found <= MOST_EXPIRES:
-        raise _wrong(called, f"a whole number of seconds, at most {MOST_EXPIRES}", given)
+    if found is None or not -MAX_EXPIRES - 1 <= found <= MAX_EXPIRES:
+        raise _wrong(called, f"a whole number of seconds, at most {MAX_EXPIRES}", given)
     return found
 
 

@@ -16,9 +16,9 @@ class Registrations:
     """
 
     def __init__(
-        self, keeping: SessionStore, get: Callable[[str], Session | None], most: int, budget: Budget
+        self, session_store: SessionStore, get: Callable[[str], Session | None], most: int, budget: Budget
     ) -> None:
-        self._keeping = keeping
+        self._session_store = session_store
         self._budget = budget
         self._accounts: dict[int, Account] = {}  # by session
         self._get = get
@@ -56,7 +56,7 @@ class Registrations:
             return True
         self.drop(url)
         self.restore(session, url, session.identity)
-        self._keeping.registered(session.sid, url)
+        self._session_store.registered(session.sid, url)
         return True
 
     def restore(self, session: Session, url: str, owner: str) -> None:
@@ -83,7 +83,7 @@ class Registrations:
             if sid in self._by_session:
                 self._by_session[sid].discard(url)
                 self._accounts[sid].charge(-_size(url))
-            self._keeping.unregistered(sid, url)
+            self._session_store.unregistered(sid, url)
 
     def ended(self, session: Session) -> list[str]:
         """
@@ -104,7 +104,7 @@ class Registrations:
             room = not full and not other.ended and self._budget.has_room(other.account, _size(url))
             heir = other if room else session
             self.restore(heir, url, owner)
-            self._keeping.registered(heir.sid, url)
+            self._session_store.registered(heir.sid, url)
             if done % ADDRESSES == 0:
                 yield
 
@@ -134,7 +134,7 @@ class Registrations:
         """
         The registry knows that what an ended session had registered is gone, or another's.
         """
-        self._keeping.unregistered(sid, url)
+        self._session_store.unregistered(sid, url)
 
 
 def _size(url: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from msgnode.backends.registry.record_fields import LISTS, OBJECT_UPDATABLE, UPDATABLE, bounded, fields, texts
-from msgnode.protocol.address import LONGEST
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.errors import Rejected
 
 HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes whose addresses are registered as hyperties
@@ -64,9 +64,11 @@ def encoded(text: str) -> str:
     """
     As encodeURIComponent does it; Rejected (413) if it is longer than any address.
     """
-    if len(text) > LONGEST:
+    if len(text) > MAX_ADDRESS_CHARS:
         raise Rejected(
-            f"an address or a name has at most {LONGEST} characters, not {len(text)}", 413, "too-long"
+            f"an address or a name has at most {MAX_ADDRESS_CHARS} characters, not {len(text)}",
+            413,
+            "too-long",
         )
     return quote(text, safe="-_.!~*'()", errors="replace")
 

@@ -24,8 +24,8 @@ from msgnode.structures.log_limits import FailureLog
 
 LIVE, DISCONNECTED = "live", "disconnected"
 STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other in a notification
-MOST_GONE = 100_000  # addresses remembered as disconnected
-MOST_IN_DOUBT = 1000  # addresses whose last write was not answered; the breaker keeps them few
+MAX_GONE = 100_000  # addresses remembered as disconnected
+MAX_IN_DOUBT = 1000  # addresses whose last write was not answered; the breaker keeps them few
 
 
 class StatusNotifications:
@@ -37,9 +37,9 @@ class StatusNotifications:
         self._address = address
         self._publish = publish
         self._ids = count(1)
-        self._gone: BoundedCache[str, bool] = BoundedCache(MOST_GONE)
+        self._gone: BoundedCache[str, bool] = BoundedCache(MAX_GONE)
         self._in_doubt: BoundedCache[str, object] = BoundedCache(
-            MOST_IN_DOUBT
+            MAX_IN_DOUBT
         )  # the status that was written, perhaps
 
     def is_gone(self, url: str) -> bool:

@@ -18,7 +18,7 @@ from msgnode.connectors.http.poll_post import OPENS, HTTPRefusal, PollPost, Step
 from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
-from msgnode.protocol.close_codes import STOPPING, TAKEN
+from msgnode.protocol.close_codes import STOPPING, TOKEN_REJECTED
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.session import Session
@@ -29,7 +29,7 @@ from msgnode.transport.sockets import verified_name
 log = Logger()
 
 HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
-MOST_POSTS = 10  # of one client that wait for an earlier one
+MAX_POSTS = 10  # of one client that wait for an earlier one
 
 
 class PollResource(Resource):
@@ -82,8 +82,8 @@ class PollResource(Resource):
             return self._open(request, checked(body, self._node.config.limits.message_bytes), token or "")
         lock = self._client(token, request).posting
         if lock.locked:
-            if len(lock.waiting) >= MOST_POSTS:
-                raise HTTPRefusal(503, f"{MOST_POSTS} POSTs of this session wait already; post it again", 1)
+            if len(lock.waiting) >= MAX_POSTS:
+                raise HTTPRefusal(503, f"{MAX_POSTS} POSTs of this session wait already; post it again", 1)
             lock.acquire().addCallback(
                 lambda lock: self._go_on(None, self._take(request, token, body), request, lock)
             )
@@ -146,7 +146,7 @@ class PollResource(Resource):
         self._node.sessions.arrived(client)
         if client.refusal is None:
             self._node.receive(message.data, client)
-        over = self._node.holding.settled(client)
+        over = self._node.input_order.settled(client)
         if over is None:
             return self._opened(request, client)
         request.notifyFinish().addErrback(lambda gone: self._node.sessions.lost(client))
@@ -173,7 +173,7 @@ class PollResource(Resource):
             if why is None:
                 raise HTTPRefusal(400, "not an open of a session")
             retry = None if why.retry_after is None else round(why.retry_after)
-            status = 401 if why.code == TAKEN.code else 403 if retry is None else 503
+            status = 401 if why.code == TOKEN_REJECTED.code else 403 if retry is None else 503
             return answer_error(request, status, why.reason, retry)
         messages = [msgspec.json.decode(data) for data in greeting]
         self._remember(client, client.session)
@@ -194,7 +194,7 @@ class PollResource(Resource):
             self._purge_at = 2 * len(self._clients) + 100
 
     def _make_client(self, request: Request) -> PollConnection:
-        peer = peer_of(request, self._node.arrivals)
+        peer = peer_of(request, self._node.connection_limits)
         client = PollConnection(peer, self._node.sessions, self._cork, self._clock)
         client.identity = verified_name(request.channel.transport)
         return client
@@ -221,7 +221,7 @@ class PollResource(Resource):
         session = self._node.sessions.by_token(token)
         if session is None:
             raise HTTPRefusal(401, "no session has this token; open one")
-        if self._node.gate.lapsed(session):
+        if self._node.authenticator.lapsed(session):
             raise HTTPRefusal(401, LAPSED)
         client = self._clients.get(session)
         if client is None:

@@ -15,7 +15,7 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
-from msgnode.protocol.close_codes import CLOSED, FULL, SUPERSEDED, TAKEN, Closing
+from msgnode.protocol.close_codes import CLOSED, OVER_CAPACITY, SUPERSEDED, TOKEN_REJECTED, Closing
 from msgnode.protocol.errors import error_body
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.outbox import Outbox
@@ -25,7 +25,7 @@ from msgnode.transport.cork import Cork
 from msgnode.transport.http_answers import write_all
 
 LINGER = 60.0  # seconds without a GET until the client counts as away
-MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
+MAX_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
 SUPERSEDED_RETRY = 5  # seconds
 
 ENDED = "the session ended"
@@ -119,7 +119,7 @@ class PollConnection:
         if self.outbox is None:
             self._accepted += number
             # What is answered here cannot wait in the session, which has another connection.
-            self.full = sum(map(len, self._beside)) >= MOST_HANDED_OUT
+            self.full = sum(map(len, self._beside)) >= MAX_HANDED_OUT
 
     def give_way(self) -> None:
         """
@@ -141,7 +141,7 @@ class PollConnection:
     def fetch(self) -> None:
         outbox = self.outbox
         if outbox is not None and self._waiting is not None:
-            self.full = outbox.sent_bytes >= MOST_HANDED_OUT
+            self.full = outbox.sent_bytes >= MAX_HANDED_OUT
             self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -158,7 +158,7 @@ class PollConnection:
             self._refuse(401, ENDED)
         elif why.code == SUPERSEDED.code:
             self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
-        elif why.code == TAKEN.code:
+        elif why.code == TOKEN_REJECTED.code:
             self._refuse(401, LAPSED, why.retry_after)
         else:
             self._refuse(503, why.word, why.retry_after)
@@ -166,7 +166,7 @@ class PollConnection:
         self._sessions.lost(self)
 
     def drop(self) -> None:
-        self.lose(FULL)
+        self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         """
@@ -196,7 +196,7 @@ class PollConnection:
         self._waiting = request
         request.notifyFinish().addErrback(self._hung_up, request)
         with self._cork:
-            if self.outbox is None or self.outbox.sent_bytes < MOST_HANDED_OUT:
+            if self.outbox is None or self.outbox.sent_bytes < MAX_HANDED_OUT:
                 self._sessions.ready(self)
             outbox = self.outbox
             if self._beside or (outbox is not None and outbox.sent and not outbox.held):
@@ -235,9 +235,9 @@ class PollConnection:
         found: list[bytes] = []
         size = 0
         for kept in outbox.sent:
-            if size >= MOST_HANDED_OUT:
+            if size >= MAX_HANDED_OUT:
                 break
-            found.append(self._sessions.ledger.data(kept))
+            found.append(self._sessions.journal.data(kept))
             size += kept.size
         return found
 

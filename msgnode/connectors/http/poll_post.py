@@ -158,7 +158,7 @@ class PollPost:
                         409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY
                     )
             done += self._take_some(fresh[done : done + MESSAGES])
-            settled = self._node.holding.settled(client)
+            settled = self._node.input_order.settled(client)
             if settled is not None:
                 yield settled
             self.check_disk()
@@ -167,7 +167,7 @@ class PollPost:
         """
         Pass on as much as a read of a socket would bring, or up to what takes its time; how many that were.
         """
-        client, held = self._client, self._node.holding.held
+        client, held = self._client, self._node.input_order.held
         taken = size = 0
         with self._cork:
             while taken < len(parts) and size < SIZE and client not in held:
@@ -181,7 +181,7 @@ class PollPost:
         """
         Who is told that a message was taken may forget it; so it must be written down by then.
         """
-        failing = self._node.paper.failing
+        failing = self._node.message_log.failing
         if failing is not None:
             again = "some of it may have been taken: post it again with the same 'seq'"
             raise HTTPRefusal(503, f"the node cannot write this down now: {failing}; {again}", DISK_RETRY)

@@ -31,9 +31,9 @@ def parameters(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
 
 
-def peer_of(request: Request, arrivals: ConnectionLimits) -> str:
+def peer_of(request: Request, connection_limits: ConnectionLimits) -> str:
     forwarded = ",".join(headers(request, b"X-Forwarded-For"))
-    return arrivals.named(request.client, forwarded)
+    return connection_limits.named(request.client, forwarded)
 
 
 def authority_of(url: str, like: str = "") -> tuple[str, int | None]:

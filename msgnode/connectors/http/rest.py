@@ -96,7 +96,7 @@ class Messages(Resource):
         message = self._checked(body)
         wait = _wait(parameters(request), message)
         exchange = RestRequest(self._node, self._clock, request)
-        exchange.peer = peer_of(request, self._node.arrivals)
+        exchange.peer = peer_of(request, self._node.connection_limits)
         exchange.identity = verified_name(request.channel.transport)
         try:
             session, wanted = self._asker(exchange, bearer(request) or "")
@@ -130,7 +130,7 @@ class Messages(Resource):
         if exchange.over:
             return NOT_DONE_YET
         if not wait:
-            taken = self._node.holding.settled(exchange)
+            taken = self._node.input_order.settled(exchange)
             if taken is None:
                 return self._taken(exchange, request)
             taken.addCallback(lambda done: None if exchange.over else self._taken(exchange, request))
@@ -151,7 +151,7 @@ class Messages(Resource):
         """
         Who is told that a message was taken may forget it; so it must be written down by then.
         """
-        failing = self._node.paper.failing
+        failing = self._node.message_log.failing
         if failing is not None:
             raise NotNow(f"the node cannot write this down now: {failing}; {advice}")
 
@@ -179,19 +179,19 @@ class Messages(Resource):
         """
         session = self._node.sessions.by_token(token) if token else None
         if session is not None:
-            if self._node.gate.lapsed(session):
+            if self._node.authenticator.lapsed(session):
                 raise Rejected(LAPSED, 401, "token")
             return session, None
         if token.startswith("mns_"):
             raise Rejected("no session has this token; open one, or leave the token out", 401, "token")
-        gate = self._node.gate
-        if gate.is_open:
+        authenticator = self._node.authenticator
+        if authenticator.is_open:
             return None, None
         if not token:
             if self._node.config.identity.auth == "required" and not exchange.identity:
                 raise Rejected("name a token: Authorization: Bearer ...", 401, "token")
             return None, None
-        verdict = gate.ask(token, exchange)
+        verdict = authenticator.ask(token, exchange)
         if isinstance(verdict, Deferred):
             return None, verdict.addCallback(exchange.known)
         exchange.known(verdict)
@@ -218,7 +218,7 @@ class Messages(Resource):
             raise Rejected("receipts are given to sessions; name the token of one", 403, "no-session")
         from_ = f"{self._domain.public}/rest/{uuid4()}"
         exchange.session = visitor = Session(from_, self._node.sessions)
-        visitor.proof = self._node.gate.who(exchange)
+        visitor.proof = self._node.authenticator.who(exchange)
         visitor.identity = visitor.proof.user if visitor.proof is not None else exchange.identity
         self._node.handshake.check(message, from_, visitor, exchange)
         return _with_sender(message, from_)

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from twisted.web.server import Request
 
 from msgnode.node import Node
-from msgnode.protocol.close_codes import FULL, Closing
+from msgnode.protocol.close_codes import OVER_CAPACITY, Closing
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, TooFast
 from msgnode.protocol.message import Message, decode
 from msgnode.sessions.access.authentication import Verdict
@@ -70,7 +70,7 @@ class RestRequest:
         """
         if isinstance(verdict, Rejected):
             raise verdict
-        self._node.gate.show(self, verdict)
+        self._node.authenticator.show(self, verdict)
 
     def answer_now(self, answer: bytes | int | None) -> None:
         """
@@ -151,7 +151,7 @@ class RestRequest:
         self._refuse(503, why.word, why.retry_after)
 
     def drop(self) -> None:
-        self.lose(FULL)
+        self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         """

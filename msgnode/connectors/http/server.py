@@ -21,15 +21,15 @@ from twisted.web.server import Request, Site
 
 from msgnode.config.schema import Config
 from msgnode.connectors.http.requests import headers
-from msgnode.protocol.close_codes import FULL
+from msgnode.protocol.close_codes import OVER_CAPACITY
 from msgnode.protocol.errors import error_body
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.partial_input import FREE, PartialInput
 from msgnode.transport.allowed_hosts import Hosts, Misdirected
-from msgnode.transport.sockets import RejectedConnection, take_turns
+from msgnode.transport.sockets import RejectedConnection, limit_read_size
 
-LONGEST_LENGTH = 32  # characters of a Content-Length
+MAX_LENGTH_DIGITS = 32  # characters of a Content-Length
 IDLE = 60  # seconds between two requests, and for one body
 
 
@@ -63,17 +63,17 @@ class BoundedRequest(Request):
         elif size > FREE and not self._has_room(size):
             self.content = BytesIO()
             text = "the node has no room for this body now"
-            self.channel.refuse(503, b"Service Unavailable", text, FULL.retry_after)
+            self.channel.refuse(503, b"Service Unavailable", text, OVER_CAPACITY.retry_after)
         else:
             super().handleContentChunk(data)
 
     def _has_room(self, size: int) -> bool:
-        partials = self.channel.site.partials
-        if partials is None:
+        partial_input = self.channel.site.partial_input
+        if partial_input is None:
             return True
         forwarded = ",".join(headers(self, b"X-Forwarded-For"))
         peer = peer_name(self.channel.transport.getPeer(), forwarded, self.channel.site.trusted_proxies)
-        return partials.grow_untimed(self, size, peer)
+        return partial_input.grow_untimed(self, size, peer)
 
     def finish(self) -> None:
         self._forget()
@@ -84,9 +84,9 @@ class BoundedRequest(Request):
         super().connectionLost(reason)
 
     def _forget(self) -> None:
-        partials = self.channel.site.partials
-        if partials is not None:
-            partials.done(self)
+        partial_input = self.channel.site.partial_input
+        if partial_input is not None:
+            partial_input.done(self)
 
     def _refuse(self) -> None:
         self.channel.refuse(
@@ -129,11 +129,11 @@ class DeadlineChannel(HTTPChannel):
         # Before it is scheduled: Twisted looks through all its timers to move one forward.
         self.timeOut = math.ceil(self.site.first)
         super().connectionMade()
-        take_turns(self.transport)
-        arrivals = self.site.arrivals
-        if arrivals is not None:
-            self.host = arrivals.host(self.transport.getPeer())
-            arrivals.enter(self.host)
+        limit_read_size(self.transport)
+        connection_limits = self.site.connection_limits
+        if connection_limits is not None:
+            self.host = connection_limits.host(self.transport.getPeer())
+            connection_limits.enter(self.host)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
@@ -166,21 +166,21 @@ class DeadlineChannel(HTTPChannel):
             self.dataReceived(behind)
 
     def _has_room(self) -> bool:
-        partials = self.site.partials
-        if partials is None:
+        partial_input = self.site.partial_input
+        if partial_input is None:
             return True
-        return partials.grow_untimed(self, len(self._behind), peer_name(self.transport.getPeer()))
+        return partial_input.grow_untimed(self, len(self._behind), peer_name(self.transport.getPeer()))
 
     def _forget_behind(self) -> None:
-        if self.site.partials is not None:
-            self.site.partials.done(self)
+        if self.site.partial_input is not None:
+            self.site.partial_input.done(self)
 
     def leave(self) -> None:
         """
         This socket is gone, or carries a client's connection from now on.
         """
-        if self.host is not None and self.site.arrivals is not None:
-            self.site.arrivals.leave(self.host)
+        if self.host is not None and self.site.connection_limits is not None:
+            self.site.connection_limits.leave(self.host)
             self.host = None
 
     def give_way(self, successor: Any) -> None:
@@ -250,9 +250,9 @@ class DeadlineChannel(HTTPChannel):
 
     def headerReceived(self, line: bytes) -> bool:
         name, _, value = line.partition(b":")
-        if len(value) > LONGEST_LENGTH and name.strip().lower() == b"content-length":
+        if len(value) > MAX_LENGTH_DIGITS and name.strip().lower() == b"content-length":
             # Python makes no number of so many digits, and Twisted would let it say so in the log.
-            self.refuse(400, b"Bad Request", f"Content-Length has at most {LONGEST_LENGTH} characters")
+            self.refuse(400, b"Bad Request", f"Content-Length has at most {MAX_LENGTH_DIGITS} characters")
             return False
         return bool(super().headerReceived(line))
 
@@ -295,15 +295,15 @@ class BoundedSite(Site):
         root: IResource,
         config: Config,
         clock: IReactorTime,
-        arrivals: ConnectionLimits | None = None,
+        connection_limits: ConnectionLimits | None = None,
         hosts: Callable[[Config], Hosts] | None = None,
-        partials: PartialInput | None = None,
+        partial_input: PartialInput | None = None,
     ) -> None:
         super().__init__(root, timeout=IDLE, reactor=clock)
         self.displayTracebacks = False
         self.lane: Lane | None = None
-        self.arrivals = arrivals  # None: whoever comes is heard
-        self.partials = partials  # None: nobody counts the bodies that are under way
+        self.connection_limits = connection_limits  # None: whoever comes is heard
+        self.partial_input = partial_input  # None: nobody counts the bodies that are under way
         self._config = config
         self._make_hosts = hosts
         self.apply()
@@ -328,7 +328,7 @@ class BoundedSite(Site):
         return super().getResourceFor(request) if refusal is None else Misdirected(refusal)
 
     def buildProtocol(self, addr: Any) -> Any:
-        if self.arrivals is not None and not self.arrivals.heard(addr):
+        if self.connection_limits is not None and not self.connection_limits.heard(addr):
             return RejectedConnection()
         return super().buildProtocol(addr)
 

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from msgnode.transport.cork import Cork
 
 LOOK_AGAIN = 0.5  # seconds until a disk that took nothing is looked at again
-MOST_OWED = 1000
+MAX_OWED = 1000
 
 
 class Disk(Protocol):
@@ -52,7 +52,7 @@ class Acks:
         The message of that number was taken.  Called with the cork in.
         """
         self._owed.append(b"43%s[]" % number)
-        if len(self._owed) > MOST_OWED:
+        if len(self._owed) > MAX_OWED:
             self._flooded()
         elif len(self._owed) == 1:
             self._cork.add(self)

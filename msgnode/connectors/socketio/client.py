@@ -19,11 +19,11 @@ from twisted.logger import Logger
 
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.acks import Acks
-from msgnode.connectors.socketio.polling import MOST_HANDED_OUT, Events, ParkedPoll, Polls
+from msgnode.connectors.socketio.polling import MAX_HANDED_OUT, Events, ParkedPoll, Polls
 from msgnode.node import Node
-from msgnode.protocol.close_codes import FULL, NO_OPEN, SLOW, Closing
+from msgnode.protocol.close_codes import OPEN_TIMEOUT, OVER_CAPACITY, SLOW, Closing
 from msgnode.sessions.outbox import Outbox
-from msgnode.sessions.resume import agree
+from msgnode.sessions.resume import negotiate
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import MESSAGES, SIZE
 from msgnode.transport.cork import Cork
@@ -87,9 +87,9 @@ class SocketClient:
         self._events = events
         self._forget = forget
         self._linger = linger
-        self.polls = Polls(self, cork, events, node.sessions.ledger)
-        flooded = partial(node.sessions.part, self, FULL)
-        self._acks = Acks(self._answer, flooded, node.paper, cork, clock)
+        self.polls = Polls(self, cork, events, node.sessions.journal)
+        flooded = partial(node.sessions.part, self, OVER_CAPACITY)
+        self._acks = Acks(self._answer, flooded, node.message_log, cork, clock)
         self._heard_at = clock.seconds()
         self._beat: IDelayedCall | None = None
         self._nudge: IDelayedCall | None = None
@@ -140,7 +140,7 @@ class SocketClient:
         """
         As many at once as a read of a socket would bring.
         """
-        held, at = self._node.holding.held, 0
+        held, at = self._node.input_order.held, 0
         while at < len(packets) and not self.ended:
             if at:
                 yield None
@@ -151,7 +151,7 @@ class SocketClient:
                     size += len(packets[at])
                     self.heard(packets[at])
                     at += 1
-            settled = self._node.holding.settled(self)
+            settled = self._node.input_order.settled(self)
             if settled is not None:
                 yield settled
         if self.way is None and self.polls.waiting is None:
@@ -181,13 +181,13 @@ class SocketClient:
         elif kind == codec.CLOSE:
             self.gone()
         elif kind not in (codec.PONG, codec.NOOP):
-            self._node.garbled(packet, f"no packet of Engine.IO: {packet[:40]!r}", self)
+            self._node.reject_undecodable(packet, f"no packet of Engine.IO: {packet[:40]!r}", self)
 
     def _socket(self, packet: bytes) -> None:
         try:
             found = codec.socket_packet(packet)
         except codec.Garbled as why:
-            self._node.garbled(packet, str(why), self)
+            self._node.reject_undecodable(packet, str(why), self)
             return
         if found.namespace != b"/":
             if found.kind == b"0":
@@ -202,13 +202,13 @@ class SocketClient:
             if self._event(found.payload) and found.ack:
                 self._acknowledge(found.ack)
         else:
-            self._node.garbled(packet, "a message is a text event without attachments", self)
+            self._node.reject_undecodable(packet, "a message is a text event without attachments", self)
 
     def _acknowledge(self, number: bytes) -> None:
         """
         Say that the message was taken, once the node's work on it is done.
         """
-        settled = self._node.holding.settled(self)
+        settled = self._node.input_order.settled(self)
         if settled is None:
             self._acks.owe(number)
             return
@@ -223,7 +223,7 @@ class SocketClient:
         try:
             data = codec.message_of(payload)
         except codec.Garbled as why:
-            self._node.garbled(payload, str(why), self)
+            self._node.reject_undecodable(payload, str(why), self)
             return False
         if len(data) > self._node.config.limits.message_bytes:
             self._node.counts.unreadable += 1
@@ -253,7 +253,7 @@ class SocketClient:
     def fetch(self) -> None:
         outbox = self.outbox
         if outbox is not None and self.polls.waiting is not None:
-            self.full = outbox.sent_bytes >= MOST_HANDED_OUT
+            self.full = outbox.sent_bytes >= MAX_HANDED_OUT
             self.polls.flush_soon()
 
     def lose(self, why: Closing) -> None:
@@ -267,7 +267,7 @@ class SocketClient:
             self._put(codec.event("close", told))
             # Its library comes back by itself, unless it is told that it is wanted no more.
             # Who had nothing to say would do that for ever.
-            if why.retry_after is None or why.code == NO_OPEN.code:
+            if why.retry_after is None or why.code == OPEN_TIMEOUT.code:
                 self._put(codec.DISCONNECTED)
             self.ended = True
             self._stop_timers()
@@ -285,7 +285,7 @@ class SocketClient:
         if self.way is not None:
             self.way.cut()
         else:
-            self.lose(FULL)
+            self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         """
@@ -383,8 +383,8 @@ class SocketClient:
         # What is answered past the session cannot wait there.
         if self.way is None:
             size = self.polls.size
-            self.full = size >= MOST_HANDED_OUT
-            if size >= 2 * MOST_HANDED_OUT:
+            self.full = size >= MAX_HANDED_OUT
+            if size >= 2 * MAX_HANDED_OUT:
                 self._node.sessions.part(self, SLOW)
 
     # -- WebSocket -----------------------------------------------------------
@@ -423,7 +423,7 @@ class SocketClient:
         for packet in packets:
             way.sendText(packet)
         if outbox is not None and session is not None and not outbox.asked:
-            agree(session, False, False, fresh=True)
+            negotiate(session, False, False, fresh=True)
             session.go_on()
         self._node.sessions.ready(self)
 

@@ -26,8 +26,8 @@ PROBE, PROBED = b"2probe", b"3probe"
 EVENT = b'42["message",'
 VERSIONS = (3, 4)
 SEPARATOR = b"\x1e"  # of version 4
-MOST_DIGITS = 10  # of a length
-MOST_ACK_DIGITS = 20  # of the number by which a client wants a packet acknowledged
+MAX_DIGITS = 10  # of a length
+MAX_ACK_DIGITS = 20  # of the number by which a client wants a packet acknowledged
 
 encode = msgspec.json.encode
 _decoder = msgspec.json.Decoder(tuple[str, Raw])
@@ -123,7 +123,7 @@ def _measured(body: bytes, width: int, most: int) -> list[bytes]:
     packets: list[bytes] = []
     at, colon = 0, b":\0"[:width]
     while at < len(body):
-        middle = body.find(colon, at, at + (MOST_DIGITS + 1) * width)
+        middle = body.find(colon, at, at + (MAX_DIGITS + 1) * width)
         digits = body[at:middle].replace(b"\0", b"") if middle > 0 else b""
         if not digits.isdigit():
             raise Garbled(f"expected a length and a colon, found {body[at : at + 20]!r}")
@@ -187,7 +187,7 @@ def socket_packet(packet: bytes) -> SocketPacket:
     What an Engine.IO message says in Socket.IO's words.
     """
     found = _SOCKET.fullmatch(packet)
-    if found is None or len(found[3]) > MOST_ACK_DIGITS:
+    if found is None or len(found[3]) > MAX_ACK_DIGITS:
         raise Garbled(f"no packet of Socket.IO: {packet[:40]!r}")
     return SocketPacket(found[1], found[2] or b"/", found[3], found[4])
 

@@ -13,7 +13,7 @@ from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.outbox import Outbox
 from msgnode.transport.cork import Cork
 
-MOST_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
+MAX_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
 PACKET = 64  # bytes of memory for a packet beside its own
 
 
@@ -60,14 +60,14 @@ class Polls:
     `size` is what waits here and not in the session, in bytes.
     """
 
-    def __init__(self, poller: PollOwner, cork: Cork, events: Events, ledger: DeliveryJournal) -> None:
+    def __init__(self, poller: PollOwner, cork: Cork, events: Events, journal: DeliveryJournal) -> None:
         self.waiting: ParkedPoll | None = None
         self.size = 0
         self._beside: list[bytes] = []
         self._poller = poller
         self._cork = cork
         self._events = events
-        self._ledger = ledger
+        self._journal = journal
         self._outbox: Outbox | None = None  # the one that `_handed` counts in
         self._handed = 0  # the number of the last message handed out
 
@@ -127,9 +127,9 @@ class Polls:
         found: list[bytes] = []
         size = 0
         for kept in islice(outbox.sent, begin, None):
-            if size >= MOST_HANDED_OUT:
+            if size >= MAX_HANDED_OUT:
                 break
-            found.append(self._events.of(self._ledger.data(kept)))
+            found.append(self._events.of(self._journal.data(kept)))
             size += kept.size
         self._handed = first + begin + len(found)
         return found

@@ -22,8 +22,8 @@ from msgnode.transport.cork import CHUNK, Cork, Outlet
 
 GET, POST = b"GET /socket.io/?", b"POST /socket.io/?"
 END = b"\r\n\r\n"
-LONGEST_HEAD = 8192
-MOST_FIELDS = 64
+MAX_HEAD_BYTES = 8192
+MAX_FIELDS = 64
 
 # RFC 9112, section 3 and 5, and nothing that it lets a server forgive: a request line of visible characters,
 # then `name: value` lines; no space before the colon, no folded line, no control character, no bare CR or LF.
@@ -103,7 +103,7 @@ class PollLane:
         Carry out the request, if it is one for the lane.
         """
         posted = data.startswith(POST)
-        end = data.find(END, 0, LONGEST_HEAD) if posted or data.startswith(GET) else -1
+        end = data.find(END, 0, MAX_HEAD_BYTES) if posted or data.startswith(GET) else -1
         if end < 0 or not is_usual(data, end, posted):
             return False
         client = self._client(data[len(POST if posted else GET) : data.find(b"\r\n")])
@@ -167,7 +167,7 @@ def _fields(head: bytes) -> dict[bytes, bytes] | None:
     The fields by their names in lower case; None if one is unusual, or stands twice where it may not.
     """
     lines = head.split(b"\r\n")[1:]
-    if len(lines) > MOST_FIELDS:
+    if len(lines) > MAX_FIELDS:
         return None
     fields: dict[bytes, bytes] = {}
     for line in lines:

@@ -112,7 +112,7 @@ class SocketIO(Resource):
 
     def _welcome(self, request: Request, version: int) -> bytes | int:
         client = self._factory.make_client(version)
-        client.peer = peer_of(request, self._node.arrivals)
+        client.peer = peer_of(request, self._node.connection_limits)
         client.identity = verified_name(request.channel.transport)
         client.bearer = bearer(request) or ""
         client.begin(None, ["websocket"])

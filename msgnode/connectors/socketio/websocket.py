@@ -66,7 +66,7 @@ class SocketIOWebSocket(LaneProtocol):
             raise ConnectionDeny(400, str(why)) from None
         self._bearer = "" if self._sid else bearer(request.headers.get("authorization", ""))
         forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = self.factory.node.arrivals.named(self.transport.getPeer(), forwarded)
+        self.peer = self.factory.node.connection_limits.named(self.transport.getPeer(), forwarded)
 
     def onOpen(self) -> None:
         # Reads and writes are ours from here on, no longer the HTTP channel's.
@@ -131,7 +131,7 @@ class SocketIOWebSocket(LaneProtocol):
     # -- the client's way ----------------------------------------------------
 
     def settled(self) -> Deferred[None] | None:
-        return self.factory.node.holding.settled(self.client) if self.client is not None else None
+        return self.factory.node.input_order.settled(self.client) if self.client is not None else None
 
     def part(self, why: Closing) -> None:
         if self.state == self.STATE_OPEN:
@@ -166,7 +166,7 @@ class SocketIOFactory(LaneFactory):
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
         super().__init__(cork, clock, node.slices, node.counts.websocket_faults)
         self.node = node
-        self.partials = node.partials
+        self.partial_input = node.partial_input
         self._clock = clock
         self._events = Events()
         self._clients: dict[str, SocketClient] = {}

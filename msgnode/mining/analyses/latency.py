@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import PERCENTS, bin_of, count_where, destination, kind, percentiles
-from msgnode.mining.analyses.top_talkers import MOST
+from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 SLOWEST = 100
 
@@ -70,7 +70,7 @@ def most_unanswered(parts: DataFrame) -> DataFrame:
         )
         .where("unanswered > 0")
         .orderBy(F.desc("unanswered"), "address", "type")
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
 
 

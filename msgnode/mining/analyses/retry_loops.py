@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, failed, kind
-from msgnode.mining.analyses.top_talkers import MOST
+from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 LEAST = 10  # in an hour
 _LOOP = ("date", "hour", "address", "to", "type")
@@ -55,7 +55,7 @@ def loops(parts: DataFrame) -> DataFrame:
         .agg(*[F.sum(name).alias(name) for name in _COUNTS], F.max("last").alias("last"))
         .where(worst >= LEAST)
         .orderBy(worst.desc(), *_LOOP)
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
 
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import SECOND, bin_of, count_where, percentiles, quotient
-from msgnode.mining.analyses.top_talkers import MOST
+from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 STORM_TIMES, STORM_LEAST = 10, 20
 _MINUTE = 60 * SECOND
@@ -87,7 +87,7 @@ def most_restless(parts: DataFrame) -> DataFrame:
         parts.groupBy("session", "node")
         .agg(*[F.sum(name).alias(name) for name in names], F.max("last").alias("last"))
         .orderBy(F.desc("attached"), "session", "node")
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
 
 

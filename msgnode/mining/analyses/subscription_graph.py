@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, whole
-from msgnode.mining.analyses.top_talkers import MOST
+from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 PUBLISHERS = 10
 _BINDING = ("subscribe", "unsubscribe", "create", "delete")
@@ -101,7 +101,7 @@ def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
             F.count("*").alias("observers"), F.min("since").alias("since"), F.min("session").alias("example")
         )
         .orderBy(F.desc("observers"), "address")
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
 
 

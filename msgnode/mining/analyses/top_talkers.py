@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from msgnode.mining.analyses.analysis import Analysis, adding
 from msgnode.mining.analyses.columns import count_where, failed, is_multicast, whole
 
-MOST = 1000  # rows of a table of the first few
+MAX_ROWS = 1000  # rows of a table of the first few
 
 
 def talkers(messages: DataFrame) -> DataFrame:
@@ -34,8 +34,8 @@ def top_talkers(parts: DataFrame) -> DataFrame:
     """
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "copies", "failed")]
     totals = parts.groupBy("address").agg(*sums, F.max("last").alias("last"))
-    busiest = totals.orderBy(F.desc("messages"), "address").limit(MOST)
-    failing = totals.where("failed > 0").orderBy(F.desc("failed"), "address").limit(MOST)
+    busiest = totals.orderBy(F.desc("messages"), "address").limit(MAX_ROWS)
+    failing = totals.where("failed > 0").orderBy(F.desc("failed"), "address").limit(MAX_ROWS)
     return busiest.union(failing).distinct().orderBy(F.desc("messages"), "address")
 
 
@@ -67,7 +67,7 @@ def top_objects(parts: DataFrame) -> DataFrame:
         parts.groupBy("address")
         .agg(*sums, F.coalesce(F.max("most"), F.lit(0)).alias("most"))
         .orderBy(F.desc("copies"), "address")
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
 
 

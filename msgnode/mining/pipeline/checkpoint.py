@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from msgnode.mining.pipeline.log_files import LogFile, Unreadable
 
 FORMAT = 2  # of what lies in the output; 1 had no parts
-MOST_PARTS = 48  # that were merged equally often; of more, all but the newest half become one
+MAX_PARTS = 48  # that were merged equally often; of more, all but the newest half become one
 Unpacked = Callable[[LogFile], int]  # the length before it was compressed, of 2**32
 
 
@@ -102,7 +102,7 @@ class Checkpoint:
         torn = [part for part in self.parts if part.begin < hour < part.end]
         return replace(self, batches=batches, parts=parts, answered=0), torn[0] if torn else None
 
-    def crowd(self, most: int = MOST_PARTS) -> list[Part]:
+    def crowd(self, most: int = MAX_PARTS) -> list[Part]:
         """
         The oldest parts that were merged equally often, if they are too many; the newest of them stay apart.
 

@@ -6,7 +6,7 @@ checkpoint is saved; only then is what it replaced swept away.
 """
 
 from msgnode.mining.pipeline.batches import Batches
-from msgnode.mining.pipeline.checkpoint import MOST_PARTS, Batch, Checkpoint, Part, Unpacked
+from msgnode.mining.pipeline.checkpoint import MAX_PARTS, Batch, Checkpoint, Part, Unpacked
 from msgnode.mining.pipeline.log_files import LogFile
 from msgnode.mining.pipeline.output import Output
 
@@ -16,7 +16,7 @@ class Ingest:
     Brings a checkpoint up to date with the files there are.
     """
 
-    def __init__(self, output: Output, batches: Batches, most_parts: int = MOST_PARTS) -> None:
+    def __init__(self, output: Output, batches: Batches, most_parts: int = MAX_PARTS) -> None:
         self._output = output
         self._batches = batches
         self._most = most_parts

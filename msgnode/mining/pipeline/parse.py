@@ -17,7 +17,7 @@ _HOUR = r"(\d{8})T(\d{2})\.jsonl(?:\.gz)?$"
 _CORRUPT = "_corrupt"
 # What no node writes; one such number would overflow every sum it is in.
 _MOST = {"bytes": 2**32, "recipients": 2**24, "waiting": 2**24, "micros": 2**50}
-LONGEST = 4096  # characters of a bad line that are kept
+MAX_LINE_CHARS = 4096  # characters of a bad line that are kept
 
 
 def parsed(text: DataFrame) -> DataFrame:
@@ -43,7 +43,7 @@ def parsed(text: DataFrame) -> DataFrame:
         "date",
         "hour",
         "why",
-        F.when(bad, F.substring("value", 1, LONGEST)).alias("text"),
+        F.when(bad, F.substring("value", 1, MAX_LINE_CHARS)).alias("text"),
         F.when(bad, F.col("path")).alias("path"),
     )
 

@@ -19,7 +19,7 @@ from msgnode.mining.analyses.columns import HOUR
 from msgnode.mining.analyses.timeline import conversation, story
 from msgnode.mining.pipeline import pseudonyms
 from msgnode.mining.pipeline.batches import Batches, Step, together
-from msgnode.mining.pipeline.checkpoint import MOST_PARTS, Batch, Checkpoint
+from msgnode.mining.pipeline.checkpoint import MAX_PARTS, Batch, Checkpoint
 from msgnode.mining.pipeline.ingest import Ingest
 from msgnode.mining.pipeline.lock import alone
 from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
@@ -71,7 +71,7 @@ class MiningRun:
     Reads what is new, answers every question, writes tables and report.
     """
 
-    def __init__(self, spark: SparkSession, options: Options, say: Say, most_parts: int = MOST_PARTS) -> None:
+    def __init__(self, spark: SparkSession, options: Options, say: Say, most_parts: int = MAX_PARTS) -> None:
         self._options = options
         self._say = say
         self._logs = LogFiles(spark, options.logs)

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-MOST = 100  # rows of a table in the report
-LONGEST = 160  # characters of an address in it
+MAX_ROWS = 100  # rows of a table in the report
+MAX_CELL_CHARS = 160  # characters of an address in it
 
 Tables = dict[str, DataFrame]
 Section = dict[str, Any]
@@ -20,7 +20,7 @@ PERCENTS: list[Column] = [
 
 
 def table(
-    rows: DataFrame, columns: list[Column], title: str = "", note: str = "", most: int = MOST
+    rows: DataFrame, columns: list[Column], title: str = "", note: str = "", most: int = MAX_ROWS
 ) -> dict[str, Any]:
     """
     A table of the report; the rows come in the order that they were written in.
@@ -45,8 +45,8 @@ def cell(row: Row, field: str, kind: str) -> Any:
         value = None if value is None else value[name]
     if kind == "moment" and isinstance(value, int):
         return moment(value)
-    if kind == "text" and isinstance(value, str) and len(value) > LONGEST:
-        return value[: LONGEST - 1] + "…"
+    if kind == "text" and isinstance(value, str) and len(value) > MAX_CELL_CHARS:
+        return value[: MAX_CELL_CHARS - 1] + "…"
     return value
 
 

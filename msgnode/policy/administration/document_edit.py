@@ -37,7 +37,7 @@ def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def gently(function: Callable[..., Any], *arguments: Any) -> Any:
+def run_beside_reactor(function: Callable[..., Any], *arguments: Any) -> Any:
     """
     Call it in a thread beside the reactor's, so that messages hardly notice.
 
@@ -49,7 +49,7 @@ def gently(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
 
 
-class _Gentle:
+class _ThreadTuning:
     """
     Entered by any number of threads: the first changes the interpreter, the last changes it back.
     """
@@ -81,7 +81,7 @@ class _Gentle:
             sys.setswitchinterval(interval)
 
 
-_gentle = _Gentle()
+_gentle = _ThreadTuning()
 
 
 def written(document: Any) -> str:

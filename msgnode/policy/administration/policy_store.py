@@ -19,7 +19,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError, PolicyOptions
-from msgnode.policy.administration.document_edit import DocumentEditor, Files, gently, load, older, written
+from msgnode.policy.administration.document_edit import (
+    DocumentEditor,
+    Files,
+    load,
+    older,
+    run_beside_reactor,
+    written,
+)
 from msgnode.policy.administration.source import Documents, FileSource, Source, SourceFailed
 from msgnode.policy.administration.versions import Version, Versions
 from msgnode.policy.decision.problems import PolicyRefused
@@ -306,7 +313,7 @@ class PolicyStore(Service):
 
     def _compile(self, files: Files) -> Deferred[Program]:
         strict = self._options.strict_obligations
-        return self._run(gently, load, files, strict, self.enforcement.program)
+        return self._run(run_beside_reactor, load, files, strict, self.enforcement.program)
 
     # -- the change --------------------------------------------------------
 

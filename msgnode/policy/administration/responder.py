@@ -25,10 +25,12 @@ class PolicyResponder:
     `body: {"method", "params"}`; answered with `value`, as today's runtimes do it.
     """
 
-    def __init__(self, domain: Domain, manager: Callable[[Connection], str], desk: PolicyCommands) -> None:
+    def __init__(
+        self, domain: Domain, manager: Callable[[Connection], str], commands: PolicyCommands
+    ) -> None:
         self.address = f"{domain.node}/policy"
         self._manager = manager
-        self._desk = desk
+        self._commands = commands
 
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         """
@@ -45,7 +47,7 @@ class PolicyResponder:
             raise Rejected(f"'method' must be a name, not {method!r}"[:200])
         if not isinstance(params, dict):
             raise Rejected(f"'params' must be an object, not {params!r}"[:200])
-        asked = self._desk.ask(method, params, who)
+        asked = self._commands.ask(method, params, who)
         return asked.addCallback(_value, message)
 
 

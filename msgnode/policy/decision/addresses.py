@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import TypeVar
 
-from msgnode.protocol.address import LONGEST
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 
 Made = TypeVar("Made")
 
@@ -24,7 +24,7 @@ def remembered(function: Callable[..., Made]) -> Callable[..., Made]:
 
     @wraps(function)
     def call(*addresses: str) -> Made:
-        return known(*addresses) if sum(map(len, addresses)) <= LONGEST else function(*addresses)
+        return known(*addresses) if sum(map(len, addresses)) <= MAX_ADDRESS_CHARS else function(*addresses)
 
     return call
 

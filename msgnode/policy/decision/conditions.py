@@ -11,7 +11,7 @@ from typing import Any
 from msgnode.policy.decision import operators
 from msgnode.policy.decision.attribute import Attribute
 from msgnode.policy.decision.context import Context
-from msgnode.policy.decision.operators import MOST_KEYS
+from msgnode.policy.decision.operators import MAX_KEYS
 
 # For each attribute, the only texts with which a condition can be true.
 Needs = Mapping[str, frozenset[str]]
@@ -174,7 +174,7 @@ def either(several: list[Needs]) -> Needs:
     for name in several[0]:
         if all(name in each for each in several):
             keys = frozenset[str]().union(*(each[name] for each in several))
-            if len(keys) <= MOST_KEYS:
+            if len(keys) <= MAX_KEYS:
                 needs[name] = keys
     return needs
 

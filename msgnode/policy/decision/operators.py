@@ -20,7 +20,7 @@ from msgnode.policy.decision.values import glob, number_of, scalars, text_of, un
 
 Check = Callable[[Any], bool]
 Groups = Mapping[str, frozenset[str]]
-MOST_KEYS = 10_000  # of one test in the index
+MAX_KEYS = 10_000  # of one test in the index
 
 
 class Test(Struct, frozen=True):
@@ -70,7 +70,7 @@ def _in(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
 
 
 def _one_of(attribute: Attribute, wanted: frozenset[str]) -> Test:
-    keys = wanted if len(wanted) <= MOST_KEYS else None
+    keys = wanted if len(wanted) <= MAX_KEYS else None
     if attribute.is_text:
         return Test(wanted.__contains__, keys=keys, hosts=_hosts(attribute, wanted))
     if attribute.kind == "names":
@@ -82,7 +82,7 @@ def _hosts(attribute: Attribute, addresses: frozenset[str]) -> frozenset[str] | 
     """
     The hosts that any of these addresses has, if each has one.
     """
-    if attribute.kind != "address" or len(addresses) > MOST_KEYS:
+    if attribute.kind != "address" or len(addresses) > MAX_KEYS:
         return None
     hosts = frozenset(split(address)[1] for address in addresses)
     return None if "" in hosts else hosts

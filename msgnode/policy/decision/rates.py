@@ -10,10 +10,10 @@ from msgnode.policy.decision.attribute import WINDOWS, Attribute
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.obligations import Obligation, RateLimit
 from msgnode.policy.decision.values import text_of
-from msgnode.protocol.address import LONGEST
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.structures.token_bucket import refilled
 
-MOST_BUCKETS = 10_000
+MAX_BUCKETS = 10_000
 
 
 class RateLimits:
@@ -24,7 +24,7 @@ class RateLimits:
     known by the rule it stands in.
     """
 
-    def __init__(self, now: Callable[[], float], most: int = MOST_BUCKETS) -> None:
+    def __init__(self, now: Callable[[], float], most: int = MAX_BUCKETS) -> None:
         self._now = now
         self._most = most
         # What is left, and since when.
@@ -106,10 +106,10 @@ def _short(text: str | None) -> str | None:
     )
 
 
-MOST_SENDERS = 10_000
-MOST_COUNTERS = 100  # of one sender, who may think of any number of types
-LONGEST_TYPE = 64  # characters; what is longer is counted as a message only
-MOST_WINDOWS = 200_000  # of all senders; each takes some 300 bytes
+MAX_SENDERS = 10_000
+MAX_COUNTERS = 100  # of one sender, who may think of any number of types
+MAX_TYPE_CHARS = 64  # characters; what is longer is counted as a message only
+MAX_WINDOWS = 200_000  # of all senders; each takes some 300 bytes
 
 
 class RateCounters:
@@ -120,9 +120,7 @@ class RateCounters:
     them together, the sender that was silent longest is forgotten.
     """
 
-    def __init__(
-        self, now: Callable[[], float], most: int = MOST_SENDERS, windows: int = MOST_WINDOWS
-    ) -> None:
+    def __init__(self, now: Callable[[], float], most: int = MAX_SENDERS, windows: int = MAX_WINDOWS) -> None:
         self._now = now
         self._most = most
         self._most_windows = windows
@@ -136,7 +134,7 @@ class RateCounters:
         """
         A message came; from now on the context can tell its sender's rates.
         """
-        message, sender = context.message, context.session or context.message.from_[:LONGEST]
+        message, sender = context.message, context.session or context.message.from_[:MAX_ADDRESS_CHARS]
         kind = message.type.casefold()
         counted = {"messages": 1.0, kind: 1.0}
         if kind == "create" and context.to.endswith("/address-allocation"):
@@ -148,8 +146,8 @@ class RateCounters:
         if len(self._senders) > self._most:
             self._forget_one()
         now, before = self._now(), len(windows)
-        if len(kind) > LONGEST_TYPE or (
-            (kind, 1) not in windows and len(windows) >= MOST_COUNTERS * len(WINDOWS)
+        if len(kind) > MAX_TYPE_CHARS or (
+            (kind, 1) not in windows and len(windows) >= MAX_COUNTERS * len(WINDOWS)
         ):
             del counted[kind]
         for counter, amount in counted.items():

@@ -6,8 +6,8 @@ from msgnode.policy.decision.decision import PERMIT, Decision
 from msgnode.policy.enforcement.decision_log import RuleCounter
 from msgnode.policy.language.program import Program
 
-MOST_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
-LONGEST_REMEMBERED = 1024  # characters of from, to and type together
+MAX_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
+MAX_KEY_CHARS = 1024  # characters of from, to and type together
 
 
 class CachedDecision:
@@ -47,6 +47,6 @@ class DecisionCache:
         return verdict
 
     def remember(self, key: object, verdict: CachedDecision) -> None:
-        if len(self.recent) >= MOST_REMEMBERED:
+        if len(self.recent) >= MAX_REMEMBERED:
             self.recent, self._older = {}, self.recent
         self.recent[key] = verdict

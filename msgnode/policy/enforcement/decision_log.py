@@ -14,10 +14,10 @@ from msgspec import Struct, field
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.storage.json_lines import MOST_HELD, LineLog, cut, cut_id
+from msgnode.storage.json_lines import MAX_HELD, LineLog, cut, cut_id
 
 VERSION = 1
-MOST_RECENT = 100  # of what was refused, for whoever asks
+MAX_RECENT = 100  # of what was refused, for whoever asks
 
 
 class RuleCounter(Struct, gc=False):
@@ -80,7 +80,7 @@ class DecisionLog(LineLog):
 
     def write(self, line: DecisionLine) -> None:
         self._held.append(line)
-        if len(self._held) == MOST_HELD:
+        if len(self._held) == MAX_HELD:
             self.flush()
 
 
@@ -96,7 +96,7 @@ class Decisions:
         self.share = 0.0  # of what is permitted that is written
         self.hash_fields: Iterable[str] = ()
         self.unlogged = 0  # decisions on messages whose senders wanted nothing written down
-        self.recent: deque[DecisionLine] = deque(maxlen=MOST_RECENT)
+        self.recent: deque[DecisionLine] = deque(maxlen=MAX_RECENT)
         self._node = node
         self._tallies: dict[tuple[str, str, str], RuleCounter] = {}
         self._due = 0.0

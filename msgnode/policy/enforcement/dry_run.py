@@ -9,8 +9,8 @@ from msgnode.policy.decision.context import Context
 from msgnode.policy.language.program import Program
 from msgnode.structures.bounded_cache import BoundedCache
 
-MOST_EXAMPLES = 20
-MOST_REMEMBERED = 8192
+MAX_EXAMPLES = 20
+MAX_REMEMBERED = 8192
 
 
 class DryRun:
@@ -23,8 +23,8 @@ class DryRun:
     def __init__(self, program: Program) -> None:
         self.decided = self.different = 0
         self.program = program
-        self._recent: BoundedCache[object, tuple[str, str]] = BoundedCache(MOST_REMEMBERED)
-        self._examples: deque[dict[str, Any]] = deque(maxlen=MOST_EXAMPLES)
+        self._recent: BoundedCache[object, tuple[str, str]] = BoundedCache(MAX_REMEMBERED)
+        self._examples: deque[dict[str, Any]] = deque(maxlen=MAX_EXAMPLES)
         self._by_rule: dict[str, int] = {}
 
     def compare(self, key: object, context: Context, effect: str) -> None:

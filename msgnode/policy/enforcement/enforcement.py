@@ -23,14 +23,14 @@ from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, PERMIT, Decision
 from msgnode.policy.decision.rates import RateCounters
 from msgnode.policy.enforcement.context_builder import ContextBuilder
-from msgnode.policy.enforcement.decision_cache import LONGEST_REMEMBERED, CachedDecision, DecisionCache
+from msgnode.policy.enforcement.decision_cache import MAX_KEY_CHARS, CachedDecision, DecisionCache
 from msgnode.policy.enforcement.decision_log import DecisionLine, Decisions
 from msgnode.policy.enforcement.dry_run import DryRun
 from msgnode.policy.enforcement.obligations import ObligationRunner
 from msgnode.policy.enforcement.points import CONNECT, IN, OUT
 from msgnode.policy.language.program import Program
 from msgnode.protocol.address import Domain
-from msgnode.protocol.body_edit import mark
+from msgnode.protocol.body_edit import set_auth_flag
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.protocol.message import Message, decode
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -58,18 +58,18 @@ class PolicyEnforcement:
         owners: AddressOwnership,
         now: Callable[[], datetime] = datetime.now,
         who: Callable[[Connection], Principal | None] = lambda connection: None,
-        partials: PartialInput | None = None,
+        partial_input: PartialInput | None = None,
     ) -> None:
         self.senders = ContextBuilder(config, now, who, owners)
         self.outward = False
         self.decisions = Decisions(config.node)
         self.trial: DryRun | None = None
         self._config, self._options = config, config.policy
-        self._desk = f"{Domain(config.domain).node}/policy"
+        self._commands = f"{Domain(config.domain).node}/policy"
         self._changed = changed
         self._live: DecisionCache | None = None
         self._is_closed = False
-        self._duties = ObligationRunner(clock, partials)
+        self._duties = ObligationRunner(clock, partial_input)
         self._counting = False  # does a policy ask how often?
         self._counters = RateCounters(clock.seconds)
         self.apply()
@@ -170,7 +170,7 @@ class PolicyEnforcement:
             if self.decisions.is_due():
                 self._note(live, verdict, point, message, session, micros)
             if point is IN and self._options.mark_auth:
-                mark(message, verdict.permits)
+                set_auth_flag(message, verdict.permits)
             return None
         context = context or self.senders.context(point, message, session, count)
         return self._follow(live, verdict, context, session, micros)
@@ -208,7 +208,7 @@ class PolicyEnforcement:
         """
         if point is CONNECT:
             return bool(self.senders.manager(message.origin))
-        return (message.from_ if point is OUT else message.to) == self._desk
+        return (message.from_ if point is OUT else message.to) == self._commands
 
     def _without_policies(self, point: str, message: Message) -> None:
         if self._is_closed and not self._is_built_in(point, message):
@@ -227,7 +227,7 @@ class PolicyEnforcement:
         passes = self._passes(decision, point)
         tally = self.decisions.tally(point, decision.effect, decision.path)
         verdict = CachedDecision(decision, passes, tally)
-        if decision.remember and sum(map(len, key)) <= LONGEST_REMEMBERED:
+        if decision.remember and sum(map(len, key)) <= MAX_KEY_CHARS:
             live.remember(key, verdict)
         return verdict
 
@@ -265,7 +265,7 @@ class PolicyEnforcement:
             self._duties.tell(decision.obligations, context)
             if not enforced:
                 if point is IN and self._options.mark_auth:
-                    mark(message, False)
+                    set_auth_flag(message, False)
                 return None
             raise
         return wait.addCallback(
@@ -303,7 +303,7 @@ class PolicyEnforcement:
                 self._note(live, verdict, point, message, session, micros)
                 return self._redirect(live, target, context, session)
         if point is IN and self._options.mark_auth:
-            mark(message, verdict.permits)
+            set_auth_flag(message, verdict.permits)
         if self._duties.tell(obligations, context) or self.decisions.is_due():
             self._note(live, verdict, point, message, session, micros)
         return None
@@ -315,7 +315,7 @@ class PolicyEnforcement:
         Decide again, once, for where it goes instead.
         """
         message = before.message
-        message.data, message.to = message.addressed(target).data, target
+        message.data, message.to = message.copy_to(target).data, target
         context = self.senders.context(IN, message, session, before.recipients)
         context.rates = before.rates
         verdict = self._decide(live, IN, (IN, message.from_, target, message.type), context)

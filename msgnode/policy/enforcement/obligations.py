@@ -25,12 +25,12 @@ from msgnode.policy.decision.obligations import (
 )
 from msgnode.policy.decision.rates import RateLimits, key_of
 from msgnode.policy.enforcement.points import IN
-from msgnode.protocol.body_edit import put_data
+from msgnode.protocol.body_edit import replace_body
 from msgnode.protocol.errors import Blocked
 from msgnode.sessions.limits.partial_input import PartialInput
 
-MOST_DELAYED = 1000  # messages, in the whole node
-LONGEST_WAIT = 60.0  # seconds that the first in line may have to wait
+MAX_DELAYED = 1000  # messages, in the whole node
+MAX_WAIT_SECONDS = 60.0  # seconds that the first in line may have to wait
 
 # Seconds until it may go; 0: it went.
 Take = Callable[[], float]
@@ -43,9 +43,9 @@ class DelayQueue:
     `put` a message behind those that wait for the same bucket.
     """
 
-    def __init__(self, clock: IReactorTime, partials: PartialInput | None = None) -> None:
+    def __init__(self, clock: IReactorTime, partial_input: PartialInput | None = None) -> None:
         self._clock = clock
-        self._partials = partials
+        self._partial_input = partial_input
         self._lines: dict[object, deque[tuple[Take, Deferred[None]]]] = {}
         self._number = 0
 
@@ -64,10 +64,10 @@ class DelayQueue:
         """
         Fires when `take` lets it go; None where it cannot wait.  `size`: bytes that wait, from that peer.
         """
-        if self._number >= MOST_DELAYED or wait > LONGEST_WAIT:
+        if self._number >= MAX_DELAYED or wait > MAX_WAIT_SECONDS:
             return None
         gone: Deferred[None] = Deferred()
-        if self._partials is not None and not self._partials.grow_untimed(gone, size, peer):
+        if self._partial_input is not None and not self._partial_input.grow_untimed(gone, size, peer):
             return None
         line = self._lines.get(key)
         self._number += 1
@@ -88,8 +88,8 @@ class DelayQueue:
                 return
             line.popleft()
             self._number -= 1
-            if self._partials is not None:
-                self._partials.done(gone)
+            if self._partial_input is not None:
+                self._partial_input.done(gone)
             gone.callback(None)
         del self._lines[key]
 
@@ -106,10 +106,10 @@ class ObligationRunner:
     `charge` before the message passes, `change` when it does, `tell` whatever becomes of it.
     """
 
-    def __init__(self, clock: IReactorTime, partials: PartialInput | None = None) -> None:
+    def __init__(self, clock: IReactorTime, partial_input: PartialInput | None = None) -> None:
         self._clock = clock
         self._limits = RateLimits(clock.seconds)
-        self._delays = DelayQueue(clock, partials)
+        self._delay_queue = DelayQueue(clock, partial_input)
         self._told: dict[str, tuple[float, int]] = {}  # when a rule last had its event, and how often since
 
     def charge(self, obligations: Iterable[Obligation], context: Context) -> Deferred[None] | None:
@@ -132,7 +132,7 @@ class ObligationRunner:
         if limit.on_exceed == "delay" and context.direction is IN:
             message = context.message
             size, peer = len(message.data), getattr(message.origin, "peer", "unix")
-            later = self._delays.put(
+            later = self._delay_queue.put(
                 key_of(limit, context), wait, lambda: self._take(due, context, True)[1], size, peer
             )
             if later is not None:
@@ -145,7 +145,7 @@ class ObligationRunner:
     ) -> tuple[RateLimit | None, float]:
         if not in_line:
             for each in due:
-                if type(each) is RateLimit and self._delays.waits(key_of(each, context)):
+                if type(each) is RateLimit and self._delay_queue.waits(key_of(each, context)):
                     return each, each.per / each.rate  # behind those who wait already
         limit, wait = self._limits.take_all(due, context)
         return limit, wait
@@ -161,7 +161,7 @@ class ObligationRunner:
             return None
         data = edited(due, message)
         if data is not None:
-            put_data(message, data)
+            replace_body(message, data)
         for each in due:
             if type(each) is Redirect and each.to != message.to:
                 return each.to

@@ -17,7 +17,7 @@ from msgnode.policy.language.condition_parser import Reader
 from msgnode.policy.language.document import OURS, POLICY, RULE, SET, Document
 
 _OPTIONAL = ("version", "update", "obligations", "priority", *OURS)
-MOST_UNFILED = 100  # nodes that the index cannot help with, before it is worth a word
+MAX_UNFILED = 100  # nodes that the index cannot help with, before it is worth a word
 UNFILED = "{} of its {} have no target that an index could use; each is tried with every message"
 
 
@@ -115,7 +115,7 @@ class Compiler:
         return node
 
     def _advise_below(self, node: PolicyNode, place: Place, what: str) -> None:
-        if self._index and node.below.unfiled > MOST_UNFILED:
+        if self._index and node.below.unfiled > MAX_UNFILED:
             self.notes.advise(place, UNFILED.format(node.below.unfiled, what))
         if node.algorithm is not ALGORITHMS["firstApplicable"]:
             return

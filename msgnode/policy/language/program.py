@@ -19,7 +19,7 @@ from msgnode.policy.decision.problems import PolicyRefused
 from msgnode.policy.decision.redirects import circle
 from msgnode.policy.decision.tree import Children, decide
 from msgnode.policy.language.compile_cache import CompileCache, CompiledPolicy
-from msgnode.policy.language.compiler import MOST_UNFILED, UNFILED, Compiler
+from msgnode.policy.language.compiler import MAX_UNFILED, UNFILED, Compiler
 from msgnode.policy.language.document import Document, all_groups
 from msgnode.protocol.errors import Malformed
 
@@ -57,7 +57,7 @@ class Program:
         sets = [pair for compiler in compilers for pair in compiler.sets(taken)]
         _raise_problems(documents)
         self.sets = Children([node for _, node in sorted(sets, key=lambda pair: pair[0])], index)
-        if index and self.sets.unfiled > MOST_UNFILED:
+        if index and self.sets.unfiled > MAX_UNFILED:
             documents[0].advise((), UNFILED.format(self.sets.unfiled, "sets"))
         self.all_groups = known
         self.pieces: dict[str, CompiledPolicy] = pieces.made

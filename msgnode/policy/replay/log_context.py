@@ -9,7 +9,7 @@ from typing import Any
 
 from msgnode.policy.decision.attribute import CLOCK, HEADER, ID, LINK, SIZE, Attribute
 from msgnode.policy.decision.context import Context
-from msgnode.protocol.address import LONGEST
+from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.message import Message
 
 LOGGED = HEADER | ID | SIZE | CLOCK | LINK
@@ -21,7 +21,7 @@ _OWN = "node"  # the connector of what the node publishes itself, on which none 
 _SESSION = "mn:/session"
 _NODE = ("mn:", "domain://", "global:")
 _LATEST = 1 << 63  # nanoseconds
-MOST_RESOURCES = 1000  # addresses in one line of the log; more are not told of
+MAX_RESOURCES = 1000  # addresses in one line of the log; more are not told of
 
 
 class NotLogged(Exception):
@@ -90,9 +90,9 @@ def _topics(inward: LogContext, resources: Any, more: bool) -> Iterator[LogConte
     """
     addresses = resources if isinstance(resources, list) else []
     for address in addresses:
-        known = isinstance(address, str) and len(address) < LONGEST and not address.endswith("…")
+        known = isinstance(address, str) and len(address) < MAX_ADDRESS_CHARS and not address.endswith("…")
         yield inward.at("subscribe", str(address), frozenset() if known else frozenset(_TO))
-    if not addresses or len(addresses) >= MOST_RESOURCES or more:  # there were more
+    if not addresses or len(addresses) >= MAX_RESOURCES or more:  # there were more
         yield inward.at("subscribe", "", frozenset(_TO))
 
 

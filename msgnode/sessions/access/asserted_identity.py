@@ -22,7 +22,7 @@ _PLAIN, _ESCAPE = KEY.encode(), b"\\u00"  # a key may be spelt in escapes, too
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-def vouched(message: Message, session: Session) -> bytes:
+def with_asserted_identity(message: Message, session: Session) -> bytes:
     """
     The same message, with nothing in it that only the node can know but what the node knows.
     """

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.config.schema import IdentityOptions
-from msgnode.protocol.close_codes import TAKEN, TOKEN_LATER, Closing
+from msgnode.protocol.close_codes import TOKEN_LATER, TOKEN_REJECTED, Closing
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.access.identity_expiry import IdentityExpiry
 from msgnode.sessions.input_order import InputOrder
@@ -46,21 +46,21 @@ class Authenticator:
         self,
         options: IdentityOptions,
         validator: TokenValidator | None,
-        identities: IdentityExpiry,
+        identity_expiry: IdentityExpiry,
         find: Callable[[str], Session | None],
         part: Callable[[Connection, Closing], None],
         is_there: Callable[[Connection], bool],
-        holding: InputOrder,
+        input_order: InputOrder,
         seconds: Callable[[], float],
     ) -> None:
         self._strangers = StrangerLog(log, seconds)
         self._options = options
         self._validator = validator
-        self._identities = identities
+        self._identity_expiry = identity_expiry
         self._find = find
         self._part = part
         self._is_there = is_there
-        self._holding = holding
+        self._input_order = input_order
         self._failures = FailureLog(log)
         # Who a connection showed itself to be, for as long as it is there.
         self._shown: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
@@ -93,7 +93,7 @@ class Authenticator:
         return found.addCallbacks(self._proved, self._refused)
 
     def _proved(self, claim: VerifiedToken) -> Verdict:
-        return self._identities.from_now(claim.proof)
+        return self._identity_expiry.from_now(claim.proof)
 
     def _refused(self, why: Failure) -> Verdict:
         if isinstance(why.value, Rejected):
@@ -125,18 +125,18 @@ class Authenticator:
         if self.is_open or token is None or token == "":
             return True
         if not isinstance(token, str):
-            return TAKEN
+            return TOKEN_REJECTED
         verdict = self.ask(token, connection)
         if isinstance(verdict, Deferred):
-            work = self._holding.hold(connection, partial(self._give_up, connection), PATIENCE)
-            self.later(verdict, token, connection, partial(self._holding.release, work, again))
+            work = self._input_order.hold(connection, partial(self._give_up, connection), PATIENCE)
+            self.later(verdict, token, connection, partial(self._input_order.release, work, again))
             return False
         if isinstance(verdict, Principal):
             self._shown[connection] = verdict
             connection.bearer = ""  # it has done its work
             return True
         self._strangers.note("{peer}: its token is refused: {why}", peer=connection.peer, why=str(verdict))
-        return TOKEN_LATER if verdict.code >= 500 else TAKEN
+        return TOKEN_LATER if verdict.code >= 500 else TOKEN_REJECTED
 
     # -- whose session it is -----------------------------------------------------
 
@@ -164,7 +164,7 @@ class Authenticator:
         if shown is not None:
             return not _is_of(owner, shown)
         if owner is session and (owner.has_token(secret) or connection.session is owner):
-            return not self._identities.holds(owner.proof)
+            return not self._identity_expiry.holds(owner.proof)
         return True
 
     def speak_for(self, session: Session, connection: Connection) -> None:
@@ -186,7 +186,7 @@ class Authenticator:
         """
         if self.is_open:
             return False
-        return session.proof is not None and not self._identities.holds(session.proof)
+        return session.proof is not None and not self._identity_expiry.holds(session.proof)
 
     def entered(self, session: Session, connection: Connection) -> None:
         """
@@ -194,9 +194,9 @@ class Authenticator:
         """
         shown = self.who(connection)
         if shown is not None:
-            self._identities.prove(session, shown)
+            self._identity_expiry.prove(session, shown)
             return
-        self._identities.go_on(session)
+        self._identity_expiry.go_on(session)
         if session.identity and session.proof is not None:
             self._shown[connection] = session.proof  # by the session's own token
 
@@ -211,7 +211,7 @@ class Authenticator:
         Whom the connection has shown itself to be, if that still holds.
         """
         shown = None if self.is_open else self._shown.get(connection)
-        return shown if shown is not None and self._identities.holds(shown) else None
+        return shown if shown is not None and self._identity_expiry.holds(shown) else None
 
     def renew(self, session: Session, connection: Connection, proof: Principal) -> None:
         """
@@ -221,7 +221,7 @@ class Authenticator:
         if owner is not None and owner.user != proof.user:
             raise Rejected(f"this session is {owner.user}'s; the token is {proof.user}'s", 403, "identity")
         self._shown[connection] = proof
-        self._identities.prove(session, proof, asked=True)
+        self._identity_expiry.prove(session, proof, asked=True)
 
     def _give_up(self, connection: Connection) -> None:
         self._strangers.note("{peer}: its token could not be looked at in time", peer=connection.peer)

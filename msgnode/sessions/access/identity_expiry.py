@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from msgnode.config.schema import IdentityOptions
 from msgnode.protocol.address import SESSION
-from msgnode.protocol.close_codes import TAKEN, Closing
+from msgnode.protocol.close_codes import TOKEN_REJECTED, Closing
 from msgnode.protocol.message import compose
 from msgnode.sessions.persistence import SessionStore
 from msgnode.sessions.principal import Principal
@@ -39,14 +39,14 @@ class IdentityExpiry:
         clock: IReactorTime,
         wall: Callable[[], float],
         park: Callable[[Session, Closing], None],
-        keeping: SessionStore,
+        session_store: SessionStore,
         believed: Callable[[Principal], bool] = lambda proof: True,
     ) -> None:
         self._options = options
         self._clock = clock
         self._wall = wall
         self._park = park
-        self._keeping = keeping
+        self._session_store = session_store
         self._believed = believed
 
     def holds(self, proof: Principal) -> bool:
@@ -71,7 +71,7 @@ class IdentityExpiry:
         """
         session.proof, session.identity = proof, proof.user
         self._follow(session, proof, asked)
-        self._keeping.changed(session)
+        self._session_store.changed(session)
         session.note()
 
     def go_on(self, session: Session) -> None:
@@ -100,10 +100,10 @@ class IdentityExpiry:
         assert proof is not None
         self._stop(session)
         session.identity = ""
-        self._keeping.changed(session)
+        self._session_store.changed(session)
         session.note()
         log.info("{runtime}: the identity of {user} has ended", runtime=session.runtime, user=proof.user)
-        self._park(session, TAKEN)
+        self._park(session, TOKEN_REJECTED)
 
     def review(self, sessions: Iterable[Session]) -> None:
         """
@@ -140,10 +140,10 @@ class IdentityExpiry:
     def _wait(self, session: Session, ends: float, marks: Sequence[float]) -> None:
         now = self._clock.seconds()
         delay = min(max(0.0, marks[0] - now), DAY)
-        session.lapse = self._clock.callLater(delay, self._reached, session, ends, marks)
+        session.identity_timer = self._clock.callLater(delay, self._reached, session, ends, marks)
 
     def _reached(self, session: Session, ends: float, marks: Sequence[float]) -> None:
-        session.lapse = None
+        session.identity_timer = None
         now = self._clock.seconds()
         if marks[0] > now:  # a day is over
             self._wait(session, ends, marks)
@@ -154,9 +154,9 @@ class IdentityExpiry:
             self.end(session)
 
     def _stop(self, session: Session) -> None:
-        if session.lapse is not None and session.lapse.active():
-            session.lapse.cancel()
-        session.lapse = None
+        if session.identity_timer is not None and session.identity_timer.active():
+            session.identity_timer.cancel()
+        session.identity_timer = None
 
     def _warn(self, session: Session, left: int) -> None:
         connection = session.connection

@@ -30,8 +30,8 @@ log = Logger()
 NONE, VALID, INVALID, UNKNOWN = TOKEN_STATES
 FIELDS = ("assertion", "access_token")
 PATIENCE = 2.5  # seconds for a provider; the stubs of today give up after three
-MOST_REFUSED = 10_000  # tokens that were no good, and need not be looked at again
-MOST_SPELT = 128 * 1024  # bytes of one, each of its characters perhaps an escape
+MAX_REFUSED = 10_000  # tokens that were no good, and need not be looked at again
+MAX_SPELT = 128 * 1024  # bytes of one, each of its characters perhaps an escape
 REMEMBERED = 60.0  # seconds; the provider may have other keys by then
 
 _PLAIN = b'"identity"'
@@ -137,7 +137,7 @@ class MessageIdentity:
         shown = Shown(INVALID, why=text)
         self._refused[key] = self._clock.seconds() + REMEMBERED, shown
         self._refused.move_to_end(key)
-        if len(self._refused) > MOST_REFUSED:
+        if len(self._refused) > MAX_REFUSED:
             self._refused.popitem(last=False)
         return shown
 
@@ -184,7 +184,7 @@ def _text(spelt: bytes) -> Any:
     """
     What it says; None if it is no text, or longer than any token.
     """
-    return json.loads(spelt) if spelt.startswith(b'"') and len(spelt) <= MOST_SPELT else None
+    return json.loads(spelt) if spelt.startswith(b'"') and len(spelt) <= MAX_SPELT else None
 
 
 def _valid(claim: VerifiedToken) -> Shown:

@@ -15,7 +15,7 @@ import msgspec
 from msgnode.config.schema import SessionTimes
 from msgnode.protocol import lossless_json
 from msgnode.protocol.address import split_token
-from msgnode.protocol.close_codes import TAKEN, Closing
+from msgnode.protocol.close_codes import TOKEN_REJECTED, Closing
 from msgnode.protocol.errors import NoSession
 from msgnode.protocol.token_redaction import may_hold_token
 from msgnode.sessions.routing import Routes
@@ -47,9 +47,9 @@ class Takeover:
         if owner.identity and owner.identity == connection.identity:
             return None
         if owner.connection is not None or owner.identity or owner is not session:
-            return TAKEN
+            return TOKEN_REJECTED
         left = owner.since + self._options.takeover_after_seconds - self._now()
-        return TAKEN._replace(retry_after=round(left + 1)) if left > 0 else None
+        return TOKEN_REJECTED._replace(retry_after=round(left + 1)) if left > 0 else None
 
     def identity(self, session: Session, connection: Connection) -> str:
         """

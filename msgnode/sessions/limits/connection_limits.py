@@ -16,7 +16,7 @@ from msgnode.protocol.peer_address import peer_host, peer_name
 # Sockets beyond the limit that are still answered.
 MARGIN, MORE = 1.1, 100
 
-MOST_DISTRUSTED = 10  # of those that the log names
+MAX_DISTRUSTED = 10  # of those that the log names
 
 log = Logger()
 
@@ -52,7 +52,7 @@ class ConnectionLimits:
             if (
                 host not in trusted
                 and host not in self._distrusted
-                and len(self._distrusted) < MOST_DISTRUSTED
+                and len(self._distrusted) < MAX_DISTRUSTED
             ):
                 self._distrusted.add(host)
                 log.warn("{host} says X-Forwarded-For, but is none of trusted_proxies", host=host)

@@ -1,7 +1,7 @@
 """
 When the disk takes nothing, or memory is short: what every session does about it.
 
-The ledger sees it first.
+The journal sees it first.
 """
 
 from collections import deque
@@ -22,13 +22,13 @@ log = Logger()
 ROOMY = 0.9  # of the memory allowed is left in use after some was shed
 SPARED = 0.99  # of the spool, likewise
 LARGEST = 32  # queues that give way at a time,
-MOST_SHED = 4096  # and messages
+MAX_SHED = 4096  # and messages
 LARGEST_IN_MEMORY = 1024  # the same for memory, which fills faster: what one turn can bring
-MOST_SHED_FROM_MEMORY = 16_384
-MOST_WOKEN = (
+MAX_SHED_FROM_MEMORY = 16_384
+MAX_WOKEN = (
     500  # messages that leave in one turn once the disk takes something again, unless one queue has more
 )
-MOST_PAGED = 65_536  # messages and queues that are looked at in one turn, whether they are in memory
+MAX_PAGED = 65_536  # messages and queues that are looked at in one turn, whether they are in memory
 
 
 class SessionSet(Protocol):
@@ -37,7 +37,7 @@ class SessionSet(Protocol):
     """
 
     counts: Counters
-    ledger: DeliveryJournal
+    journal: DeliveryJournal
 
     def __iter__(self) -> Iterator[Session]: ...
     def leave(self, connection: Connection) -> None: ...
@@ -89,7 +89,7 @@ class Overload:
                 if session.outbox is None:
                     continue
                 before, woken = woken, woken + session.waiting + len(session.outbox.sent)
-                if before and woken > MOST_WOKEN:
+                if before and woken > MAX_WOKEN:
                     self._asleep.appendleft(session)
                     break
                 self._go_on(session)
@@ -111,52 +111,52 @@ class Overload:
         More is kept than the node has memory for: what is on disk stays there only, then the largest queues
         give way; so much of both in a turn.
         """
-        ledger, counts = self._all.ledger, self._all.counts
-        enough, shed = int(ledger.most * ROOMY), counts.shed
-        if self._page_some(enough) and ledger.held <= ledger.most + (ledger.most >> 3):
+        journal, counts = self._all.journal, self._all.counts
+        enough, shed = int(journal.most * ROOMY), counts.shed
+        if self._page_some(enough) and journal.held <= journal.most + (journal.most >> 3):
             return  # the rest with what comes next
-        last = shed + MOST_SHED_FROM_MEMORY
-        if ledger.held > enough:
+        last = shed + MAX_SHED_FROM_MEMORY
+        if journal.held > enough:
             for session in nlargest(LARGEST_IN_MEMORY, self._all, key=_size):
-                session.shed(lambda: ledger.held <= enough or counts.shed >= last)
-                if ledger.held <= enough or counts.shed >= last:
+                session.shed(lambda: journal.held <= enough or counts.shed >= last)
+                if journal.held <= enough or counts.shed >= last:
                     break
         if self._all.counts.shed != shed:
             log.warn(
                 "{shed} messages that waited were dropped: more than {most} bytes",
                 shed=self._all.counts.shed - shed,
-                most=ledger.most,
+                most=journal.most,
             )
 
     def _page_some(self, enough: int) -> bool:
         """
         Keep some of what is on disk there only; is there more to do, and was it of use?
         """
-        ledger = self._all.ledger
-        if not self._to_page and ledger.unpaged:
-            ledger.unpaged = False
+        journal = self._all.journal
+        if not self._to_page and journal.unpaged:
+            journal.unpaged = False
             self._to_page = list(self._all)
-        before, looked = ledger.held, 0
-        while self._to_page and ledger.held > enough:
-            if looked > MOST_PAGED:
-                return ledger.held < before
+        before, looked = journal.held, 0
+        while self._to_page and journal.held > enough:
+            if looked > MAX_PAGED:
+                return journal.held < before
             owed = self._to_page.pop().owed()
             looked += 1 + len(owed)
             for kept in owed:
-                ledger.page_out(kept)
-        return ledger.held <= enough
+                journal.page_out(kept)
+        return journal.held <= enough
 
     def make_room_on_disk(self) -> None:
         """
         More is owed than the spool may have: the largest queues give way first, so many messages in a turn.
         """
-        ledger, counts = self._all.ledger, self._all.counts
-        shed, most = counts.shed, ledger.most_on_disk
+        journal, counts = self._all.journal, self._all.counts
+        shed, most = counts.shed, journal.most_on_disk
         enough = int(most * SPARED)
-        last = shed + MOST_SHED
+        last = shed + MAX_SHED
         for session in nlargest(LARGEST, self._all, key=_waiting):
-            session.shed_waiting(lambda: ledger.paper.live <= enough or counts.shed >= last)
-            if ledger.paper.live <= enough:
+            session.shed_waiting(lambda: journal.message_log.live <= enough or counts.shed >= last)
+            if journal.message_log.live <= enough:
                 break
         if counts.shed != shed:
             log.warn(

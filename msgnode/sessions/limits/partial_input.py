@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config
-from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
+from msgnode.protocol.close_codes import OVER_CAPACITY, UNFINISHED, Closing
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.memory_budget import Budget
 
@@ -81,7 +81,7 @@ class PartialInput:
         if size <= FREE or self._count(partial, size - FREE, peer):
             return True
         self.done(receiver)
-        receiver.cut_short(FULL)
+        receiver.cut_short(OVER_CAPACITY)
         return False
 
     def grow_untimed(self, receiver: object, size: int, peer: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from msgnode.protocol.peer_address import peer_host
 
 RECORD = 64  # bytes that a message takes in the spool beside its own
-MOST_IDLE = 4096  # shares of which nothing is kept, about
+MAX_IDLE = 4096  # shares of which nothing is kept, about
 
 
 class Share:
@@ -39,7 +39,7 @@ class Shares:
         self._most = most
         self._trusted = trusted
         self._shares: dict[str, Share] = {}
-        self._tidy_at = MOST_IDLE
+        self._tidy_at = MAX_IDLE
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -62,7 +62,7 @@ class Shares:
 
     def _tidy(self) -> None:
         self._shares = {name: share for name, share in self._shares.items() if share.bytes > 0}
-        self._tidy_at = 2 * len(self._shares) + MOST_IDLE
+        self._tidy_at = 2 * len(self._shares) + MAX_IDLE
 
     def is_full(self, share: Share, size: int) -> bool:
         most = self._most()

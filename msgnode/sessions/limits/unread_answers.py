@@ -10,7 +10,7 @@ lost, and its order is kept.
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection
 
-MOST_UNREAD = 64 * 1024  # bytes of answers behind what the transport of a client does not take
+MAX_UNREAD = 64 * 1024  # bytes of answers behind what the transport of a client does not take
 
 
 class Unread:
@@ -32,7 +32,7 @@ class Unread:
             return
         before = self._sizes.get(connection, 0)
         self._sizes[connection] = before + size
-        if before <= MOST_UNREAD < before + size:
+        if before <= MAX_UNREAD < before + size:
             self._counts.unread_answers += 1
             connection.pause_reading()
 
@@ -40,7 +40,7 @@ class Unread:
         """
         The client has read; it is read from again.
         """
-        if self._sizes.pop(connection, 0) > MOST_UNREAD:
+        if self._sizes.pop(connection, 0) > MAX_UNREAD:
             connection.resume_reading()
 
     def gone(self, connection: Connection) -> None:

@@ -21,7 +21,7 @@ from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError, IdentityProvider
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected
-from msgnode.service.wiring import tokens_of
+from msgnode.service.wiring import make_token_validator
 from msgnode.sessions.access.authentication import PATIENCE
 from msgnode.sessions.principal import Principal, VerifiedToken
 from tests.config.test_reload import logged
@@ -311,7 +311,7 @@ class PlaceTests(OpaqueCase):
         ):
             options = provider(introspection={**ASK, "url": f"{host}/introspect"}, jwks_uri=uri)
             config = check({"identity": {"providers": [options]}}, "test")
-            tokens = tokens_of(config, self.clock, lambda host, port: self.wires)
+            tokens = make_token_validator(config, self.clock, lambda host, port: self.wires)
             tokens.called = lambda client: names.append(client.name)
             tokens.validate(TOKEN)
             tokens.start()
@@ -410,7 +410,7 @@ class RememberedTests(OpaqueCase):
         """
         self.openid.issue(TOKEN)
         self.proof()
-        for number in range(opaque_tokens.MOST_NO_GOOD + 1):
+        for number in range(opaque_tokens.MAX_NO_GOOD + 1):
             self.tokens.validate(f"made-up-{number}").addErrback(lambda why: None)
             if number % 100 == 0:
                 self.pump()
@@ -420,7 +420,7 @@ class RememberedTests(OpaqueCase):
         self.proof()
 
         self.assertEqual(before, self.asked)
-        self.assertEqual(opaque_tokens.MOST_NO_GOOD, len(self.tokens._opaque._no_good))
+        self.assertEqual(opaque_tokens.MAX_NO_GOOD, len(self.tokens._opaque._no_good))
 
     def test_no_token_is_kept(self) -> None:
         """
@@ -625,10 +625,10 @@ class ReloadTests(OpaqueCase):
         wrong = {"auth": "required", "providers": [provider(introspection=ASK, ca="/nowhere.pem")]}
         config = check({"domain": "example.org", "identity": wrong}, "test")
         with self.assertRaisesRegex(ConfigError, "/nowhere.pem: cannot be read"):
-            tokens_of(config, self.clock)
+            make_token_validator(config, self.clock)
         good = [provider(introspection=ASK)]
         config.identity.providers, listed = self.configured(*good).providers, config.identity.providers
-        tokens = tokens_of(config, self.clock, lambda host, port: self.wires)
+        tokens = make_token_validator(config, self.clock, lambda host, port: self.wires)
         config.identity.providers = listed
 
         with self.assertRaisesRegex(ConfigError, "/nowhere.pem: cannot be read"):

@@ -14,7 +14,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.identity.jwt import LONGEST
+from msgnode.backends.identity.jwt import MAX_TOKEN_CHARS
 from msgnode.backends.identity.oidc_provider import AGAIN, UNKNOWN
 from msgnode.config.loader import check
 from msgnode.protocol.errors import Rejected
@@ -298,7 +298,7 @@ class RefusedTests(IdentityCase):
             b64encode(b"{}").decode(),
             b64encode(b'{"tokenID": 5}').decode(),
             b64encode(b"[" * 5000).decode(),
-            "A" * (LONGEST + 1),
+            "A" * (MAX_TOKEN_CHARS + 1),
             "mnd_" + "x" * 43,
         ):
             self.assertEqual(401, self.refusal(token)[0], token[:40])

@@ -15,7 +15,7 @@ from twisted.web.test.requesthelper import DummyRequest
 from msgnode.admin.health import EventLoopLag, Metrics
 from msgnode.backends.http_client import BackendClient, Response, Unanswered
 from msgnode.backends.registry.disconnector import AGAIN
-from msgnode.backends.registry.status import AT_ONCE, MOST_IN_DOUBT, RegistryPoller, StatusNotifications
+from msgnode.backends.registry.status import AT_ONCE, MAX_IN_DOUBT, RegistryPoller, StatusNotifications
 from msgnode.devregistry.fault_injection import Fault
 from msgnode.service.wiring import attach_domain, attach_farewell
 from msgnode.structures.time_slices import ADDRESSES
@@ -162,7 +162,7 @@ class EnvelopeTests(RegistryCase):
         self.ann.request("read", {"resource": H2})
         self.ann.request("read", {})
 
-        lines = [(m["type"], m["outcome"], m["code"]) for m in self.node.journal.messages[1:]]
+        lines = [(m["type"], m["outcome"], m["code"]) for m in self.node.traffic_recorder.messages[1:]]
         self.assertEqual(
             [("create", "answered", 200), ("read", "answered", 404), ("read", "answered", 400)], lines
         )
@@ -565,7 +565,7 @@ class NotificationTests(RegistryCase):
         What nobody listens to leaves no line in the traffic log; what somebody does, one.
         """
         self.ann.register(H2)
-        lines = self.node.journal.messages
+        lines = self.node.traffic_recorder.messages
         before = len(lines)
         self.update(H2, value={"status": "disconnected"})
         self.assertEqual(before + 1, len(lines))
@@ -686,13 +686,13 @@ class NoAnswerTests(RegistryCase):
         """
         Of those in doubt the newest are remembered, however many there are.
         """
-        announcements = StatusNotifications(REGISTRY, lambda message: 0)
-        urls = [f"hyperty://example.org/{n}" for n in range(MOST_IN_DOUBT + 1)]
+        status_notifications = StatusNotifications(REGISTRY, lambda message: 0)
+        urls = [f"hyperty://example.org/{n}" for n in range(MAX_IN_DOUBT + 1)]
         for url in urls:
-            announcements.doubt(url, "live")
+            status_notifications.doubt(url, "live")
 
         self.assertEqual(
-            [False] + [True] * MOST_IN_DOUBT, [announcements.settle(url, "live") for url in urls]
+            [False] + [True] * MAX_IN_DOUBT, [status_notifications.settle(url, "live") for url in urls]
         )
 
 
@@ -757,7 +757,7 @@ class EndTests(RegistryCase):
 
         self.node.wait(86400)
 
-        self.assertEqual("expired", self.node.journal.events[-1][0])
+        self.assertEqual("expired", self.node.traffic_recorder.events[-1][0])
         self.assertEqual(["disconnected"], self.statuses(H1))
 
     def test_opened_again(self) -> None:
@@ -1032,7 +1032,7 @@ class FailureTests(RegistryCase):
         The traffic log has the reason in a word.
         """
         reasons: list[str] = []
-        self.node.journal.message = lambda message, session: reasons.append(message.reason)
+        self.node.traffic_recorder.message = lambda message, session: reasons.append(message.reason)
 
         self.ask(http(b"<html>"))
         self.ann.request("read", {})

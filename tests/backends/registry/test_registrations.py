@@ -84,7 +84,7 @@ class RegisteredTests(SynchronousTestCase):
         for url in (H1, H2):
             node.registered.add(url, client.session, anew=True)
         node.registered.drop(H2)
-        node.keeping.changed(client.session)
+        node.session_store.changed(client.session)
         node.clock.advance(0)
 
         again = node.killed()
@@ -119,7 +119,7 @@ class PublishTests(SynchronousTestCase):
         reached = node.publish(message)
 
         self.assertEqual((2, 1, 1), (reached, len(ann.take()), node.sessions.get(BOB).waiting))
-        line = node.journal.messages[-1]
+        line = node.traffic_recorder.messages[-1]
         self.assertEqual(
             ("node", "delivered", 1, 1),
             tuple(line[key] for key in ("connector", "outcome", "recipients", "waiting")),

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.registry.record_fields import MOST_EXPIRES, MOST_LISTED, OBJECT_UPDATABLE, UPDATABLE
+from msgnode.backends.registry.record_fields import MAX_EXPIRES, MAX_LISTED, OBJECT_UPDATABLE, UPDATABLE
 from msgnode.backends.registry.requests import Call, create, delete, missing, reads, update
 from msgnode.protocol.errors import Rejected
 from tests.support.fakes import peak
@@ -260,7 +260,7 @@ class FieldTests(SynchronousTestCase):
         """
         What the registry would fail over is refused by the field's name, in a create and in an update.
         """
-        seconds = f"must be a whole number of seconds, at most {MOST_EXPIRES}, not"
+        seconds = f"must be a whole number of seconds, at most {MAX_EXPIRES}, not"
         for url in ("hyperty://d/1", "comm://d/1"):
             for name, given, words in (
                 ("expires", "soon", f"{seconds} 'soon'"),
@@ -313,7 +313,7 @@ class FieldTests(SynchronousTestCase):
             (
                 "expires",
                 "soon",
-                f"'expires' must be a whole number of seconds, at most {MOST_EXPIRES}, not 'soon'",
+                f"'expires' must be a whole number of seconds, at most {MAX_EXPIRES}, not 'soon'",
             ),
             ("resources", "video", "'resources' must be a list of texts, not 'video'"),
             ("descriptor", {"x": 1}, "'descriptor' must be a text, not an object"),
@@ -513,7 +513,7 @@ class LongTests(SynchronousTestCase):
         """
         Of resources and data schemes a request names at most a thousand each.
         """
-        many = [f"{n}" for n in range(MOST_LISTED + 1)]
+        many = [f"{n}" for n in range(MAX_LISTED + 1)]
         for name in ("resources", "dataSchemes"):
             self.refused(reads, {"resource": "user-guid://x", "criteria": {name: many}}, "d")
             self.refused(create, {"value": {"url": "comm://d/1", name: many}}, FROM, RUNTIME)

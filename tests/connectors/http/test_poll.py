@@ -144,7 +144,7 @@ class GetTests(PollCase):
 
         self.send(1)
 
-        self.assertEqual("waiting", self.net.journal.outcomes[-1])
+        self.assertEqual("waiting", self.net.traffic_recorder.outcomes[-1])
         self.assertGot([1], 1, self.get())
 
     def test_old_http(self) -> None:
@@ -167,13 +167,13 @@ class GetTests(PollCase):
         self.get("?wait=0")
 
         self.net.advance(59)
-        self.assertNotIn(("detached", URL), self.net.journal.events)
+        self.assertNotIn(("detached", URL), self.net.traffic_recorder.events)
         self.net.advance(2)
-        self.assertEqual(("detached", URL), self.net.journal.events[-1])
+        self.assertEqual(("detached", URL), self.net.traffic_recorder.events[-1])
         self.send(1)
 
         self.assertGot([1], 1, self.get())
-        self.assertEqual(("attached", URL), self.net.journal.events[-1])
+        self.assertEqual(("attached", URL), self.net.traffic_recorder.events[-1])
 
     def test_held_is_not_away(self) -> None:
         """
@@ -183,7 +183,7 @@ class GetTests(PollCase):
             self.get("?wait=30")
             self.net.advance(30)
 
-        self.assertNotIn(("detached", URL), self.net.journal.events)
+        self.assertNotIn(("detached", URL), self.net.traffic_recorder.events)
 
     def test_posting_is_being_there(self) -> None:
         """
@@ -204,10 +204,10 @@ class GetTests(PollCase):
         self.net.advance(61)
 
         self.post(self.update(1, self.other.url))
-        self.assertEqual(("attached", URL), self.net.journal.events[-1])
+        self.assertEqual(("attached", URL), self.net.traffic_recorder.events[-1])
         self.net.advance(61)
 
-        self.assertEqual(("detached", URL), self.net.journal.events[-1])
+        self.assertEqual(("detached", URL), self.net.traffic_recorder.events[-1])
 
     def test_expires(self) -> None:
         """

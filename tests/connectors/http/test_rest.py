@@ -132,7 +132,7 @@ class VisitorTests(RestCase):
             self.assertError(504, client.response)
         [asked, *_] = self.other.take()
         self.answer(asked)
-        self.assertEqual("no-route", self.net.journal.outcomes[-1])
+        self.assertEqual("no-route", self.net.traffic_recorder.outcomes[-1])
 
     def test_no_answer_expected(self) -> None:
         """
@@ -160,7 +160,7 @@ class VisitorTests(RestCase):
         """
         self.assertError(404, self.post(self.request(to=["x", "y"]), "?wait=9"))
         self.assertError(404, self.post(self.request(to="hyperty://example.org/none")))
-        self.assertEqual("no-route", self.net.journal.outcomes[-1])
+        self.assertEqual("no-route", self.net.traffic_recorder.outcomes[-1])
 
     def test_node(self) -> None:
         """
@@ -198,7 +198,7 @@ class VisitorTests(RestCase):
         self.post(self.request(type="update"))
 
         self.assertEqual([self.other.url], [session.runtime for session in self.net.node.sessions])
-        self.assertEqual((0, 0), (len(self.net.node.routes), self.net.node.sessions.ledger.held))
+        self.assertEqual((0, 0), (len(self.net.node.routes), self.net.node.sessions.journal.held))
 
     def test_node_stops(self) -> None:
         """
@@ -255,7 +255,7 @@ class VisitorTests(RestCase):
         client = self.start(self.request())
         self.answer(self.other.take()[0])
 
-        request, response = self.net.journal.messages[-2:]
+        request, response = self.net.traffic_recorder.messages[-2:]
         self.assertEqual(("rest", "delivered"), (request["connector"], request["outcome"]))
         self.assertTrue(request["session"].startswith(PUBLIC))
         self.assertEqual(("delivered", 1), (response["outcome"], response["recipients"]))
@@ -533,7 +533,7 @@ class RateTests(RestCase):
             self.assertTooFast(self.post(self.request()), "1")
 
             self.assertEqual(2, len(self.other.take()))
-            self.assertEqual([429, 429], [m["code"] for m in self.net.journal.messages[-2:]])
+            self.assertEqual([429, 429], [m["code"] for m in self.net.traffic_recorder.messages[-2:]])
             self.assertEqual(2, refused_codes(self.net.node.counts)[429])
             self.net.advance(1)
             self.assertEqual(202, self.post(self.request(type="update")).status)

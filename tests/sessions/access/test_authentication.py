@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.policy.language.program import read
 from msgnode.sessions.access.authentication import PATIENCE
-from msgnode.sessions.input_order import MOST_KEPT
+from msgnode.sessions.input_order import MAX_KEPT
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.openid import OTHER_RSA, provider
 from tests.support.world import World
@@ -364,7 +364,7 @@ class RequiredTests(GateCase):
         self.attempt(forged)
         self.renew(ann, forged)
 
-        written = repr(said) + repr(self.node.journal.messages) + repr(ann.session.as_dict())
+        written = repr(said) + repr(self.node.traffic_recorder.messages) + repr(ann.session.as_dict())
         for secret in (token, forged):
             self.assertNotIn(secret, written)
             self.assertNotIn(secret.split(".")[2], written)
@@ -510,7 +510,7 @@ class OptionalTests(GateCase):
         ann = self.ann()
         ann.drop()
         self.node.clock.advance(700)
-        self.assertTrue(self.node.gate.lapsed(self.node.sessions.get(RUNTIME)))
+        self.assertTrue(self.node.authenticator.lapsed(self.node.sessions.get(RUNTIME)))
 
         self.assertRefused(self.attempt(from_=f"{RUNTIME}/{ann.token}", type="re-open"))
         back = self.attempt(self.token(), f"{RUNTIME}/{ann.token}", "re-open")
@@ -763,7 +763,9 @@ class WaitingTests(GateCase):
 
         self.assertEqual([1, 2, 3], sorted(message["id"] for message in client.take()))
         self.assertEqual(received + 3, self.node.counts.received)
-        self.assertEqual(["open", "subscribe", "update"], [m["type"] for m in self.node.journal.messages])
+        self.assertEqual(
+            ["open", "subscribe", "update"], [m["type"] for m in self.node.traffic_recorder.messages]
+        )
 
     def test_in_vain(self) -> None:
         """
@@ -803,8 +805,8 @@ class WaitingTests(GateCase):
             sent += len(json.dumps(message))
 
         self.assertEqual(4401, client.lost.code)
-        self.assertEqual({}, self.node.holding.held)
-        self.assertLess(sent - MOST_KEPT, 2000)
+        self.assertEqual({}, self.node.input_order.held)
+        self.assertLess(sent - MAX_KEPT, 2000)
 
     def test_gone(self) -> None:
         """
@@ -816,7 +818,7 @@ class WaitingTests(GateCase):
         self.node.clock.advance(PATIENCE)
 
         self.assertEqual(0, len(self.node.sessions))
-        self.assertEqual({}, self.node.holding.held)
+        self.assertEqual({}, self.node.input_order.held)
 
     def test_refused_late(self) -> None:
         """

@@ -358,7 +358,7 @@ class SlowProviderTests(TokensCase):
 
                 expected = [1, 3] if is_lost and not resume else [1, 2, 3]
                 self.assertEqual(expected, [message["id"] for message in self.b.take()])
-                self.assertEqual(0, len(self.node.holding))
+                self.assertEqual(0, len(self.node.input_order))
 
     def test_what_comes_behind_a_request_does_not_wait_for_its_answer(self) -> None:
         """

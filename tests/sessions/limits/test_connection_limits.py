@@ -41,7 +41,7 @@ class NameTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.arrivals = ConnectionLimits(check({"trusted_proxies": ["192.0.2.9"]}, "test"))
+        self.connection_limits = ConnectionLimits(check({"trusted_proxies": ["192.0.2.9"]}, "test"))
         self.observer = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
 
     def logged(self) -> list[str]:
@@ -55,7 +55,7 @@ class NameTests(SynchronousTestCase):
         """
         Who says X-Forwarded-For and is no trusted proxy is not believed, and logged once.
         """
-        found = {self.arrivals.named(address("192.0.2.1"), "203.0.113.7") for _ in range(3)}
+        found = {self.connection_limits.named(address("192.0.2.1"), "203.0.113.7") for _ in range(3)}
 
         self.assertEqual({"192.0.2.1:1"}, found)
         self.assertEqual(["192.0.2.1 says X-Forwarded-For, but is none of trusted_proxies"], self.logged())
@@ -64,7 +64,7 @@ class NameTests(SynchronousTestCase):
         """
         Who is one is believed, without a word.
         """
-        self.assertEqual("203.0.113.7", self.arrivals.named(address("192.0.2.9"), "203.0.113.7"))
+        self.assertEqual("203.0.113.7", self.connection_limits.named(address("192.0.2.9"), "203.0.113.7"))
         self.assertEqual([], self.logged())
 
     def test_many(self) -> None:
@@ -72,7 +72,7 @@ class NameTests(SynchronousTestCase):
         However many say so, the log has few lines.
         """
         for n in range(200):
-            self.arrivals.named(address(f"198.51.100.{n}"), "203.0.113.7")
+            self.connection_limits.named(address(f"198.51.100.{n}"), "203.0.113.7")
 
         self.assertEqual(10, len(self.logged()))
 
@@ -95,7 +95,7 @@ class CountTests(SynchronousTestCase):
     The counting itself.
     """
 
-    def arrivals(self, **limits: Any) -> ConnectionLimits:
+    def connection_limits(self, **limits: Any) -> ConnectionLimits:
         trusted = limits.pop("trusted", [])
         return ConnectionLimits(check({"limits": limits, "trusted_proxies": trusted}, "test"))
 
@@ -103,75 +103,75 @@ class CountTests(SynchronousTestCase):
         """
         One more than the limit has to go; when another is gone, the next one may come.
         """
-        arrivals = self.arrivals(connections=3)
+        connection_limits = self.connection_limits(connections=3)
         here = [From(f"192.0.2.{n}:1") for n in range(4)]
 
-        self.assertEqual([True, True, True, False], [arrivals.admit(one) for one in here])
-        arrivals.gone(here[3])
-        arrivals.gone(here[0])
-        self.assertTrue(arrivals.admit(From("192.0.2.9:1")))
-        self.assertEqual((3, 1), (len(arrivals), arrivals.refused))
+        self.assertEqual([True, True, True, False], [connection_limits.admit(one) for one in here])
+        connection_limits.gone(here[3])
+        connection_limits.gone(here[0])
+        self.assertTrue(connection_limits.admit(From("192.0.2.9:1")))
+        self.assertEqual((3, 1), (len(connection_limits), connection_limits.refused))
 
     def test_from_one_address(self) -> None:
         """
         So it is for one address; others do not mind.
         """
-        arrivals = self.arrivals(connections_per_ip=2)
+        connection_limits = self.connection_limits(connections_per_ip=2)
 
-        found = [arrivals.admit(From(f"192.0.2.1:{port}")) for port in range(3)]
+        found = [connection_limits.admit(From(f"192.0.2.1:{port}")) for port in range(3)]
 
         self.assertEqual([True, True, False], found)
-        self.assertTrue(arrivals.admit(From("192.0.2.2:1")))
+        self.assertTrue(connection_limits.admit(From("192.0.2.2:1")))
 
     def test_once(self) -> None:
         """
         A connection counts once, however often it arrives and goes.
         """
-        arrivals = self.arrivals(connections=1)
+        connection_limits = self.connection_limits(connections=1)
         one = From("192.0.2.1:1")
 
-        self.assertTrue(arrivals.admit(one) and arrivals.admit(one))
-        self.assertEqual(1, len(arrivals))
+        self.assertTrue(connection_limits.admit(one) and connection_limits.admit(one))
+        self.assertEqual(1, len(connection_limits))
         for _ in range(2):
-            arrivals.gone(one)
-        self.assertEqual(0, len(arrivals))
+            connection_limits.gone(one)
+        self.assertEqual(0, len(connection_limits))
 
     def test_no_address(self) -> None:
         """
         UNIX sockets and trusted proxies have no limit of their own.
         """
-        arrivals = self.arrivals(connections_per_ip=1, connections=4, trusted=["192.0.2.1"])
+        connection_limits = self.connection_limits(connections_per_ip=1, connections=4, trusted=["192.0.2.1"])
 
         peers = ["unix", "unix", "192.0.2.1:1", "192.0.2.1:2", "unix"]
-        self.assertEqual([True] * 4 + [False], [arrivals.admit(From(peer)) for peer in peers])
-        self.assertEqual("", arrivals.host(UNIXAddress(None)))
+        self.assertEqual([True] * 4 + [False], [connection_limits.admit(From(peer)) for peer in peers])
+        self.assertEqual("", connection_limits.host(UNIXAddress(None)))
 
     def test_unheard(self) -> None:
         """
         Sockets far beyond a limit, a tenth and a hundred more, are not even heard.
         """
         for limits in ({"connections": 100}, {"connections_per_ip": 100}):
-            arrivals = self.arrivals(**limits)
+            connection_limits = self.connection_limits(**limits)
             for _ in range(210):
-                self.assertTrue(arrivals.heard(address("192.0.2.1")))
-                arrivals.enter("192.0.2.1")
+                self.assertTrue(connection_limits.heard(address("192.0.2.1")))
+                connection_limits.enter("192.0.2.1")
 
-            self.assertFalse(arrivals.heard(address("192.0.2.1")))
-            self.assertEqual("connections_per_ip" in limits, arrivals.heard(address("192.0.2.2")))
-            self.assertEqual(1 + ("connections_per_ip" not in limits), arrivals.dropped)
+            self.assertFalse(connection_limits.heard(address("192.0.2.1")))
+            self.assertEqual("connections_per_ip" in limits, connection_limits.heard(address("192.0.2.2")))
+            self.assertEqual(1 + ("connections_per_ip" not in limits), connection_limits.dropped)
 
     def test_forgets(self) -> None:
         """
         An address nobody comes from any more takes no memory.
         """
-        arrivals = self.arrivals()
+        connection_limits = self.connection_limits()
         here = [From(f"192.0.2.{n}:1") for n in range(100)]
         for one in here:
-            arrivals.admit(one)
+            connection_limits.admit(one)
         for one in here:
-            arrivals.gone(one)
+            connection_limits.gone(one)
 
-        self.assertEqual(({}, {}), (arrivals._hosts, arrivals._admitted))
+        self.assertEqual(({}, {}), (connection_limits._hosts, connection_limits._admitted))
 
 
 class ListenerTests(SynchronousTestCase):
@@ -243,7 +243,7 @@ class ListenerTests(SynchronousTestCase):
 
         WebSocketRuntime(self.net, RUNTIME + "i").open()
 
-        self.assertEqual(2, len(self.net.node.arrivals))
+        self.assertEqual(2, len(self.net.node.connection_limits))
 
     def test_admin(self) -> None:
         """
@@ -267,15 +267,15 @@ class SocketTests(SynchronousTestCase):
         """
         net = Network(limits={"connections": 10})
         silent = [HTTPClient(net) for _ in range(111)]
-        self.assertEqual(111, len(net.node.arrivals))
+        self.assertEqual(111, len(net.node.connection_limits))
 
         late = [HTTPClient(net), TCPRuntime(net, RUNTIME + "a")]
         net.pump()
 
         self.assertEqual([False, False], [late[0].is_connected, late[1].is_connected])
-        self.assertEqual(2, net.node.arrivals.dropped)
+        self.assertEqual(2, net.node.connection_limits.dropped)
         net.advance(75)
-        self.assertEqual(0, len(net.node.arrivals))
+        self.assertEqual(0, len(net.node.connection_limits))
         self.assertFalse(any(client.is_connected for client in silent))
 
     def test_upgraded_counts_once(self) -> None:
@@ -285,11 +285,11 @@ class SocketTests(SynchronousTestCase):
         net = Network()
 
         client = WebSocketRuntime(net, RUNTIME + "a").open()
-        self.assertEqual(1, len(net.node.arrivals))
+        self.assertEqual(1, len(net.node.connection_limits))
         client.drop()
         net.pump()
 
-        self.assertEqual(0, len(net.node.arrivals))
+        self.assertEqual(0, len(net.node.connection_limits))
 
     def test_poller(self) -> None:
         """
@@ -297,12 +297,12 @@ class SocketTests(SynchronousTestCase):
         """
         net = Network()
         client = PollRuntime(net, RUNTIME + "a").open()
-        self.assertLessEqual(1, len(net.node.arrivals))
+        self.assertLessEqual(1, len(net.node.connection_limits))
 
         client.drop()
         net.advance(200)
 
-        self.assertEqual(0, len(net.node.arrivals))
+        self.assertEqual(0, len(net.node.connection_limits))
 
     def test_memory_node(self) -> None:
         """
@@ -310,8 +310,8 @@ class SocketTests(SynchronousTestCase):
         """
         node = MemoryNode()
         client = node.client("runtime://example.org/a")
-        self.assertEqual(1, len(node.arrivals))
+        self.assertEqual(1, len(node.connection_limits))
 
         client.drop()
 
-        self.assertEqual(0, len(node.arrivals))
+        self.assertEqual(0, len(node.connection_limits))

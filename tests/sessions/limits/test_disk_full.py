@@ -9,7 +9,7 @@ from typing import Any
 from twisted.internet.task import Cooperator
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.protocol.close_codes import FULL
+from msgnode.protocol.close_codes import OVER_CAPACITY
 from msgnode.sessions.limits import overload
 from msgnode.storage import spool
 from msgnode.storage.spool_compaction import SpoolCompactor
@@ -51,7 +51,7 @@ class Corked(Wire):
 
     def drop(self) -> None:
         self.outlet.forget()
-        self.lose(FULL)
+        self.lose(OVER_CAPACITY)
 
 
 class DiskCase(SynchronousTestCase):
@@ -81,7 +81,7 @@ class AnewTests(DiskCase):
 
     def overrun(self, before: int = 0) -> None:
         self.make()
-        self.patch(spool, "MOST_HELD_BACK", 10_000)
+        self.patch(spool, "MAX_HELD_BACK", 10_000)
         self.sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock)
         # One session in a turn, as where each has much to write.
         self.sweep._cooperator = Cooperator(
@@ -95,7 +95,7 @@ class AnewTests(DiskCase):
                 self.ann.send(id=number, type="update", to=to, body={"v": "x" * 5000})
         for session in self.node.sessions:
             for kept in session.owed():
-                self.node.sessions.ledger.page_out(kept)
+                self.node.sessions.journal.page_out(kept)
         self.node.clock.advance(2)
         self.ann.arrive()
         self.disk.full = True
@@ -178,13 +178,13 @@ class AnewTests(DiskCase):
         What lies on disk and has no room in memory is written anew from there, and none of it is dropped.
         """
         self.overrun(before=100)
-        ledger = self.node.sessions.ledger
-        ledger.most = 150_000  # less than a fifth of what is owed
+        journal = self.node.sessions.journal
+        journal.most = 150_000  # less than a fifth of what is owed
         for _ in range(40):
             self.node.clock.advance(1)
         self.assertIsNone(self.node.spool.failing)
         self.assertEqual(1, len(segments(self.node.directory / "spool")))
-        self.assertLess(ledger.held, 2 * ledger.most)
+        self.assertLess(journal.held, 2 * journal.most)
 
         self.assertEqual([*range(100), *range(60)], self.ids(self.bob))
         self.assertEqual([*range(100), *range(60)], self.ids(self.cleo))
@@ -201,7 +201,7 @@ class LeavingTests(DiskCase):
         What is sent because the disk took something stays here if it takes nothing more.
         """
         self.make()
-        cork = self.node.sessions.shortage.together = Cork(self.node.settle)
+        cork = self.node.sessions.overload.together = Cork(self.node.settle)
 
         def tell(wire: Any, message: dict[str, Any]) -> None:
             with cork:
@@ -244,7 +244,7 @@ class LeavingTests(DiskCase):
         self.node.clock.rightNow += 2  # but no timer yet
         sent = [self.node.counts.sent]
 
-        self.node.sessions.ledger.settle(now=True)
+        self.node.sessions.journal.settle(now=True)
         for number in range(90, 95):
             self.node.clock.turn()
             sent.append(self.node.counts.sent)
@@ -252,7 +252,7 @@ class LeavingTests(DiskCase):
         self.node.clock.advance(1)
 
         turns = [after - before for before, after in pairwise(sent)]
-        self.assertLess(max(turns), overload.MOST_WOKEN + 300)
+        self.assertLess(max(turns), overload.MAX_WOKEN + 300)
         for client in clients:
             client.arrive()
             self.assertEqual(list(range(95)), [message["id"] for message in client.got])
@@ -267,7 +267,7 @@ class LeavingTests(DiskCase):
         self.ann.send(id=5, type="update", to=BOB)
         self.disk.full = False
 
-        self.node.sessions.ledger.settle(now=True)
+        self.node.sessions.journal.settle(now=True)
         self.kill()
 
         self.assertEqual([5], self.ids(self.bob))
@@ -282,7 +282,7 @@ class LeavingTests(DiskCase):
             self.ann.send(id=number, type="update", to=BOB)
         owed = self.node.sessions.get(BOB).owed()
         for kept in owed:
-            self.node.sessions.ledger.page_out(kept)
+            self.node.sessions.journal.page_out(kept)
         bad, read = owed[1].place, self.node.spool.read
 
         def reading(place: int, size: int) -> bytes:

@@ -196,7 +196,7 @@ class LowDiskTests(SynchronousTestCase):
 
         self.assertEqual(507, self.ann.take()[-1]["body"]["code"])
         self.assertEqual(live, self.node.spool.live)
-        self.assertEqual(["waiting", "dropped", "dropped"], self.node.journal.outcomes[-3:])
+        self.assertEqual(["waiting", "dropped", "dropped"], self.node.traffic_recorder.outcomes[-3:])
         self.assertEqual(2, self.node.counts.turned_away)
         self.bob.connect()
         self.bob.arrive()
@@ -227,7 +227,7 @@ class LowDiskTests(SynchronousTestCase):
         self.ann.post(BOB)
 
         self.assertEqual(200, self.ask("subscribe", resources=["comm://example.org/after"]))
-        self.assertEqual("waiting", self.node.journal.outcomes[-2])
+        self.assertEqual("waiting", self.node.traffic_recorder.outcomes[-2])
 
     def test_strain(self) -> None:
         """

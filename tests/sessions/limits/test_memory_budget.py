@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.protocol.close_codes import FULL
+from msgnode.protocol.close_codes import OVER_CAPACITY
 from msgnode.sessions.limits.memory_budget import BINDING, KEY, KEYED, REGISTERED, SESSION
 from tests.sessions.access.test_authentication import ANN, GateCase
 from tests.support.durable import DurableNode
@@ -78,7 +78,7 @@ class SessionCountTests(BudgetCase):
 
         self.assertEqual(([], None), (late.got, late.lost))
         self.node.clock.advance(5)
-        self.assertEqual(([], FULL), (late.got, late.lost))
+        self.assertEqual(([], OVER_CAPACITY), (late.got, late.lost))
         self.assertIsNotNone(late.lost and late.lost.retry_after)
 
     def test_coming_back(self) -> None:
@@ -198,10 +198,10 @@ class DelayTests(BudgetCase):
 
         late = [self.come(str(n)) for n in range(2, 6)]
 
-        self.assertEqual([None, None, FULL, FULL], [client.lost for client in late])
+        self.assertEqual([None, None, OVER_CAPACITY, OVER_CAPACITY], [client.lost for client in late])
         self.assertEqual(2, self.node.sessions.delayed_closes)
         self.node.clock.advance(5)
-        self.assertEqual([FULL] * 4, [client.lost for client in late])
+        self.assertEqual([OVER_CAPACITY] * 4, [client.lost for client in late])
         self.assertEqual(0, self.node.sessions.delayed_closes)
 
     def test_token(self) -> None:

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.limits import overload
-from msgnode.sessions.limits.overload import MOST_SHED_FROM_MEMORY
+from msgnode.sessions.limits.overload import MAX_SHED_FROM_MEMORY
 from tests.support.durable import DurableNode
 from tests.support.fakes import Client, MemoryNode, directory
 
@@ -65,7 +65,7 @@ class WithoutDiskTests(MemoryCase):
         self.send(SMALL, 10)
         self.send(BIG, 170)
 
-        self.assertLessEqual(self.node.sessions.ledger.held, 200_000)
+        self.assertLessEqual(self.node.sessions.journal.held, 200_000)
         self.assertGreater(self.node.counts.shed, 0)
         self.assertEqual(list(range(10)), self.back(SMALL))
         left = self.back(BIG)
@@ -85,25 +85,25 @@ class WithoutDiskTests(MemoryCase):
         """
         Where very much must go, one turn takes some of it and the next ones the rest.
         """
-        node, ledger = self.node, self.node.sessions.ledger
-        ledger.most = sys.maxsize
+        node, journal = self.node, self.node.sessions.journal
+        journal.most = sys.maxsize
         for number in range(150):
             session = node.sessions.create(f"runtime://example.org/away/{number}")
             node.routes.bind("a:b", session, SUBSCRIBED)
         self.send("a:b", 250)
         while node.slices.at_work:
             node.clock.advance(0)
-        ledger.most = ledger.held // 10
+        journal.most = journal.held // 10
 
         shed: list[int] = []
-        while ledger.held > ledger.most and len(shed) < 100:
+        while journal.held > journal.most and len(shed) < 100:
             before = node.counts.shed
             self.send(BIG, 1)
             shed.append(node.counts.shed - before)
 
-        self.assertLessEqual(ledger.held, ledger.most)
+        self.assertLessEqual(journal.held, journal.most)
         self.assertGreater(len(shed), 1)
-        self.assertLessEqual(max(shed), MOST_SHED_FROM_MEMORY)
+        self.assertLessEqual(max(shed), MAX_SHED_FROM_MEMORY)
 
     def test_given_back(self) -> None:
         """
@@ -114,7 +114,7 @@ class WithoutDiskTests(MemoryCase):
         self.back(SMALL)
         self.node.clock.advance(100_000)
 
-        self.assertEqual(0, self.node.sessions.ledger.held)
+        self.assertEqual(0, self.node.sessions.journal.held)
 
 
 class WithDiskTests(MemoryCase):
@@ -134,7 +134,7 @@ class WithDiskTests(MemoryCase):
         self.send(BIG, 150)
         self.send(SMALL, 150)
 
-        self.assertLess(self.node.sessions.ledger.held, 200_000)
+        self.assertLess(self.node.sessions.journal.held, 200_000)
         self.assertEqual(0, self.node.counts.shed)
         self.assertEqual(list(range(150)), self.back(BIG))
         self.assertEqual(list(range(150)), self.back(SMALL))
@@ -144,20 +144,20 @@ class WithDiskTests(MemoryCase):
         """
         Where very much is to stay on disk only, that takes several turns, and nothing is given up meanwhile.
         """
-        self.patch(overload, "MOST_PAGED", 10)
-        ledger, names = self.node.sessions.ledger, [f"{BIG}/{number}" for number in range(20)]
+        self.patch(overload, "MAX_PAGED", 10)
+        journal, names = self.node.sessions.journal, [f"{BIG}/{number}" for number in range(20)]
         self.away(*names)
-        ledger.most = 800_000
+        journal.most = 800_000
         for name in names:
             self.send(name, 15)
-        ledger.most = int(ledger.held / 1.12)
+        journal.most = int(journal.held / 1.12)
 
         turns = 0
-        while ledger.held > ledger.most and turns < 100:
+        while journal.held > journal.most and turns < 100:
             self.send(SMALL, 1)
             turns += 1
 
-        self.assertLessEqual(ledger.held, ledger.most)
+        self.assertLessEqual(journal.held, journal.most)
         self.assertGreater(turns, 1)
         self.assertEqual(0, self.node.counts.shed)
         self.assertEqual([list(range(15))] * 20, [self.back(name) for name in names])

@@ -9,7 +9,7 @@ from twisted.internet.address import IPv4Address
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import check
-from msgnode.protocol.close_codes import FULL, UNFINISHED, Closing
+from msgnode.protocol.close_codes import OVER_CAPACITY, UNFINISHED, Closing
 from msgnode.sessions.limits.memory_budget import Budget
 from msgnode.sessions.limits.partial_input import AT_ONCE, FREE, PartialInput
 from tests.support.fakes import Turns
@@ -49,63 +49,66 @@ class CountTests(SynchronousTestCase):
         """
         All that one host has begun is counted together; who would have too much is cut short, others are not.
         """
-        partials = self.start(partial_bytes_per_ip=10_000)
+        partial_input = self.start(partial_bytes_per_ip=10_000)
         first, second, third = Receiver(), Receiver(), Receiver()
 
-        found = [partials.grow(first, 5000 + FREE, HOST), partials.grow(first, 9000 + FREE, HOST)]
-        found += [partials.grow(second, 2000 + FREE, HOST), partials.grow(third, 2000 + FREE, OTHER)]
+        found = [partial_input.grow(first, 5000 + FREE, HOST), partial_input.grow(first, 9000 + FREE, HOST)]
+        found += [
+            partial_input.grow(second, 2000 + FREE, HOST),
+            partial_input.grow(third, 2000 + FREE, OTHER),
+        ]
 
         self.assertEqual([True, True, False, True], found)
-        self.assertEqual([[], [FULL], []], [one.cut for one in (first, second, third)])
-        self.assertEqual((11_000, 9000), (partials.bytes, partials.most_of_one()))
+        self.assertEqual([[], [OVER_CAPACITY], []], [one.cut for one in (first, second, third)])
+        self.assertEqual((11_000, 9000), (partial_input.bytes, partial_input.most_of_one()))
         self.assertEqual({"partial_bytes_per_ip": 1}, dict(self.budget.refused))
 
     def test_node(self) -> None:
         """
         So is all that hosts and proxies have begun together.
         """
-        partials = self.start(partial_bytes=3000, trusted=["192.0.2.9"])
+        partial_input = self.start(partial_bytes=3000, trusted=["192.0.2.9"])
 
-        found = [partials.grow(Receiver(), 1500 + FREE, peer) for peer in (HOST, "192.0.2.9:1", "unix")]
+        found = [partial_input.grow(Receiver(), 1500 + FREE, peer) for peer in (HOST, "192.0.2.9:1", "unix")]
 
         self.assertEqual([True, True, False], found)
-        self.assertEqual(3000, partials.bytes)
+        self.assertEqual(3000, partial_input.bytes)
 
     def test_small(self) -> None:
         """
         The first bytes of each are free, so that nobody is cut short over a small message.
         """
-        partials = self.start(partial_bytes=1)
+        partial_input = self.start(partial_bytes=1)
 
-        found = [partials.grow(Receiver(), FREE, HOST) for _ in range(100)]
+        found = [partial_input.grow(Receiver(), FREE, HOST) for _ in range(100)]
 
-        self.assertEqual(([True] * 100, 0), (found, partials.bytes))
+        self.assertEqual(([True] * 100, 0), (found, partial_input.bytes))
 
     def test_over(self) -> None:
         """
         What has ended counts no more.
         """
-        partials = self.start()
+        partial_input = self.start()
         receiver, body = Receiver(), object()
-        partials.grow(receiver, 100_000, HOST)
-        partials.grow_untimed(body, 100_000, HOST)
+        partial_input.grow(receiver, 100_000, HOST)
+        partial_input.grow_untimed(body, 100_000, HOST)
 
         for one in (receiver, body, receiver):
-            partials.done(one)
+            partial_input.done(one)
 
-        self.assertEqual((0, 0, 0), (len(partials), partials.bytes, partials.most_of_one()))
+        self.assertEqual((0, 0, 0), (len(partial_input), partial_input.bytes, partial_input.most_of_one()))
 
     def test_time(self) -> None:
         """
         Each has so much time from its first byte on, however often another comes.
         """
-        partials = self.start(partial_seconds=60)
+        partial_input = self.start(partial_seconds=60)
         first, second = Receiver(), Receiver()
         for second_of_all in range(65):
             if not first.cut:
-                partials.grow(first, second_of_all + 1, HOST)
+                partial_input.grow(first, second_of_all + 1, HOST)
             if second_of_all == 30:
-                partials.grow(second, 10, HOST)
+                partial_input.grow(second, 10, HOST)
             self.clock.advance(1)
 
         self.assertEqual([[UNFINISHED], []], [first.cut, second.cut])
@@ -117,12 +120,12 @@ class CountTests(SynchronousTestCase):
         """
         The time of the next one begins anew.
         """
-        partials = self.start(partial_seconds=60)
+        partial_input = self.start(partial_seconds=60)
         receiver = Receiver()
         for _ in range(100):
-            partials.grow(receiver, 10, HOST)
+            partial_input.grow(receiver, 10, HOST)
             self.clock.advance(10)
-            partials.done(receiver)
+            partial_input.done(receiver)
 
         self.assertEqual([], receiver.cut)
 
@@ -130,10 +133,10 @@ class CountTests(SynchronousTestCase):
         """
         Very many whose time is over are given up in several turns.
         """
-        partials = self.start(partial_seconds=60)
+        partial_input = self.start(partial_seconds=60)
         receivers = [Receiver() for _ in range(2 * AT_ONCE + 1)]
         for receiver in receivers:
-            partials.grow(receiver, 1, HOST)
+            partial_input.grow(receiver, 1, HOST)
 
         found = []
         self.clock.rightNow += 60
@@ -142,16 +145,16 @@ class CountTests(SynchronousTestCase):
             found.append(sum(bool(receiver.cut) for receiver in receivers))
 
         self.assertEqual([AT_ONCE, 2 * AT_ONCE, 2 * AT_ONCE + 1, 2 * AT_ONCE + 1], found)
-        self.assertEqual(0, len(partials))
+        self.assertEqual(0, len(partial_input))
 
     def test_no_limits(self) -> None:
         """
         0 is no limit.
         """
-        partials = self.start(partial_seconds=0, partial_bytes=0, partial_bytes_per_ip=0)
+        partial_input = self.start(partial_seconds=0, partial_bytes=0, partial_bytes_per_ip=0)
         receiver = Receiver()
 
-        self.assertTrue(partials.grow(receiver, 10**9, HOST))
+        self.assertTrue(partial_input.grow(receiver, 10**9, HOST))
         self.clock.advance(1000)
         self.assertEqual([], receiver.cut)
 
@@ -182,11 +185,11 @@ class ConnectorTests(SynchronousTestCase):
         self.assertEqual([None, None, 1013], [client.code for client in clients])
         self.assertEqual("full", clients[2].reason.partition(";")[0])
         self.assertIsNotNone(clients[2].retry_after)
-        self.assertGreater(self.net.node.partials.bytes, 190_000)
-        self.assertLess(self.net.node.partials.bytes, 200_000)
+        self.assertGreater(self.net.node.partial_input.bytes, 190_000)
+        self.assertLess(self.net.node.partial_input.bytes, 200_000)
         clients[0].drop()
         self.net.pump()
-        self.assertLess(self.net.node.partials.bytes, 100_000)
+        self.assertLess(self.net.node.partial_input.bytes, 100_000)
 
     def assertTimed(self) -> None:
         client = self.client("1")
@@ -198,7 +201,7 @@ class ConnectorTests(SynchronousTestCase):
 
         self.assertEqual((1013, "unfinished"), (client.code, client.reason.partition(";")[0]))
         self.net.advance(6)
-        self.assertEqual((0, 0), (self.net.node.partials.bytes, len(self.net.node.partials)))
+        self.assertEqual((0, 0), (self.net.node.partial_input.bytes, len(self.net.node.partial_input)))
 
 
 class LineTests(ConnectorTests):
@@ -295,14 +298,14 @@ class FragmentTests(ConnectorTests):
         client.stub.beginMessage()
         client.stub.sendMessageFrame(data[:20_000])
         self.net.pump()
-        self.assertEqual(20_000 - FREE, self.net.node.partials.bytes)
+        self.assertEqual(20_000 - FREE, self.net.node.partial_input.bytes)
 
         client.stub.sendMessageFrame(data[20_000:])
         client.stub.endMessage()
         self.net.pump()
 
         self.assertEqual([message], client.take())
-        self.assertEqual((0, 0), (self.net.node.partials.bytes, len(self.net.node.partials)))
+        self.assertEqual((0, 0), (self.net.node.partial_input.bytes, len(self.net.node.partial_input)))
 
 
 class FrameTests(ConnectorTests):
@@ -371,21 +374,21 @@ class BodyTests(SynchronousTestCase):
                 self.assertEqual([b"", b""], [client.came for client in clients[:2]])
                 self.assertTrue(clients[2].came.startswith(b"HTTP/1.1 503 "), clients[2].came)
                 self.assertIn(b"\r\nRetry-After: 30\r\n", clients[2].came)
-                self.assertLess(self.net.node.partials.bytes, 200_000)
+                self.assertLess(self.net.node.partial_input.bytes, 200_000)
                 for client in clients:
                     client.transport.loseConnection()
                 self.net.pump()
-                self.assertEqual(0, self.net.node.partials.bytes)
+                self.assertEqual(0, self.net.node.partial_input.bytes)
 
     def test_answered(self) -> None:
         """
         Once it is answered a body counts no more.
         """
         client = self.post()
-        self.assertEqual(100_000 - FREE, self.net.node.partials.bytes)
+        self.assertEqual(100_000 - FREE, self.net.node.partial_input.bytes)
 
         client.transport.write(b"x" * 400_000)
         self.net.pump()
 
         self.assertTrue(client.came.startswith(b"HTTP/1.1 "), client.came[:100])
-        self.assertEqual(0, self.net.node.partials.bytes)
+        self.assertEqual(0, self.net.node.partial_input.bytes)

@@ -7,8 +7,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.sessions.limits.overload import MOST_SHED
-from msgnode.sessions.limits.spool_share import MOST_IDLE, RECORD, Shares
+from msgnode.sessions.limits.overload import MAX_SHED
+from msgnode.sessions.limits.spool_share import MAX_IDLE, RECORD, Shares
 from tests.config.test_reload import logged
 from tests.support.durable import Counting, DurableNode
 from tests.support.fakes import directory
@@ -114,7 +114,7 @@ class AllTests(SpoolCase):
         self.make(max_spool_bytes=10_000)
         self.bob.connect()
         self.send(BOB, 20)
-        self.assertTrue(self.node.sessions.ledger.crowded)
+        self.assertTrue(self.node.sessions.journal.crowded)
 
         for _ in range(30):
             self.bob.arrive()
@@ -123,7 +123,7 @@ class AllTests(SpoolCase):
         self.send(BOB, 1, id=77)
         self.bob.arrive()
 
-        self.assertFalse(self.node.sessions.ledger.crowded)
+        self.assertFalse(self.node.sessions.journal.crowded)
         self.assertEqual(77, self.bob.got[-1]["id"])
         self.assertEqual(21, len(self.bob.got) + self.node.counts.turned_away + self.node.counts.shed)
 
@@ -144,17 +144,17 @@ class AllTests(SpoolCase):
         """
         self.make(max_spool_bytes=2_000_000)
         bounds = self.node.config.session
-        bounds.queue_messages = 3 * MOST_SHED
+        bounds.queue_messages = 3 * MAX_SHED
         to = "runtime://example.org/dan"
         self.node.client(to).drop()
-        self.send(to, 2 * MOST_SHED, size=1)
+        self.send(to, 2 * MAX_SHED, size=1)
         before = self.node.counts.shed
-        self.node.sessions.ledger.most_on_disk = 1000
+        self.node.sessions.journal.most_on_disk = 1000
 
         self.send(to, 1, size=1)
 
-        self.assertLessEqual(self.node.counts.shed - before, MOST_SHED)
-        self.assertTrue(self.node.sessions.ledger.crowded)
+        self.assertLessEqual(self.node.counts.shed - before, MAX_SHED)
+        self.assertTrue(self.node.sessions.journal.crowded)
 
 
 class SenderTests(SpoolCase):
@@ -177,7 +177,7 @@ class SenderTests(SpoolCase):
         other.peer = "192.0.2.2:1"
         other.open("runtime://example.org/other")
         self.send(BOB, 1, client=other)
-        self.assertEqual("waiting", self.node.journal.outcomes[-1])
+        self.assertEqual("waiting", self.node.traffic_recorder.outcomes[-1])
         got, missed = self.told(self.bob)
         self.assertEqual(32, got + missed)
 
@@ -265,7 +265,7 @@ class SenderTests(SpoolCase):
 
         self.send(CLEO, 1)
 
-        self.assertEqual("waiting", self.node.journal.outcomes[-1])
+        self.assertEqual("waiting", self.node.traffic_recorder.outcomes[-1])
 
     def test_many_senders(self) -> None:
         """
@@ -274,8 +274,8 @@ class SenderTests(SpoolCase):
         self.make()
         shares = Shares(lambda: 1000, list)
 
-        for number in range(3 * MOST_IDLE):
+        for number in range(3 * MAX_IDLE):
             self.ann.peer = f"h{number}:1"
             shares.find(self.ann)
 
-        self.assertLessEqual(len(shares), MOST_IDLE + 1)
+        self.assertLessEqual(len(shares), MAX_IDLE + 1)

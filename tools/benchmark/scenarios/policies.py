@@ -83,10 +83,10 @@ async def lag(job: dict[str, Any]) -> dict[str, Any]:
     """
     Milliseconds an event loop runs late, at the worst, while policies are compiled beside it.
     """
-    from msgnode.policy.administration.document_edit import gently, load
+    from msgnode.policy.administration.document_edit import load, run_beside_reactor
 
     files = (("bench.json", corpus(job["policies"], body=True)),)
-    compiling = threading.Thread(target=gently, args=(load, files))
+    compiling = threading.Thread(target=run_beside_reactor, args=(load, files))
     worst = 0.0
     compiling.start() if job["compiles"] else None
     until = time.monotonic() + 0.5
