@@ -123,19 +123,19 @@ def test_session_ends_after_a_restart(started, tmp_path):
     other.close()
 
 
-def test_without_state(started):
+def test_without_state(started, tmp_path):
     """
-    A node that keeps nothing has a registry too, in a directory that is gone afterwards.
+    A node that keeps nothing has a registry too, in memory, and leaves no file behind.
     """
-    node = NodeProcess(state="none")
+    node = NodeProcess(state="none", environment={"TMPDIR": str(tmp_path)})
     started(node)
     device = Lines(node.ports["line"], RUNTIME)
 
     assert register(device) == {"code": 200}
     device.close()
     node.stop()
-    place = Path(node.said.partition("registry: embedded, in ")[2].partition(";")[0]).parent
-    assert place.name.startswith("msgnode-") and not place.exists()
+    assert "registry: embedded, in memory" in node.said
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_long_state_directory(started, tmp_path):
