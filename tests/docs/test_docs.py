@@ -153,7 +153,7 @@ def test_state_machine():
     assert {(before, event): after for before, after, event in steps} == STEPS
 
 
-@pytest.mark.parametrize("written, message", rows("docs/operations.md", "## Common mistakes")[:10])
+@pytest.mark.parametrize("written, message", rows("docs/operations.md", "## Troubleshooting")[:10])
 def test_mistakes(written, message):
     """
     A mistake in the configuration is told in the words of docs/operations.md.
@@ -244,7 +244,7 @@ def test_operations_names_every_metric():
     node = MemoryNode()
     page = Metrics(node, EventLoopLag(node.clock), int).render_GET(DummyRequest([b""])).decode()
 
-    found = [cells[0].strip("`") for cells in rows("docs/operations.md", "## Is it well?")]
+    found = [cells[0].strip("`") for cells in rows("docs/operations.md", "## Monitoring")]
 
     # A counter is announced under the name it is shown with.
     assert re.findall(r"^# TYPE (\S+)", page, re.MULTILINE) == found
