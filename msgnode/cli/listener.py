@@ -19,7 +19,7 @@ _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "ye
 
 class Listening:
     """
-    It has enough after `count` messages, or `seconds`; None means no end.
+    Prints messages, and stops after `count` messages or `seconds`; None means no end.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class ConfigError(Exception):
 
 class AdminOptions(Section):
     """
-    Where operators find the node, and the names by which they may ask for it.
+    The admin listener, and the host names that requests to it may use.
     """
 
     listen: str | None = None

@@ -164,9 +164,9 @@ class Records:
         """
         Remove the oldest that are disconnected, of all or of one payer; how many.
         """
-        his = "payer = ? AND" if payer else ""
+        of_payer = "payer = ? AND" if payer else ""
         found = self._database.execute(
-            f"SELECT kind, id FROM held WHERE {his} gone ORDER BY at LIMIT ?",
+            f"SELECT kind, id FROM held WHERE {of_payer} gone ORDER BY at LIMIT ?",
             (payer, number) if payer else (number,),
         )
         return self._remove(found.fetchall())

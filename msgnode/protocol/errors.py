@@ -147,7 +147,7 @@ class NoSession(Rejected):
 
 class NoRoute(Rejected):
     """
-    Nobody is bound to the address.
+    No session is bound to the address.
     """
 
     code = 404

@@ -32,7 +32,7 @@ BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by d
 
 class Listener(StreamServerEndpointService):
     """
-    It says where it is; ConfigError if the port cannot be, or is another's.
+    A listener that logs its address; ConfigError if the port is invalid or in use.
     """
 
     _raiseSynchronously = True

@@ -30,7 +30,7 @@ MAX_IN_DOUBT = 1000  # addresses whose last write was not answered; the breaker 
 
 class StatusNotifications:
     """
-    They come from `address`; `publish` sends a message of the node's own to whoever listens.
+    Notifications of a changed status, sent from `address`; `publish` sends one to all who listen.
     """
 
     def __init__(self, address: str, publish: Callable[[Message], int]) -> None:

@@ -28,7 +28,7 @@ class Disk(Protocol):
 
 class Acks:
     """
-    Those that are owed to one client; `put` sends it a packet, `flooded` is told when it asks for too many.
+    Acknowledgements owed to one client; `put` sends it a packet, `flooded` is called if it asks for too many.
     """
 
     def __init__(

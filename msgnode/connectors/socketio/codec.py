@@ -42,7 +42,7 @@ class Garbled(ValueError):
 
 class TooMany(Garbled):
     """
-    It holds more packets than may be.
+    A POST with more packets than the limit.
     """
 
 

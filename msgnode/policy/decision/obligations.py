@@ -87,7 +87,7 @@ class RemoveField(Obligation, frozen=True):
 
 class Redirect(Obligation, frozen=True):
     """
-    It goes there instead, and is decided again, once.
+    Sends the message to another address instead, where it is decided again, once.
     """
 
     to: str
@@ -95,7 +95,7 @@ class Redirect(Obligation, frozen=True):
 
 class Log(Obligation, frozen=True):
     """
-    Something for the node's log.
+    Writes a line to the node's log.
     """
 
     text: str
@@ -103,7 +103,7 @@ class Log(Obligation, frozen=True):
 
 class Notify(Obligation, frozen=True):
     """
-    Somebody is to be told.
+    Writes to the node's log that `who` is to be notified.
     """
 
     who: str
