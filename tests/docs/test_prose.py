@@ -56,6 +56,7 @@ IN_DOCUMENTS = [
     Rule("no-good", r"\b(no good|good no longer|will not do|does as well)\b", "'invalid', 'is enough'"),
     Rule("time-out", r"\b[Tt]ime-outs?\b", "'timeout'"),
     Rule("mail-address", r"(?<!e-)\bmail address", "'e-mail address'"),
+    Rule("split-code", "`", "keep `code` on one line"),
     Rule("question-heading", r"^#+ .*\?$", "a noun that a reader searches for: 'Monitoring'"),
     Rule(
         "long-line",
