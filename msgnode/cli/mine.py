@@ -3,6 +3,7 @@
 """
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+from msgnode.cli import INTERRUPTED
 
 if TYPE_CHECKING:
     from msgnode.mining.pipeline.run import Result
@@ -56,6 +59,8 @@ def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **ot
       msgnode mine /var/lib/msgnode/traffic --out mined
     """
     say = Progress(as_json)
+    if not verbose:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of an interrupt with tracebacks
     with _told(as_json):
         from msgnode.mining.pipeline.run import MiningRun
         from msgnode.mining.pipeline.spark import session
@@ -78,11 +83,13 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
     from msgnode.mining.pipeline.output import OutputRefused
 
     while True:
-        wait()
         try:
+            wait()
             found = run()
             if found.files:
                 shown(found)
+        except KeyboardInterrupt:
+            return
         except Exception as why:
             sentence = _sentence(why)
             if not sentence or isinstance(why, OutputRefused):
@@ -129,12 +136,25 @@ def _told(as_json: bool) -> Iterator[None]:
     try:
         yield
     except Exception as why:
+        if _was_interrupted(why):
+            raise SystemExit(INTERRUPTED) from None
         sentence = _sentence(why)
         if not sentence:
             raise
         _stop(sentence, 1 if isinstance(why, OutputRefused) else 2, as_json)
     except KeyboardInterrupt:
-        raise SystemExit(0) from None
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _was_interrupted(why: BaseException | None) -> bool:
+    """
+    Is it what came of an interrupt?  Py4J fails over one while it waits for Spark.
+    """
+    while why is not None:
+        if isinstance(why, KeyboardInterrupt):
+            return True
+        why = why.__cause__ or why.__context__
+    return False
 
 
 def _sentence(why: Exception) -> str:

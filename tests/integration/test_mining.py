@@ -3,6 +3,9 @@ What a real node wrote down, mined.
 """
 
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 from msgnode.mining.pipeline.run import MiningRun, Options
 from tests.integration.process import Lines, NodeProcess
@@ -68,3 +71,21 @@ def test_recorded(spark, tmp_path):
     ended = {row["ended"]: row for row in rows(spark, tmp_path / "out", "sessions")}
     assert 1 == ended["closed"]["sessions"] == ended["goes on"]["sessions"]
     assert {ANN, BOB} & {row["session"] for row in rows(spark, tmp_path / "out", "stories")}
+
+
+def test_interrupt_of_a_run_that_is_not_done(tmp_path):
+    """
+    Ctrl-C before the report is there is exit code 130, without a traceback.
+    """
+    logs = Path(__file__).parents[1] / "fixtures/0.1.0"
+    command = [str(Path(sys.executable).with_name("msgnode")), "mine", str(logs)]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+
+    assert 130 == process.returncode, first + rest
+    assert "Traceback" not in rest

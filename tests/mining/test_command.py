@@ -203,6 +203,17 @@ def test_follow_goes_on(spark, capsys):
     assert "msgnode: /logs: permission denied; will try again\n" == capsys.readouterr().err
 
 
+def test_an_interrupt_ends_following(spark):
+    """
+    Ctrl-C ends what follows, for what there was has been shown.
+    """
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    _follow(lambda: Result(files=1), [].append, interrupted)
+
+
 def test_unreadable(spark, tmp_path):
     """
     A path that is not there, or a file system that is not known, is exit code 2.
