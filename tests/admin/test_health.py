@@ -216,7 +216,7 @@ class MetricsTests(Base):
             },
         )
 
-    def test_addresses(self) -> None:
+    def test_bound_addresses_are_counted(self) -> None:
         """
         Bound addresses are counted.
         """

@@ -239,7 +239,7 @@ class HTTPTests(DoorTests):
         self.assertEqual(DENY, self.ask("GET", "policies").json()["document"])
         self.assertEqual(404, self.ask("POST", "rollback", {"number": 9}).status)
 
-    def test_counts(self) -> None:
+    def test_who_looks_sees_how_often_which_rule_decided(self) -> None:
         """
         Who looks sees how often which rule decided, what it refused last, and which never did.
         """
@@ -291,7 +291,7 @@ class BusTests(DoorTests):
             self.assertEqual(403, client.ask(type="execute", to=DESK, body=claim)["body"]["code"])
         self.assertIsNone(self.net.policies.live)
 
-    def test_superseded(self) -> None:
+    def test_who_had_a_manager_session_before_the_manager_came(self) -> None:
         """
         Who had a manager's session before the manager came has no part in it.
         """
@@ -302,7 +302,7 @@ class BusTests(DoorTests):
         self.assertEqual(401, eve.ask(type="execute", to=DESK, body=body)["body"]["code"])
         self.assertIsNone(self.net.policies.live)
 
-    def test_methods(self) -> None:
+    def test_manager_adds_and_removes_policies_and_members(self) -> None:
         """
         A manager adds and removes policies and members of groups, with the names runtimes know.
         """
@@ -330,7 +330,7 @@ class BusTests(DoorTests):
 
         self.assertEqual(200, self.execute(again, "savePolicies", document=[])["code"])
 
-    def test_wrong(self) -> None:
+    def test_what_is_wrong_with_a_document_comes_back_as_a_list(self) -> None:
         """
         What is wrong with a document comes back as a list of problems.
         """

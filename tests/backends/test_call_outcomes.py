@@ -46,7 +46,7 @@ class OutcomeTests(SynchronousTestCase):
     The words by themselves.
     """
 
-    def test_words(self) -> None:
+    def test_each_has_the_word_that_operators_know(self) -> None:
         """
         Each has the word that operators know; what is wrapped counts by what is inside.
         """

@@ -66,7 +66,7 @@ class AnswerTests(RestCase):
     A back end that answers.
     """
 
-    def test_answered(self) -> None:
+    def test_request_goes_out_as_it_was_given_and_the_answer(self) -> None:
         """
         The request goes out as it was given, and the answer comes whole.
         """
@@ -96,7 +96,7 @@ class AnswerTests(RestCase):
         self.assertEqual({"3xx": 1, "4xx": 2, "5xx": 1}, self.rest.counts)
         self.assertEqual(1, self.memory.dialled)
 
-    def test_check(self) -> None:
+    def test_connector_that_only_wants_a_success_is_told_4xx(self) -> None:
         """
         A connector that only wants a success is told 4xx as it came, and all else as 502.
         """
@@ -159,7 +159,7 @@ class FailureTests(RestCase):
     A back end that does not.
     """
 
-    def test_hangs(self) -> None:
+    def test_back_end_that_says_nothing_is_given_up(self) -> None:
         """
         A back end that says nothing is given up at the deadline, and the connection with it.
         """
@@ -207,7 +207,7 @@ class FailureTests(RestCase):
 
         self.assertRejected(asked, 504, DOWN, "silent")
 
-    def test_too_large(self) -> None:
+    def test_ten_megabytes_are_not_read_to_their_end(self) -> None:
         """
         Ten megabytes are not read to their end.
         """
@@ -299,7 +299,7 @@ class FailureTests(RestCase):
 
         self.assertEqual([2], self.successResultOf(asked).json())
 
-    def test_refused(self) -> None:
+    def test_port_where_nobody_listens_is_an_error_at_once_after(self) -> None:
         """
         A port where nobody listens is an error at once, after two attempts.
         """
@@ -318,7 +318,7 @@ class CrowdTests(RestCase):
         super().setUp()
         self.rest = self.memory.rest(in_flight=2, queue=3)
 
-    def test_waits(self) -> None:
+    def test_two_are_asked_at_a_time(self) -> None:
         """
         Two are asked at a time; the third waits until one is answered.
         """
@@ -331,7 +331,7 @@ class CrowdTests(RestCase):
         self.assertEqual([0, 2], [self.successResultOf(asked[i]).json() for i in (0, 2)])
         self.assertNoResult(asked[1])
 
-    def test_too_many(self) -> None:
+    def test_beyond_the_queue_the_answer_is_503_at_once(self) -> None:
         """
         Beyond the queue the answer is 503 at once.
         """
@@ -342,7 +342,7 @@ class CrowdTests(RestCase):
         self.assertEqual(2, self.memory.dialled)
         self.wait(6)
 
-    def test_too_much(self) -> None:
+    def test_beyond_so_many_bytes_of_requests_the_answer_is_503(self) -> None:
         """
         Beyond so many bytes of requests the answer is 503 at once, though there is room in the queue.
         """
@@ -395,7 +395,7 @@ class BreakerTests(RestCase):
         (warning,) = [event for event in self.events if event["log_level"].name == "warn"]
         self.assertIn("refused", warning["why"])
 
-    def test_comes_back(self) -> None:
+    def test_after_five_seconds_one_may_try(self) -> None:
         """
         After five seconds one may try; when it is answered all may.
         """
@@ -509,7 +509,7 @@ class TLSTests(RestCase):
         """
         self.assertRejected(self.call(ca=""), 504, DOWN, "untrusted")
 
-    def test_expired(self) -> None:
+    def test_nor_is_one_that_has_expired(self) -> None:
         """
         Nor is one that has expired.
         """

@@ -96,7 +96,7 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(b"[]", data)
         self.assertEqual([False, True, True], [bool(tag) for tag in self.repository.asked])
 
-    def test_status(self) -> None:
+    def test_error_is_no_policy(self) -> None:
         """
         An error is no policy.
         """
@@ -112,7 +112,7 @@ class SourceTests(SynchronousTestCase):
 
         self.assertFails(self.look(), "answers with a page (text/html)")
 
-    def test_long(self) -> None:
+    def test_more_than_max_bytes_is_not_read(self) -> None:
         """
         More than `max_bytes` is not read.
         """
@@ -120,7 +120,7 @@ class SourceTests(SynchronousTestCase):
 
         self.assertFails(self.look(), f"more than {len(DENY) - 1} bytes")
 
-    def test_slow(self) -> None:
+    def test_after_deadline_seconds_it_is_given_up_wherever(self) -> None:
         """
         After `deadline` seconds it is given up, wherever it was.
         """
@@ -132,7 +132,7 @@ class SourceTests(SynchronousTestCase):
 
         self.assertFails(looked, "not answered within 10 s")
 
-    def test_down(self) -> None:
+    def test_nobody_there_nobody_who_lets_us_in_and_what_nobody(self) -> None:
         """
         Nobody there, nobody who lets us in, and what nobody foresaw: each is a reason.
         """
@@ -148,7 +148,7 @@ class SourceTests(SynchronousTestCase):
 
             self.assertFails(self.source.look(), text)
 
-    def test_node(self) -> None:
+    def test_until_the_repository_answers_nothing_passes(self) -> None:
         """
         Until the repository answers nothing passes; then its policies count, and stay while it is down.
         """
@@ -173,7 +173,7 @@ class SourceTests(SynchronousTestCase):
             self.assertEqual(["ping"], [message["type"] for message in client.take()])
         self.assertIn("answers 500", policies.wrong)
 
-    def test_recovers(self) -> None:
+    def test_repository_that_answers_again_has_nothing_wrong(self) -> None:
         """
         A repository that answers again has nothing wrong with it, and its next outage is logged too.
         """

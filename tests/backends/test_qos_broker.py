@@ -115,7 +115,7 @@ class TurnTests(QoSCase):
 
         self.assertEqual({"cspId": "example", "clientName": "a&cspId=other#é /?"}, self.broker.asked[0][1])
 
-    def test_refused(self) -> None:
+    def test_what_the_broker_means_by_its_404s_becomes_a_code(self) -> None:
         """
         What the broker means by its 404s becomes a code of its own.
         """
@@ -129,7 +129,7 @@ class TurnTests(QoSCase):
         self.broker.accounts.clear()
         self.assertEqual(404, self.turn()["code"])
 
-    def test_hangs(self) -> None:
+    def test_broker_that_says_nothing_is_504_after_four_seconds(self) -> None:
         """
         A broker that says nothing is 504 after four seconds, and is asked once.
         """
@@ -151,7 +151,7 @@ class TurnTests(QoSCase):
         self.assertEqual([504], [message["body"]["code"] for message in self.client.take()])
         self.assertEqual(1, len(self.broker.asked))
 
-    def test_down(self) -> None:
+    def test_broker_that_is_not_there_is_504(self) -> None:
         """
         A broker that is not there is 504.
         """
@@ -161,7 +161,7 @@ class TurnTests(QoSCase):
             (504, "Error contacting the QoS broker."), (self.turn()["code"], self.turn()["desc"])
         )
 
-    def test_nonsense(self) -> None:
+    def test_what_makes_no_sense_is_502_and_goes_no_further(self) -> None:
         """
         What makes no sense is 502, and goes no further.
         """
@@ -217,7 +217,7 @@ class OtherTests(QoSCase):
         self.assertEqual({"Network Bearer": "LTE", "IP Addresses": ["203.0.113.9"]}, body["value"])
         self.assertEqual({"type": "read", "client": "ann's phone"}, self.broker.asked[0][1])
 
-    def test_not_offered(self) -> None:
+    def test_everything_else_is_refused_in_words_and_the_broker(self) -> None:
         """
         Everything else is refused in words, and the broker is never asked to change an account.
         """
@@ -252,7 +252,7 @@ class NoneTests(QoSCase):
 
     options: dict[str, Any] = {}
 
-    def test_none(self) -> None:
+    def test_nothing_is_offered(self) -> None:
         """
         Nothing is offered.
         """

@@ -57,7 +57,7 @@ class DomainTests(UnforeseenCase):
         self.rest.broken = False
         self.ann = self.node.client(ANN)
 
-    def test_requests(self) -> None:
+    def test_each_request_is_answered_503_a_keep_alive_too(self) -> None:
         """
         Each request is answered 503, a keep-alive too, and works again later.
         """
@@ -99,7 +99,7 @@ class DomainTests(UnforeseenCase):
         statuses = [bob.request("read", {"resource": url})["body"]["value"]["status"] for url in (H1, H2)]
         self.assertEqual(["disconnected"] * 2, statuses)
 
-    def test_poll(self) -> None:
+    def test_poll_that_fails_is_followed_by_the_next(self) -> None:
         """
         A poll that fails is followed by the next.
         """
@@ -154,7 +154,7 @@ class GlobalTests(UnforeseenCase):
     The global registry.
     """
 
-    def test_requests(self) -> None:
+    def test_each_request_is_answered_503_in_both_spellings(self) -> None:
         """
         Each request is answered 503, in both spellings.
         """
@@ -192,7 +192,7 @@ class OtherTests(UnforeseenCase):
             self.assertEqual(504, client.take()[-1]["body"]["code"])
         self.assertLoggedOnce()
 
-    def test_keys(self) -> None:
+    def test_tokens_whose_keys_cannot_be_had_are_told_to_come(self) -> None:
         """
         Tokens whose keys cannot be had are told to come later, and are good when the keys are there.
         """

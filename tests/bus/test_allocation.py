@@ -100,7 +100,7 @@ class CreateTests(AllocationTests):
             for address in self.allocate(self.a, body, HYPERTIES):
                 self.assertRegex(address, f"^hyperty://example.org/{UUID4}$")
 
-    def test_any_case(self) -> None:
+    def test_type_may_be_in_upper_case(self) -> None:
         """
         The type may be in upper case.
         """
@@ -130,7 +130,7 @@ class CreateTests(AllocationTests):
         (session,) = self.node.routes.resolve(reply["body"]["value"]["allocated"][0])
         self.assertEqual(("hyperty-runtime://d/protostub/1", self.a.session), (reply["to"], session))
 
-    def test_children(self) -> None:
+    def test_names_of_children_make_channels_below_each_address(self) -> None:
         """
         Names of children make channels below each address.
         """
@@ -169,7 +169,7 @@ class RefusedTests(AllocationTests):
             self.assertTrue(answer["desc"].startswith("'number' must be an integer from 1 to 1000, not "))
         self.assertEqual(0, len(self.node.routes))
 
-    def test_most(self) -> None:
+    def test_maximum_of_one_request_can_be_set_and_is_granted(self) -> None:
         """
         The maximum of one request can be set, and is granted.
         """
@@ -203,7 +203,7 @@ class RefusedTests(AllocationTests):
 
         self.allocate(self.a, {"value": {"number": 2}})
 
-    def test_malformed(self) -> None:
+    def test_value_that_is_no_object_a_key_that_is_no_text(self) -> None:
         """
         A value that is no object, a key that is no text, a scheme that is none, children that are no names.
         """
@@ -242,7 +242,7 @@ class RefusedTests(AllocationTests):
 
         self.assertEqual(0, len(self.node.routes))
 
-    def test_types(self) -> None:
+    def test_only_create_and_delete_are_understood(self) -> None:
         """
         Only create and delete are understood.
         """
@@ -255,7 +255,7 @@ class DeleteTests(AllocationTests):
     Every form of the request that runtimes send: always a bare 200.
     """
 
-    def test_spellings(self) -> None:
+    def test_address_may_stand_alone_in_a_list_in_lists_in_lists(self) -> None:
         """
         An address may stand alone, in a list, in lists in lists, in either field, at each of the addresses.
         """
@@ -285,7 +285,7 @@ class DeleteTests(AllocationTests):
         self.assertEqual([], self.heard(address))
         self.assertEqual([address], self.node.traffic_recorder.messages[-1]["resources"])
 
-    def test_keys(self) -> None:
+    def test_key_stands_for_all_that_was_allocated_under(self) -> None:
         """
         A key stands for all that was allocated under it, alone or in a list, also over a new connection.
         """
@@ -353,7 +353,7 @@ class DeleteTests(AllocationTests):
         bound = [address, f"{address}/subscription", f"{address}/changes"]
         self.assertEqual(bound, self.heard(*bound))
 
-    def test_somebody_elses(self) -> None:
+    def test_somebody_else_address_is_a_200_and_nothing_is_freed(self) -> None:
         """
         Somebody else's address is a 200, and nothing is freed.
         """
@@ -364,7 +364,7 @@ class DeleteTests(AllocationTests):
 
         self.assertEqual(addresses, self.heard(*addresses))
 
-    def test_unknown(self) -> None:
+    def test_what_nobody_knows_is_a_200_and_so_is_nothing(self) -> None:
         """
         What nobody knows is a 200, and so is nothing at all in either field.
         """

@@ -28,7 +28,7 @@ class ExpandTests(SynchronousTestCase):
         self.assertEqual(["7"], expand("{7..7}"))
         self.assertEqual(["a0b", "a1b"], expand("a{0..1}b"))
 
-    def test_none(self) -> None:
+    def test_no_range_two_of_them_one_that_goes_down_one_too(self) -> None:
         """
         No range, two of them, one that goes down, one too large: each is told.
         """
@@ -179,7 +179,7 @@ class LeaseTests(AllocationTests):
 
         self.assertRefused(self.ask(self.b, {"scheme": "sip"}), 503)
 
-    def test_listeners(self) -> None:
+    def test_who_merely_listens_at_an_address_of_the_pool_does(self) -> None:
         """
         Who merely listens at an address of the pool does not hold it.
         """
@@ -215,7 +215,7 @@ class LeaseTests(AllocationTests):
             self.a.close()
             self.a = self.node.client("runtime://example.org/a")
 
-    def test_refused(self) -> None:
+    def test_what_a_request_was_to_lease_that_is_refused(self) -> None:
         """
         What a request was to lease that is refused in the end is free.
         """

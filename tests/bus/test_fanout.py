@@ -57,7 +57,7 @@ class MemoryTests(SynchronousTestCase):
         finally:
             tracemalloc.stop()
 
-    def test_list(self) -> None:
+    def test_message_to_a_list_each_address_of_which_the_same(self) -> None:
         """
         A message to a list, each address of which the same clients listen to, makes one copy an address.
         """
@@ -72,7 +72,7 @@ class MemoryTests(SynchronousTestCase):
 
         self.assertLess(self.peak(sender, addresses, 61 * KIB), 200 * 2 * 61 * KIB + 20 * MIB)
 
-    def test_long(self) -> None:
+    def test_long_message_to_many_who_do_not_read(self) -> None:
         """
         A long message to many who do not read it is in memory a few times, not once for each.
         """
@@ -91,7 +91,7 @@ class PollMemoryTests(SynchronousTestCase):
     Many who wait by long-polling.
     """
 
-    def test_long(self) -> None:
+    def test_long_message_is_copied_for_each_poll_a_chunk(self) -> None:
         """
         A long message is copied for each poll a chunk at a time, as its client reads; all of it comes.
         """
@@ -178,7 +178,7 @@ class SlicesTests(SlicesCase):
     What is sent in slices.
     """
 
-    def test_slices(self) -> None:
+    def test_nothing_leaves_before_all_is_written_down(self) -> None:
         """
         Nothing leaves before all is written down; then a few get it in each turn, and everybody once.
         """
@@ -410,7 +410,7 @@ class ManyMessagesTests(SlicesCase):
         self.assertTrue(self.sender.wire.reading)
         self.assertEqual([list(range(20))] * self.number, [self.got(each) for each in self.listeners])
 
-    def test_away(self) -> None:
+    def test_same_where_nobody_is_there_to_get_them(self) -> None:
         """
         The same where nobody is there to get them.
         """
@@ -426,7 +426,7 @@ class ManyMessagesTests(SlicesCase):
         self.assertLessEqual(max(turns), 5)
         self.assertEqual([list(range(20))] * self.number, [self.got(each) for each in self.listeners])
 
-    def test_senders(self) -> None:
+    def test_several_senders_have_no_more_of_one_turn_together(self) -> None:
         """
         Several senders have no more of one turn together than one alone, but for a message each.
         """
@@ -456,7 +456,7 @@ class ManyMessagesTests(SlicesCase):
         self.assertEqual(20, sum(turns))
         self.assertLessEqual(max(turns), 3)
 
-    def test_lists(self) -> None:
+    def test_and_messages_to_lists_each_of_whose_addresses_few(self) -> None:
         """
         And messages to lists, each of whose addresses few listen to.
         """
@@ -471,7 +471,7 @@ class ManyMessagesTests(SlicesCase):
         self.assertEqual(20, sum(turns))
         self.assertLessEqual(max(turns), 5)
 
-    def test_decisions(self) -> None:
+    def test_and_those_that_policies_have_a_say_in_for_each(self) -> None:
         """
         And those that policies have a say in, for each who gets them.
         """
@@ -558,7 +558,7 @@ class ListTests(SlicesCase):
             for each in self.listeners:
                 self.node.routes.bind(address, self.node.sessions.get(each.runtime), SUBSCRIBED)
 
-    def test_slices(self) -> None:
+    def test_it_is_sent_in_slices_as_a_whole(self) -> None:
         """
         It is sent in slices as a whole; each gets each copy once, in order.
         """
@@ -575,7 +575,7 @@ class ListTests(SlicesCase):
             [30, 30, 30, 30], [m["recipients"] for m in self.node.traffic_recorder.messages[-4:]]
         )
 
-    def test_killed(self) -> None:
+    def test_kill_9_between_two_slices_loses_and_doubles_none(self) -> None:
         """
         Kill -9 between two slices loses and doubles none of the copies.
         """
@@ -593,7 +593,7 @@ class ListTests(SlicesCase):
         self.assertEqual([[1, 1]] * self.number, [self.got(each) for each in self.listeners])
         self.assertEqual([], self.sender.kept)
 
-    def test_too_many(self) -> None:
+    def test_more_deliveries_than_the_node_takes_on_are_refused(self) -> None:
         """
         More deliveries than the node takes on are refused, all of them, before a copy is made.
         """
@@ -620,7 +620,7 @@ class DecisionTests(SlicesCase):
         sessions = [f"runtime://example.org/{number}" for number in numbers]
         self.use(rule("deny", {"direction": {"equals": "out"}, "session": {"in": sessions}}))
 
-    def test_slices(self) -> None:
+    def test_all_is_decided_before_anybody_gets(self) -> None:
         """
         All is decided before anybody gets it; who may not have it does not, the others do, once.
         """
@@ -637,7 +637,7 @@ class DecisionTests(SlicesCase):
         self.assertEqual(expected, [self.got(each) for each in self.listeners])
         self.assertEqual([27, 27], [m["recipients"] for m in self.node.traffic_recorder.messages[-2:]])
 
-    def test_nobody(self) -> None:
+    def test_if_nobody_may_have_it_its_sender_is_told(self) -> None:
         """
         If nobody may have it its sender is told that, as with few.
         """
@@ -649,7 +649,7 @@ class DecisionTests(SlicesCase):
         self.assertEqual([403], [message["body"]["code"] for message in self.sender.got])
         self.assertEqual(0, self.on_the_way())
 
-    def test_killed(self) -> None:
+    def test_kill_9_while_it_is_being_decided(self) -> None:
         """
         Kill -9 while it is being decided: its sender sends it again, and everybody gets it once.
         """
@@ -670,7 +670,7 @@ class DecisionTests(SlicesCase):
         expected = [[] if number == 3 else [1, 2] for number in range(self.number)]
         self.assertEqual(expected, [self.got(each) for each in self.listeners])
 
-    def test_list(self) -> None:
+    def test_message_to_a_list_is_decided(self) -> None:
         """
         A message to a list is decided on for all its addresses, before anybody gets any copy.
         """
@@ -688,7 +688,7 @@ class DecisionTests(SlicesCase):
         self.assertEqual(expected, [self.got(each) for each in self.listeners])
         self.assertEqual([29, 29, 29], [m["recipients"] for m in self.node.traffic_recorder.messages[-3:]])
 
-    def test_published(self) -> None:
+    def test_what_the_node_itself_publishes_to_many_is_decided(self) -> None:
         """
         What the node itself publishes to many is decided on in slices too.
         """

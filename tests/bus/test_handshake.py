@@ -76,7 +76,7 @@ class OpenTests(HandshakeTests):
         self.assertRegex(body["runtimeToken"], TOKEN)
         self.assertEqual(("open", RUNTIME, RUNTIME, "answered", 200), self.logged())
 
-    def test_ids(self) -> None:
+    def test_id_comes_back_with_its_json_type(self) -> None:
         """
         The id comes back with its JSON type.
         """
@@ -85,7 +85,7 @@ class OpenTests(HandshakeTests):
 
             self.assertEqual((type(id), id), (type(answered), answered))
 
-    def test_any_case(self) -> None:
+    def test_type_may_be_in_upper_case(self) -> None:
         """
         The type may be in upper case; the answer's is in lower case.
         """
@@ -94,7 +94,7 @@ class OpenTests(HandshakeTests):
 
             self.assertEqual((200, "response"), (answer["body"]["code"], answer["type"]))
 
-    def test_again(self) -> None:
+    def test_open_always_issues_a_new_token_from_whatever(self) -> None:
         """
         `open` always issues a new token, from whatever connection, and names the same session.
         """
@@ -123,7 +123,7 @@ class OpenTests(HandshakeTests):
 
             self.assertTrue(self.reaches(f"{runtime}/sm", self.client))
 
-    def test_body(self) -> None:
+    def test_body_with_whatever_in_it_does_no_harm(self) -> None:
         """
         A body, with whatever in it, does no harm.
         """
@@ -186,7 +186,7 @@ class ReopenTests(HandshakeTests):
             self.assertEqual(("re-open", RUNTIME, RUNTIME, "answered", 200), self.logged())
         self.assertTrue(self.reaches("comm://d/1", self.client))
 
-    def test_unknown_token(self) -> None:
+    def test_with_a_token_that_is_not_the_session_ours(self) -> None:
         """
         With a token that is not the session's, ours or a UUID4, it is the same session and a new token.
         """
@@ -221,7 +221,7 @@ class ReopenTests(HandshakeTests):
         self.assertTrue(self.reaches("comm://d/1", self.client))
         self.assertTrue(self.reaches(f"{RUNTIME}/sm", self.client))
 
-    def test_without_from(self) -> None:
+    def test_without_from_or_with_an_empty_one_open_and_re_open(self) -> None:
         """
         Without `from`, or with an empty one, `open` and `re-open` name a session that nobody can guess.
         """
@@ -277,7 +277,7 @@ class CloseTests(HandshakeTests):
     `close`
     """
 
-    def test_close(self) -> None:
+    def test_session_ends_and_the_connection_is_closed_1000(self) -> None:
         """
         The session ends and the connection is closed 1000, without an answer.
         """
@@ -304,7 +304,7 @@ class CloseTests(HandshakeTests):
         self.assertFalse(self.reaches("comm://d/1", client))
         self.assertTrue(self.reaches(f"{RUNTIME}/sm", client))
 
-    def test_before_open(self) -> None:
+    def test_connection_that_has_no_session_is_just_closed(self) -> None:
         """
         A connection that has no session is just closed; a session of the name it gives is not touched.
         """

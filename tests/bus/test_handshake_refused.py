@@ -72,7 +72,7 @@ class RefusedTests(HandshakeTests):
             self.node.traffic_recorder.events,
         )
 
-    def test_full(self) -> None:
+    def test_beyond_the_most_sessions_a_new_one_is_closed_1013(self) -> None:
         """
         Beyond the most sessions a new one is closed 1013, to come back later; known ones come in.
         """
@@ -108,7 +108,7 @@ class RefusedTests(HandshakeTests):
         self.assertEqual({429: 1}, refused_codes(self.node.counts))
         self.assertIsNone(self.node.sessions.get(RUNTIME).connection)
 
-    def test_types(self) -> None:
+    def test_any_other_type_is_answered_400_and_the_connection(self) -> None:
         """
         Any other type is answered 400, and the connection lives.
         """
@@ -119,7 +119,7 @@ class RefusedTests(HandshakeTests):
             self.assertEqual((type, "", RUNTIME, "refused", 400), self.logged())
         self.assertIsNone(self.client.lost)
 
-    def test_ping(self) -> None:
+    def test_ping_is_no_reason_to_refuse(self) -> None:
         """
         A ping is no reason to refuse: it is answered, also before a session is open.
         """
@@ -130,7 +130,7 @@ class RefusedTests(HandshakeTests):
         )
         self.assertEqual(("ping", "", RUNTIME, "answered", 200), self.logged())
 
-    def test_response(self) -> None:
+    def test_response_which_answers_nothing_of_ours_is_dropped(self) -> None:
         """
         A response, which answers nothing of ours, is dropped.
         """

@@ -13,7 +13,7 @@ class ListenersTests(SynchronousTestCase):
     One, several and none.
     """
 
-    def test_counts(self) -> None:
+    def test_each_address_counts_once_whether_its_listeners(self) -> None:
         """
         Each address counts once, whether its listeners were looked up or not.
         """
@@ -61,7 +61,7 @@ class OrderedTests(SynchronousTestCase):
     Thousands of strings, of which those that begin alike are found.
     """
 
-    def test_order(self) -> None:
+    def test_however_they_come_and_go_they_stand_in_order(self) -> None:
         """
         However they come and go, they stand in order, and the first of a beginning is found.
         """

@@ -156,7 +156,7 @@ class MatrixTests(WebSocketCase):
             self.assertEqual([200], [message["response"] for message in runtime.take()])
             runtime.close()
 
-    def test_refused(self) -> None:
+    def test_stub_whose_name_cannot_be_borne_is_closed_and_never(self) -> None:
         """
         A stub whose name cannot be borne is closed, and never told that it is connected.
         """

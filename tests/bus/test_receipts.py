@@ -74,7 +74,7 @@ class CodeTests(ReceiptCase):
 
         self.assertEqual([202], self.codes())
 
-    def test_nobody(self) -> None:
+    def test_404_when_nobody_is_bound_to_the_address(self) -> None:
         """
         404 when nobody is bound to the address.
         """
@@ -82,7 +82,7 @@ class CodeTests(ReceiptCase):
 
         self.assertEqual([404], self.codes())
 
-    def test_refused(self) -> None:
+    def test_403_beside_the_answer_when_it_was_refused(self) -> None:
         """
         403 beside the answer, when it was refused.
         """
@@ -157,7 +157,7 @@ class OnceTests(ReceiptCase):
 
         self.assertEqual([202, 404], self.codes())
 
-    def test_node(self) -> None:
+    def test_none_for_a_node_address(self) -> None:
         """
         None for a node address: it answers.
         """

@@ -85,7 +85,7 @@ class UnreadableTests(RefusalTests):
         self.assertRefused(400)
         self.a.errors.clear()
 
-    def test_not_json(self) -> None:
+    def test_not_json_is_counted_and_left_to_the_connector(self) -> None:
         """
         Not JSON is counted, and left to the connector to tell.
         """
@@ -119,7 +119,7 @@ class UnreadableTests(RefusalTests):
             self.unreadable(data, "nested too deeply")
         self.unreadable(encoded()[:-1] + b',"body":{"x":' + closed + b"}}", "nested too deeply")
 
-    def test_ids(self) -> None:
+    def test_missing_id_or_one_that_is_neither_text(self) -> None:
         """
         A missing id, or one that is neither text nor an integer, cannot be answered.
         """
@@ -127,7 +127,7 @@ class UnreadableTests(RefusalTests):
             self.unreadable(encoded(id=id), "'id' must be an integer or a string")
         self.unreadable(b'{"type":"x","from":"a","to":"b"}', "'id' is missing")
 
-    def test_senders(self) -> None:
+    def test_nor_can_a_sender_that_is_no_text(self) -> None:
         """
         Nor can a sender that is no text.
         """
@@ -156,7 +156,7 @@ class MalformedTests(RefusalTests):
     def malformed(self, data: bytes, id: Any = 1) -> str:
         return self.refuse(data, 400, "mn:/validator", f"{RUNTIME}/x", id)
 
-    def test_types(self) -> None:
+    def test_missing_type_or_one_that_is_no_text(self) -> None:
         """
         A missing type, or one that is no text.
         """
@@ -198,7 +198,7 @@ class MalformedTests(RefusalTests):
 
             self.assertEqual(f"'{key}' stands twice in the header", self.malformed(data))
 
-    def test_ids(self) -> None:
+    def test_answer_has_the_id_with_its_json_type(self) -> None:
         """
         The answer has the id, with its JSON type.
         """
@@ -230,7 +230,7 @@ class MissingFromTests(RefusalTests):
     Only mn:/session may be spoken to without `from`.
     """
 
-    def test_missing(self) -> None:
+    def test_message_without_from_or_with_an_empty_one(self) -> None:
         """
         A message without `from`, or with an empty one, is answered 400 at the session's name.
         """
@@ -280,7 +280,7 @@ class ClaimTests(RefusalTests):
         """
         self.refuse(encoded(to=["p", self.b.runtime], **{"from": "mn:/x"}), 403, "mn:/validator", "mn:/x")
 
-    def test_response(self) -> None:
+    def test_response_that_claims_it_is_refused_as_well(self) -> None:
         """
         A response that claims it is refused as well, and nobody is told.
         """
@@ -289,7 +289,7 @@ class ClaimTests(RefusalTests):
         self.assertEqual([], self.a.got)
         self.assertRefused(403)
 
-    def test_registry(self) -> None:
+    def test_while_the_node_has_no_registry_of_its_own_nobody(self) -> None:
         """
         While the node has no registry of its own, nobody speaks by its name either.
         """
@@ -309,7 +309,7 @@ class BeforeOpenTests(SynchronousTestCase):
         self.client = self.node.client()
         self.node.traffic_recorder.messages.clear()
 
-    def test_refused(self) -> None:
+    def test_whatever_it_sends_is_answered_401_and_not_routed(self) -> None:
         """
         Whatever it sends is answered 401 and not routed; the connection lives, and may open.
         """
@@ -336,7 +336,7 @@ class BeforeOpenTests(SynchronousTestCase):
         self.client.post(self.b.runtime)
         self.assertEqual(1, len(self.b.got))
 
-    def test_without_from(self) -> None:
+    def test_without_from_the_answer_names_nobody(self) -> None:
         """
         Without `from` the answer names nobody.
         """
@@ -359,7 +359,7 @@ class BeforeOpenTests(SynchronousTestCase):
 
         self.assertEqual([], self.client.got)
 
-    def test_malformed(self) -> None:
+    def test_what_is_no_message_is_refused_as_ever(self) -> None:
         """
         What is no message is refused as ever.
         """

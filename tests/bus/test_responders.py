@@ -79,7 +79,7 @@ class ReplyTests(ResponderTests):
         self.assertEqual({**expected, "body": {"code": 200}}, reply)
         self.assertEqual([("read", RUNTIME, "answered", 200)], self.lines())
 
-    def test_nothing(self) -> None:
+    def test_responder_may_have_nothing_to_say(self) -> None:
         """
         A responder may have nothing to say.
         """
@@ -173,7 +173,7 @@ class RefusalTests(ResponderTests):
     What the node does not offer, and what it never answers.
     """
 
-    def test_not_offered(self) -> None:
+    def test_at_an_address_of_the_node_where_nobody_answers(self) -> None:
         """
         At an address of the node where nobody answers, a request is answered 501.
         """
@@ -319,7 +319,7 @@ class FailureTests(ResponderTests):
         self.assertEqual([], self.a.got)
         self.assertEqual(1, len(self.flushLoggedErrors(KeyError)))
 
-    def test_nonsense(self) -> None:
+    def test_deferred_that_gives_no_message_is_a_failure_too(self) -> None:
         """
         A Deferred that gives no message is a failure too.
         """
@@ -337,7 +337,7 @@ class SessionArgumentTests(ResponderTests):
     What a responder is given.
     """
 
-    def test_session(self) -> None:
+    def test_session_that_asks_whatever_from_claims(self) -> None:
         """
         The session that asks, whatever `from` claims.
         """

@@ -38,7 +38,7 @@ class DeliveryTests(RouterTests):
     Exact addresses, then the runtime above; the bytes as they came.
     """
 
-    def test_unchanged(self) -> None:
+    def test_message_reaches_its_recipient_byte_for_byte(self) -> None:
         """
         A message reaches its recipient byte for byte, whatever its spelling, type and id.
         """
@@ -121,7 +121,7 @@ class DeliveryTests(RouterTests):
 
         self.assertEqual([100, 100, 200, 404], [message["body"]["code"] for message in self.a.got])
 
-    def test_counts(self) -> None:
+    def test_what_came_in_and_what_went_out_is_counted(self) -> None:
         """
         What came in and what went out is counted, in messages and bytes.
         """
@@ -198,7 +198,7 @@ class TokenTests(RouterTests):
     The session token reaches no other client.
     """
 
-    def test_via(self) -> None:
+    def test_in_body_via_asterisks_stand_in_its_place(self) -> None:
         """
         In `body.via` asterisks stand in its place; everything else stays.
         """
@@ -229,7 +229,7 @@ class ListTests(RouterTests):
         lines = [(m["to"], m["outcome"], m["recipients"]) for m in self.node.traffic_recorder.messages[-3:]]
         self.assertEqual([("x", "delivered", 2), (to[1], "delivered", 1), ("nobody", "no-route", 0)], lines)
 
-    def test_twice(self) -> None:
+    def test_recipient_named_twice_gets_one_copy(self) -> None:
         """
         A recipient named twice gets one copy.
         """
@@ -237,7 +237,7 @@ class ListTests(RouterTests):
 
         self.assertEqual(1, len(self.b.got))
 
-    def test_one(self) -> None:
+    def test_list_of_one_is_as_that_one_also_for_the_node(self) -> None:
         """
         A list of one is as that one, also for the node's addresses, granted or refused.
         """

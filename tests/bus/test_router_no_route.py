@@ -26,7 +26,7 @@ class LearningTests(RouterTests):
         self.a.close()
         self.assertEqual([], self.reached("hyperty://example.org/1"))
 
-    def test_first(self) -> None:
+    def test_who_said_it_first_keeps(self) -> None:
         """
         Who said it first keeps it; another's claim adds no recipient.
         """
@@ -45,7 +45,7 @@ class LearningTests(RouterTests):
 
         self.assertEqual([self.b], self.reached("hyperty://d/1"))
 
-    def test_ends(self) -> None:
+    def test_what_was_learnt_ends_when_a_session_subscribes(self) -> None:
         """
         What was learnt ends when a session subscribes the address.
         """
@@ -75,7 +75,7 @@ class LearningTests(RouterTests):
             self.assertEqual([], self.reached(from_), from_)
         self.assertEqual(0, len(self.node.routes))
 
-    def test_most(self) -> None:
+    def test_so_many_are_learnt_of_one_session(self) -> None:
         """
         So many are learnt of one session; one that ends makes room for another.
         """

@@ -71,7 +71,7 @@ class ResolveTests(RoutesTests):
         for address in ("comm://d/1/children", "comm://D/1/children/", "comm://d/1/children//", "comm://d/1"):
             self.assertEqual([], self.hear(address))
 
-    def test_shared(self) -> None:
+    def test_lookup_builds_nothing(self) -> None:
         """
         A lookup builds nothing: the same tuple comes every time.
         """
@@ -242,7 +242,7 @@ class JoinTests(RoutesTests):
             self.routes.unbind(f"{name}0", self.one)
             self.assertEqual({}, self.one.bindings)
 
-    def test_again(self) -> None:
+    def test_rule_holds_for_a_runtime_that_went_and_came_back(self) -> None:
         """
         The rule holds for a runtime that went and came back, however often.
         """
@@ -304,7 +304,7 @@ class ManyTests(RoutesTests):
         self.assertEqual(tuple(sessions), held[0])
         self.assertTrue(all(each is held[0] for each in held))
 
-    def test_order(self) -> None:
+    def test_who_leaves_and_comes_again_is_last(self) -> None:
         """
         Who leaves and comes again is last; the others keep their places, down to one and up again.
         """

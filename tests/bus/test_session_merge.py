@@ -113,7 +113,7 @@ class RenamedTests(RenamedCase):
         self.assertEqual([{"code": 200}], [message["body"] for message in again.take()])
         self.assertTrue(self.hears(again, ROOM))
 
-    def test_open(self) -> None:
+    def test_by_open_too_which_is_answered_with_a_new_token(self) -> None:
         """
         By `open` too, which is answered with a new token.
         """
@@ -176,7 +176,7 @@ class RenamedTests(RenamedCase):
             self.node.client(name).take()
             self.assertIsNotNone(self.node.sessions.get(name))
 
-    def test_somebody_elses(self) -> None:
+    def test_what_one_certificate_opened_does_not_become(self) -> None:
         """
         What one certificate opened does not become the user's of another, whoever has its token.
         """
@@ -700,7 +700,7 @@ class UnderWayTests(RenamedCase):
         self.answers(again)
         self.assertEqual(set(self.MANY), set(self.node.sessions.get(RUNTIME).bindings))
 
-    def test_registry(self) -> None:
+    def test_what_the_registry_confirms_only_now_is_kept(self) -> None:
         """
         What the registry confirms only now is kept for it.
         """
@@ -728,7 +728,7 @@ class DurableTests(RenamedCase):
         self.addCleanup(self.node.store.shut)
         self.addCleanup(self.node.spool.close)
 
-    def test_killed(self) -> None:
+    def test_after_kill_9_the_session_has_its_name_addresses(self) -> None:
         """
         After kill -9 the session has its name, addresses and what waits, whether it was long ago or just now.
         """
@@ -874,7 +874,7 @@ class DurableTests(RenamedCase):
             self.assertIsNone(self.node.sessions.get(name))
             self.assertEqual([RUNTIME], [session.runtime for session in self.node.sessions])
 
-    def test_too_many(self) -> None:
+    def test_of_more_at_a_time_than_the_node_writes_down_at_once(self) -> None:
         """
         Of more at a time than the node writes down at once some are told to try again, and none is lost.
         """

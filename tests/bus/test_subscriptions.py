@@ -62,7 +62,7 @@ class SubscribeTests(SubscriptionTests):
     `subscribe`
     """
 
-    def test_spellings(self) -> None:
+    def test_each_body_that_runtimes_send_names_the_addresses(self) -> None:
         """
         Each body that runtimes send names the addresses it means.
         """
@@ -111,7 +111,7 @@ class SubscribeTests(SubscriptionTests):
             self.assertEqual(("answered", 200), (line["outcome"], line["code"]))
             self.assertEqual(set(addresses), set(line["resources"]))
 
-    def test_any_case(self) -> None:
+    def test_type_may_be_in_upper_case(self) -> None:
         """
         The type may be in upper case.
         """
@@ -137,7 +137,7 @@ class SubscribeTests(SubscriptionTests):
         self.assertBound(self.a, "x")
         self.assertBound(self.b)
 
-    def test_again(self) -> None:
+    def test_who_subscribes_twice_is_answered_twice_and_hears(self) -> None:
         """
         Who subscribes twice is answered twice and hears once.
         """
@@ -148,7 +148,7 @@ class SubscribeTests(SubscriptionTests):
 
         self.assertEqual(1, len(self.a.got))
 
-    def test_at_once(self) -> None:
+    def test_it_takes_effect_at_once_for_all_that_comes_behind(self) -> None:
         """
         It takes effect at once, for all that comes behind it.
         """
@@ -186,7 +186,7 @@ class UnsubscribeTests(SubscriptionTests):
         f"{OBJECT}/subscription",
     )
 
-    def test_spellings(self) -> None:
+    def test_each_body_that_runtimes_send_ends_what_it_means(self) -> None:
         """
         Each body that runtimes send ends what it means, and nothing more.
         """
@@ -507,7 +507,7 @@ class RefusedTests(SubscriptionTests):
         )
         self.assertBound(self.a, "runtime://example.org/a/x", "runtime://example.org/bb")
 
-    def test_away(self) -> None:
+    def test_also_while_that_runtime_is_away(self) -> None:
         """
         Also while that runtime is away, but not when its session is over.
         """
@@ -545,7 +545,7 @@ class RefusedTests(SubscriptionTests):
 
             self.assertEqual(([], 1), (self.a.take(), len(runtime.got)))
 
-    def test_most(self) -> None:
+    def test_beyond_what_one_session_may_hold_it_is_429(self) -> None:
         """
         Beyond what one session may hold it is 429; what it holds already is no more.
         """
@@ -559,7 +559,7 @@ class RefusedTests(SubscriptionTests):
         self.grant(self.a, "unsubscribe", {"resources": ["a"]})
         self.grant(self.a, "subscribe", {"resources": ["c"]})
 
-    def test_types(self) -> None:
+    def test_only_subscribe_and_unsubscribe_are_understood(self) -> None:
         """
         Only subscribe and unsubscribe are understood.
         """

@@ -57,14 +57,14 @@ def test_main_help() -> None:
         ("true story", "true story"),
     ],
 )
-def test_body(text: str | None, body: object) -> None:
+def test_body_is_json_where_it_is_json_and_else_the_text(text: str | None, body: object) -> None:
     """
     BODY is JSON where it is JSON, and else the text it is.
     """
     assert body == body_of(text)
 
 
-def test_entry() -> None:
+def test_hyperty_of_the_registry_is_shown_with_what_a_person() -> None:
     """
     A hyperty of the registry is shown with what a person wants to know.
     """
@@ -240,7 +240,7 @@ def test_seconds(words: str, seconds: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-5", "3601", "soon"])
-def test_expires(seconds: str) -> None:
+def test_registration_lives_from_a_second_to_an_hour(seconds: str) -> None:
     """
     A registration lives from a second to an hour; the help says so, and so does the error.
     """

@@ -111,7 +111,7 @@ class CheckTests(StateTests):
     `msgnode state check`.
     """
 
-    def test_sound(self) -> None:
+    def test_what_a_node_left_behind_is_sound(self) -> None:
         """
         What a node left behind is sound.
         """
@@ -119,7 +119,7 @@ class CheckTests(StateTests):
 
         self.assertEqual((0, f"{self.directory}: ok\n"), (result.exit_code, result.output))
 
-    def test_killed(self) -> None:
+    def test_what_a_killed_node_left_behind_is_sound_too(self) -> None:
         """
         What a killed node left behind is sound too.
         """
@@ -136,7 +136,7 @@ class CheckTests(StateTests):
         self.assertTrue((copy / f"{NAME}-wal").stat().st_size)
         self.assertEqual((0, f"{copy}: ok\n"), (result.exit_code, result.output))
 
-    def test_json(self) -> None:
+    def test_programs_get_the_same_as_json(self) -> None:
         """
         Programs get the same as JSON.
         """
@@ -144,7 +144,7 @@ class CheckTests(StateTests):
 
         self.assertEqual({"ok": True, "problems": []}, json.loads(result.output))
 
-    def test_damaged(self) -> None:
+    def test_damaged_database_is_named_with_the_command(self) -> None:
         """
         A damaged database is named, with the command that helps; the exit code is 1.
         """
@@ -182,7 +182,7 @@ class CheckTests(StateTests):
         self.assertEqual(1, result.exit_code)
         self.assertIn("Could not decode", result.output)
 
-    def test_cut_off(self) -> None:
+    def test_database_of_which_only_the_first_bytes_are_left(self) -> None:
         """
         A database of which only the first bytes are left is not called sound.
         """
@@ -190,7 +190,7 @@ class CheckTests(StateTests):
 
         self.assertEqual(1, self.run_command("check").exit_code)
 
-    def test_newer(self) -> None:
+    def test_database_of_a_newer_node_is_not_called_sound(self) -> None:
         """
         A database of a newer node is not called sound.
         """
@@ -239,7 +239,7 @@ class CheckTests(StateTests):
         self.assertEqual(1, result.exit_code)
         self.assertEqual([NAME], os.listdir(odd))
 
-    def test_empty(self) -> None:
+    def test_directory_that_no_node_has_used_is_sound(self) -> None:
         """
         A directory that no node has used is sound.
         """
@@ -277,7 +277,7 @@ class RepairTests(StateTests):
     `msgnode state repair`.
     """
 
-    def test_sound(self) -> None:
+    def test_what_is_sound_is_left_alone(self) -> None:
         """
         What is sound is left alone.
         """
@@ -288,7 +288,7 @@ class RepairTests(StateTests):
         self.assertEqual((0, f"{self.directory}: nothing to repair\n"), (result.exit_code, result.output))
         self.assertEqual(before, self.files())
 
-    def test_damaged(self) -> None:
+    def test_of_a_database_with_a_damaged_page_all_else_is_kept(self) -> None:
         """
         Of a database with a damaged page all else is kept, and a node starts with it.
         """
@@ -333,7 +333,7 @@ class RepairTests(StateTests):
         self.assertEqual((SESSIONS, SESSIONS), (len(sessions), len(keys)))
         self.assertEqual(set(range(1, SESSIONS + 1)) - {1500}, {sid for sid, _, _ in bindings})
 
-    def test_no_database(self) -> None:
+    def test_file_of_which_nothing_can_be_read_is_moved_aside(self) -> None:
         """
         A file of which nothing can be read is moved aside, and a node starts with nothing.
         """
@@ -347,7 +347,7 @@ class RepairTests(StateTests):
             self.assertEqual([[]] * 6, found)
             store.shut()
 
-    def test_directory(self) -> None:
+    def test_directory_in_the_place_of_the_file_is_moved_aside(self) -> None:
         """
         A directory in the place of the file is moved aside too.
         """
@@ -358,7 +358,7 @@ class RepairTests(StateTests):
 
         self.start()
 
-    def test_newer(self) -> None:
+    def test_of_a_newer_node_file_is_kept_what_this_one(self) -> None:
         """
         Of a newer node's file is kept what this one understands.
         """
@@ -389,7 +389,7 @@ class RepairTests(StateTests):
         self.addCleanup(spool.close)
         self.assertEqual([0, 2], [note.key for note in spool.open()[1].kept])
 
-    def test_json(self) -> None:
+    def test_programs_get_what_was_done_as_json(self) -> None:
         """
         Programs get what was done as JSON.
         """

@@ -363,7 +363,7 @@ class ClientSuite:
 
     # -- asking ------------------------------------------------------------------
 
-    def test_refused(self: Any) -> None:
+    def test_request_the_node_refuses_fails_with_its_code(self: Any) -> None:
         """
         A request the node refuses fails with its code, its words and the body.
         """
@@ -407,7 +407,7 @@ class ClientSuite:
         self.assertNoResult(asked)
         asked.addErrback(lambda _: None)
 
-    def test_provisional(self: Any) -> None:
+    def test_code_below_200_is_not_the_answer_yet(self: Any) -> None:
         """
         A code below 200 is not the answer yet.
         """
@@ -440,7 +440,7 @@ class ClientSuite:
             else:
                 self.assertEqual(404, self.refusal(self.a.request(LAMP))[0])
 
-    def test_receipt(self: Any) -> None:
+    def test_delivery_fires_with_what_became(self: Any) -> None:
         """
         A delivery fires with what became of it; the recipient acknowledges by itself.
         """

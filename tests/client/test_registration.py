@@ -98,7 +98,7 @@ class RegistryTests(SynchronousTestCase):
         self.assertEqual([("create", None), ("update", "refresh"), ("update", "refresh")], self.kinds())
         self.assertEqual({"status": "live"}, self.registry.asked[-1][2]["value"])
 
-    def test_forgotten(self) -> None:
+    def test_registry_that_has_forgotten_a_hyperty_is_told(self) -> None:
         """
         A registry that has forgotten a hyperty is told of it anew.
         """
@@ -108,7 +108,7 @@ class RegistryTests(SynchronousTestCase):
 
         self.assertIn(URL, self.registry.entries)
 
-    def test_registry_away(self) -> None:
+    def test_registry_that_does_not_answer_is_asked_again(self) -> None:
         """
         A registry that does not answer is asked again in time.
         """
@@ -121,7 +121,7 @@ class RegistryTests(SynchronousTestCase):
 
         self.assertEqual(("update", "refresh"), self.kinds()[-1])
 
-    def test_ends(self) -> None:
+    def test_registration_that_ends_says_so_and_is_not_refreshed(self) -> None:
         """
         A registration that ends says so, and is not refreshed any more.
         """

@@ -52,7 +52,7 @@ class ResumeSuite:
 
     # -- nothing is lost -------------------------------------------------------------
 
-    def test_comes_back(self: Any) -> None:
+    def test_client_that_loses_its_connection_comes_back(self: Any) -> None:
         """
         A client that loses its connection comes back by itself, and what came meanwhile arrives.
         """
@@ -270,7 +270,7 @@ class ResumeSuite:
 
         self.assertTrue(self.b.is_open)
 
-    def test_superseded(self: Any) -> None:
+    def test_client_whose_session_another_one_resumed_does(self: Any) -> None:
         """
         A client whose session another one resumed does not fight for it; it says why it stopped.
         """
@@ -399,7 +399,7 @@ class LineResumeTests(ResumeSuite, SynchronousTestCase):
         said = [(message["type"], message["from"]) for message in self.net.traffic_recorder.messages]
         return said.count(("ping", self.b.runtime))
 
-    def test_stopped(self) -> None:
+    def test_nothing_goes_on_once_a_client_has_left(self) -> None:
         """
         Nothing goes on once a client has left.
         """
@@ -444,7 +444,7 @@ class WebSocketResumeTests(ResumeSuite, SynchronousTestCase):
 
     wire = "web"
 
-    def test_too_long(self) -> None:
+    def test_message_that_the_node_finds_too_long_fails_alone(self) -> None:
         """
         A message that the node finds too long fails alone; what was sent around it arrives.
         """

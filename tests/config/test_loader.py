@@ -42,7 +42,7 @@ class DefaultTests(ConfigTests):
     What holds when nobody says anything.
     """
 
-    def test_keys(self) -> None:
+    def test_defaults_are_those_of_the_documentation(self) -> None:
         """
         The defaults are those of the documentation.
         """
@@ -88,7 +88,7 @@ class DefaultTests(ConfigTests):
         ):
             self.assertEqual(expected, found)
 
-    def test_node(self) -> None:
+    def test_node_is_called_as_its_host(self) -> None:
         """
         The node is called as its host.
         """
@@ -102,7 +102,7 @@ class DefaultTests(ConfigTests):
             self.assertEqual(("msgnode", name), Path(found).parts[-2:])
             self.assertTrue(Path(found).is_absolute())
 
-    def test_listeners(self) -> None:
+    def test_node_listens_on_loopback(self) -> None:
         """
         The node listens on loopback: web on 9090, lines on 9091, admin on 9092.
         """
@@ -129,14 +129,14 @@ class ListenTests(ConfigTests):
 
         self.assertEqual([("web", "tcp:1"), ("web", "ssl:2"), ("line", "unix:/x"), ("admin", "tcp:3")], found)
 
-    def test_none(self) -> None:
+    def test_none_or_no_string_at_all_is_no_listener(self) -> None:
         """
         `none`, or no string at all, is no listener of that kind.
         """
         self.assertEqual([("line", "tcp:1")], self.where(web=[], lines=["tcp:1"], admin={"listen": "none"}))
         self.assertEqual([], self.where(web=["none"], lines=["none"], admin={"listen": "none"}))
 
-    def test_tables(self) -> None:
+    def test_table_replaces_the_default_of_its_kind_and_stands(self) -> None:
         """
         A table replaces the default of its kind, and stands beside strings.
         """
@@ -220,7 +220,7 @@ class FileTests(ConfigTests):
         why = str(self.assertRaises(ConfigError, load, path, {"traffic": "none"}))
         self.assertEqual(f"{path}: domain: expected a string, found 3", why)
 
-    def test_unreadable(self) -> None:
+    def test_file_that_is_not_there_is_none_is_no_utf_8(self) -> None:
         """
         A file that is not there, is none, is no UTF-8 or no TOML is named, with what is wrong.
         """
@@ -243,7 +243,7 @@ class MistakeTests(ConfigTests):
     A mistake stops the start: where, which key, what was expected, what was found.
     """
 
-    def test_unknown(self) -> None:
+    def test_key_that_is_not_known_is_told_with_the_nearest_name(self) -> None:
         """
         A key that is not known is told with the nearest name, at every level.
         """
@@ -274,7 +274,7 @@ class MistakeTests(ConfigTests):
             self.assertEqual(text, self.wrong(table))
         self.assertIn("zzz: is not a key here; known are domain, node, web", self.wrong({"zzz": 1}))
 
-    def test_types(self) -> None:
+    def test_value_of_another_type_is_told(self) -> None:
         """
         A value of another type is told with what was expected.
         """
@@ -340,7 +340,7 @@ class MistakeTests(ConfigTests):
             self.assertTrue(why.startswith(f"{section}.{key}: expected {range}"), why)
             self.assertTrue(why.endswith(f", found {value!r}"), why)
 
-    def test_words(self) -> None:
+    def test_word_that_is_none_of_the_known_is_told_with_those(self) -> None:
         """
         A word that is none of the known is told with those.
         """
@@ -412,7 +412,7 @@ class PoolTests(ConfigTests):
     def pool(self, **pool: Any) -> Config:
         return check({"pools": {"ims": {"scheme": "sip", **pool}}}, "node.toml")
 
-    def test_addresses(self) -> None:
+    def test_pool_is_a_list_or_a_pattern_of_one(self) -> None:
         """
         A pool is a list, or a pattern of one.
         """
@@ -449,7 +449,7 @@ class PoolTests(ConfigTests):
             self.assertEqual(text, self.wrong({"pools": {"ims": {"scheme": "sip", **pool}}}))
         self.assertEqual("pools.ims.scheme: is missing", self.wrong({"pools": {"ims": {"addresses": ["a"]}}}))
 
-    def test_too_many(self) -> None:
+    def test_list_is_as_long_as_a_pattern_may_be_and_is_looked(self) -> None:
         """
         A list is as long as a pattern may be, and is looked through in good time.
         """

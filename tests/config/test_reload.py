@@ -91,7 +91,7 @@ class AdoptTests(SynchronousTestCase):
         )
         self.assertEqual([], waiting)
 
-    def test_restart(self) -> None:
+    def test_what_is_built_into_the_node_stays_and_is_named(self) -> None:
         """
         What is built into the node stays, and is named.
         """
@@ -162,7 +162,7 @@ class ReloadTests(SynchronousTestCase):
         changed = "changed: allowed_origins, limits.message_bytes"
         self.assertEqual([f"info: reloaded the configuration and the files it names; {changed}"], self.logged)
 
-    def test_restart(self) -> None:
+    def test_what_needs_a_restart_is_named_in_one_line(self) -> None:
         """
         What needs a restart is named in one line; an option that was given still wins.
         """

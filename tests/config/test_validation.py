@@ -29,7 +29,7 @@ class MistakesTests(SynchronousTestCase):
     def one(self, words: str, **options: Any) -> None:
         self.assertMistake(words, identity={"providers": [provider(**options)]})
 
-    def test_good(self) -> None:
+    def test_https_issuer_is_good_and_one_on_this_machine(self) -> None:
         """
         An https issuer is good, and one on this machine without TLS.
         """
@@ -129,7 +129,7 @@ class MistakesTests(SynchronousTestCase):
         self.assertEqual(2, result.exit_code)
         self.assertIn("client_secret_file: /nowhere/secret: cannot be read", result.output)
 
-    def test_twice(self) -> None:
+    def test_two_providers_may_share_neither_issuer_nor_domain(self) -> None:
         """
         Two providers may share neither issuer nor domain.
         """
@@ -138,7 +138,7 @@ class MistakesTests(SynchronousTestCase):
         other = provider(issuer="https://other.example.org")
         self.assertMistake("its own", identity={"providers": [provider(), other]})
 
-    def test_nobody(self) -> None:
+    def test_tokens_are_not_wanted_where_nobody_could_have_one(self) -> None:
         """
         Tokens are not wanted where nobody could have one.
         """
@@ -184,7 +184,7 @@ class DevicesTests(SynchronousTestCase):
         self.assertIsNone(devices.find(make_token()))
         self.assertEqual(2, CliRunner().invoke(main, ["token", "a b"]).exit_code)
 
-    def test_mistakes(self) -> None:
+    def test_line_that_is_wrong_is_named(self) -> None:
         """
         A line that is wrong is named; what stands in it is not repeated, as it may be a secret.
         """
@@ -195,7 +195,7 @@ class DevicesTests(SynchronousTestCase):
             self.assertIn(f"line {number}:", str(raised.exception))
             self.assertNotIn("secret", str(raised.exception))
 
-    def test_missing(self) -> None:
+    def test_file_that_is_not_there_stops_the_start_and_msgnode(self) -> None:
         """
         A file that is not there stops the start, and `msgnode check` says so.
         """

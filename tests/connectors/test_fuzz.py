@@ -171,7 +171,9 @@ class PollTests(PollCase):
         ),
         st.lists(st.one_of(st.integers(-2, 12).map(str), st.text("0123456789x-+ ", max_size=4)), max_size=4),
     )
-    def test_statuses(self, posts: list[tuple[bytes, str]], cursors: list[str]) -> None:
+    def test_every_request_has_one_of_the_documented_answers(
+        self, posts: list[tuple[bytes, str]], cursors: list[str]
+    ) -> None:
         """
         Every request has one of the documented answers; the session and the others are well.
         """

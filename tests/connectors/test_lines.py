@@ -79,7 +79,7 @@ class LineTests(SynchronousTestCase):
         self.assertEqual([], self.device.take())
         self.assertEqual(0, self.net.node.counts.unreadable)
 
-    def test_dripped(self) -> None:
+    def test_line_whose_bytes_come_one_by_one_is_a_line(self) -> None:
         """
         A line whose bytes come one by one is a line.
         """
@@ -90,7 +90,7 @@ class LineTests(SynchronousTestCase):
 
         self.assertEqual([{**self.message, "body": {"value": "żółć"}}], self.other.take())
 
-    def test_cut_anywhere(self) -> None:
+    def test_it_does_not_matter_where_the_reads_cut_a_stream(self) -> None:
         """
         It does not matter where the reads cut a stream of lines.
         """
@@ -144,7 +144,7 @@ class LineTests(SynchronousTestCase):
         self.assertEqual([413, 413], [refusal["body"]["code"] for refusal in self.device.take()])
         self.assertEqual([], self.other.take())
 
-    def test_not_utf8(self) -> None:
+    def test_answer_to_a_line_that_is_not_utf_8_says(self) -> None:
         """
         The answer to a line that is not UTF-8 says where.
         """
@@ -153,7 +153,7 @@ class LineTests(SynchronousTestCase):
         (refusal,) = self.device.take()
         self.assertEqual("not UTF-8 at byte 13", refusal["body"]["desc"])
 
-    def test_before_open(self) -> None:
+    def test_bad_line_before_open_is_answered_to_nobody(self) -> None:
         """
         A bad line before `open` is answered to nobody in particular.
         """

@@ -196,7 +196,7 @@ class ScenarioTests(SynchronousTestCase):
         pairs = [*product(self.CONNECTORS, repeat=2), *zip(self.VARIANTS, self.VARIANTS, strict=True)]
         return [Conversation(self, first, second) for first, second in pairs]
 
-    def test_conversation(self) -> None:
+    def test_from_open_to_the_deletion_of_the_object_everybody(self) -> None:
         """
         From `open` to the deletion of the object, everybody gets what is meant for it and nothing else.
         """

@@ -370,7 +370,7 @@ class CompressionTests(WebSocketCase):
         self.assertEqual([self.update(runtime, value)], runtime.take())
         return written
 
-    def test_off(self) -> None:
+    def test_nobody_gets_it_who_does_not_configure_it_because(self) -> None:
         """
         Nobody gets it who does not configure it, because it costs ten times the memory.
         """
@@ -394,7 +394,7 @@ class CompressionTests(WebSocketCase):
         self.assertLess(len(long), 200)
         self.assertEqual(long, again)
 
-    def test_not_offered(self) -> None:
+    def test_who_does_not_offer_it_is_sent_plain_messages(self) -> None:
         """
         Who does not offer it is sent plain messages.
         """

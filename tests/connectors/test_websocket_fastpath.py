@@ -65,7 +65,7 @@ class TakingTests(Comparing):
         self.same([("read", stream[at : at + 65536]) for at in range(0, len(stream), 65536)], lane=1)
         self.same([("read", stream)], lane=0)
 
-    def test_fragments(self) -> None:
+    def test_fragmented_message_is_autobahn_until_it_ends(self) -> None:
         """
         A fragmented message is Autobahn's until it ends, with the pings and the faults inside it.
         """
@@ -103,7 +103,7 @@ class TakingTests(Comparing):
             script = [("read", begun[:9]), ("read", begun[9:] + frame(b"text") + close())]
             self.same(script, reactions={1: what}, lane=0)
 
-    def test_comes_back(self) -> None:
+    def test_one_ping_in_a_stream_whose_reads_all_end_inside(self) -> None:
         """
         One ping in a stream whose reads all end inside a frame does not keep the stream out of the lane.
         """
@@ -179,7 +179,7 @@ class LengthTests(Comparing):
                 bad = frame(b"x" * 20, claim=claim)
                 self.same([("read", frame(b"a") + bad), ("read", bad), ("lost",)], options=options, lane=1)
 
-    def test_dripped(self) -> None:
+    def test_of_a_frame_that_drips_in_the_lane_keeps_no_more(self) -> None:
         """
         Of a frame that drips in, the lane keeps no more than its share; Autobahn keeps the rest.
         """

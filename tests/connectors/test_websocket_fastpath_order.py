@@ -111,7 +111,7 @@ class ClosingTests(Comparing):
 
         self.assertEqual("abort", side.wire.out[-1])
 
-    def test_lost(self) -> None:
+    def test_connection_that_is_lost_with_a_frame_begun(self) -> None:
         """
         A connection that is lost with a frame begun was not closed cleanly.
         """
@@ -276,7 +276,7 @@ class SendingTests(Comparing):
 
         self.assertEqual(1, len(writes))
 
-    def test_long(self) -> None:
+    def test_text_may_be_longer_out_than_the_limit_on_texts(self) -> None:
         """
         A text may be longer out than the limit on texts in.
         """

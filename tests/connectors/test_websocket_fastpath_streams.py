@@ -20,7 +20,9 @@ class StreamTests(SynchronousTestCase):
 
     @settings(max_examples=100 * TIMES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(scripts(), options, reactions)
-    def test_same(self, script: list[tuple], options: dict, reactions: dict) -> None:
+    def test_whatever_a_client_sends_and_whatever_the_server(
+        self, script: list[tuple], options: dict, reactions: dict
+    ) -> None:
         """
         Whatever a client sends and whatever the server does, after every read all is the same.
         """

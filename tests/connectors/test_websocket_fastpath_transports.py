@@ -203,7 +203,7 @@ class TLSTests(SynchronousTestCase):
 
         self.assertEqual(text_frame(b"answer 1"), self.heard.data)
 
-    def test_closed(self) -> None:
+    def test_answer_pong_and_close_arrive_in_that_order(self) -> None:
         """
         Answer, pong and Close arrive in that order.
         """

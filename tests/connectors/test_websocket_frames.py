@@ -19,7 +19,7 @@ class FrameTests(WebSocketCase):
     def client(self, name: str = "a", **how: Any) -> WebSocketRuntime:
         return self.connect(self.net, f"runtime://example.org/{name}", **how)
 
-    def test_ping(self) -> None:
+    def test_client_is_pinged_every_25_s_and_stays_as_long(self) -> None:
         """
         A client is pinged every 25 s, and stays as long as it answers.
         """
@@ -91,7 +91,7 @@ class FrameTests(WebSocketCase):
         other.send(self.update(runtime))
         self.assertEqual([self.update(runtime)], runtime.take())
 
-    def test_not_utf8(self) -> None:
+    def test_text_that_is_not_utf_8_closes_the_connection(self) -> None:
         """
         Text that is not UTF-8 closes the connection with 1007, and is not carried.
         """
@@ -101,7 +101,7 @@ class FrameTests(WebSocketCase):
 
         self.assertEqual((1007, [], False), (runtime.code, other.take(), runtime.is_connected))
 
-    def test_fragments(self) -> None:
+    def test_message_in_fragments_with_a_ping_between_them(self) -> None:
         """
         A message in fragments, with a ping between them, arrives whole.
         """
@@ -132,7 +132,7 @@ class FrameTests(WebSocketCase):
             self.assertEqual(got, len(other.take()))
         self.assertEqual(1009, runtime.code)
 
-    def test_dripped(self) -> None:
+    def test_message_whose_bytes_come_one_by_one_arrives(self) -> None:
         """
         A message whose bytes come one by one arrives.
         """

@@ -144,7 +144,7 @@ class HypertyTests(RegistryCase):
 
             self.assertEqual((400, b"", "application/json"), self.raw("PUT", uri, body))
 
-    def test_nonsense(self) -> None:
+    def test_bad_json_wrong_types_and_no_lifetime_are_answered(self) -> None:
         """
         Bad JSON, wrong types and no lifetime are answered 500 with a page that says it is JSON.
         """
@@ -183,7 +183,7 @@ class HypertyTests(RegistryCase):
         self.assertEqual((404, NOT_FOUND), self.create(ALICE))
         self.assertEqual(BOB, self.get("hyperty", "url", H1)[1]["userID"])
 
-    def test_replaced(self) -> None:
+    def test_replaced_record_keeps_its_startingtime_and_nothing(self) -> None:
         """
         A replaced record keeps its startingTime and nothing else.
         """
@@ -334,7 +334,7 @@ class StatusTests(RegistryCase):
         )
         self.assertEqual("created", self.get("hyperty", "url", H1)[1]["status"])
 
-    def test_update(self) -> None:
+    def test_update_is_stored_as_sent_leaves_alone_what_it_does(self) -> None:
         """
         An update is stored as sent, leaves alone what it does not name, and refreshes the timer.
         """
@@ -368,7 +368,7 @@ class UpdatedTests(RegistryCase):
     What changed by itself.
     """
 
-    def test_expired(self) -> None:
+    def test_what_a_read_or_the_sweep_found_over_is_told_once(self) -> None:
         """
         What a read or the sweep found over is told once.
         """
@@ -449,7 +449,7 @@ class SearchTests(RegistryCase):
             for by in ("user", "email"):
                 self.assertEqual((200, number), self.search(query, by), query)
 
-    def test_none(self) -> None:
+    def test_nothing_fits_nothing_is_asked_or_something_else(self) -> None:
         """
         Nothing fits, nothing is asked, or something else is.
         """
@@ -508,7 +508,7 @@ class ObjectTests(RegistryCase):
         self.assertEqual((200, "disconnected"), (status, record["status"]))
         self.assertEqual(200, self.get("hyperty", "dataobject", "reporter", H1)[0])
 
-    def test_update(self) -> None:
+    def test_updates_and_keep_alives_do_not_say_whether(self) -> None:
         """
         Updates and keep-alives do not say whether the status changed.
         """
@@ -603,7 +603,7 @@ class OtherTests(RegistryCase):
             self.assertEqual(404, self.raw(method, uri)[0])
             self.assertIn("text/html", self.raw(method, uri)[2])
 
-    def test_kept(self) -> None:
+    def test_address_is_one_piece_however_many_slashes_it_has(self) -> None:
         """
         An address is one piece however many slashes it has, and any text.
         """

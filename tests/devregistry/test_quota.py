@@ -59,7 +59,7 @@ class LimitTests(QuotaCase):
     An entry, an owner, all of them.
     """
 
-    def test_entry(self) -> None:
+    def test_descriptor_of_megabytes_is_refused_413_and_nothing(self) -> None:
         """
         A descriptor of megabytes is refused 413, and nothing of it is kept.
         """
@@ -78,7 +78,7 @@ class LimitTests(QuotaCase):
 
         self.assertEqual(413, reply.status)
 
-    def test_update(self) -> None:
+    def test_no_update_makes_an_entry_larger(self) -> None:
         """
         No update makes an entry larger than that.
         """
@@ -115,7 +115,7 @@ class LimitTests(QuotaCase):
         self.assertEqual([200] * 10 + [507] * 2, found)
         self.assertEqual(10, self.quota.counts.entries)
 
-    def test_again(self) -> None:
+    def test_who_is_at_the_limit_may_keep_alive_what_it_has(self) -> None:
         """
         Who is at the limit may keep alive what it has, and replace it.
         """
@@ -185,7 +185,7 @@ class EndTests(QuotaCase):
         self.assertEqual([0, 0, 0, 0], [self.rows(table) for table in tables])
         self.assertEqual((0, 0), (self.quota.counts.entries, self.quota.counts.bytes))
 
-    def test_given_back(self) -> None:
+    def test_room_of_what_was_removed_is_given_back_to_the_disk(self) -> None:
         """
         The room of what was removed is given back to the disk.
         """
@@ -201,7 +201,7 @@ class EndTests(QuotaCase):
 
         self.assertLess(4 * self.database.execute(pages).fetchone()[0], before)
 
-    def test_no_end(self) -> None:
+    def test_update_cannot_make_an_entry_live_for_ever(self) -> None:
         """
         An update cannot make an entry live for ever.
         """
@@ -214,7 +214,7 @@ class EndTests(QuotaCase):
 
         self.assertFalse(self.exists(1))
 
-    def test_many(self) -> None:
+    def test_turn_works_off_so_many_and_says_that_there_are_more(self) -> None:
         """
         A turn works off so many, and says that there are more; an answer has so many.
         """
@@ -268,7 +268,7 @@ class GraphTests(QuotaCase):
     The global registry, on the same file.
     """
 
-    def test_large(self) -> None:
+    def test_record_is_bounded_too_before_anything_is_made(self) -> None:
         """
         A record is bounded, too, before anything is made of it.
         """
@@ -307,7 +307,7 @@ class NodeTests(SynchronousTestCase):
 
         return Asked
 
-    def test_refused(self) -> None:
+    def test_client_that_registers_megabytes_is_told_413(self) -> None:
         """
         A client that registers megabytes is told 413, in words.
         """

@@ -182,7 +182,7 @@ class WriteTests(DifferencesCase):
 
             self.assertEqual((400, {"message": said}), (reply.status, json.loads(reply.body)))
 
-    def test_long_list(self) -> None:
+    def test_list_with_more_values_than_any_entry_has_room(self) -> None:
         """
         A list with more values than any entry has room for is refused before they are looked at.
         """
@@ -210,7 +210,7 @@ class RequestTests(DifferencesCase):
     What is asked.
     """
 
-    def test_requests(self) -> None:
+    def test_each_request_has_the_status_of_the_rethink_registry(self) -> None:
         """
         Each request has the status of the reTHINK registry, and what matters of its body.
         """

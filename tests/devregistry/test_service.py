@@ -49,7 +49,7 @@ class FileTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.path = directory(self) / "registry.sqlite"
 
-    def test_kept(self) -> None:
+    def test_what_was_written_is_there_after_the_process_ended(self) -> None:
         """
         What was written is there after the process ended without a word, and the log is moved into the file.
         """
@@ -65,7 +65,7 @@ class FileTests(SynchronousTestCase):
             200, Domain(Records(second, lambda: 0.0)).answer("GET", "/hyperty/user/u", b"").status
         )
 
-    def test_no_database(self) -> None:
+    def test_file_that_is_something_else_is_named_and_left_alone(self) -> None:
         """
         A file that is something else is named, and left alone.
         """
@@ -133,7 +133,7 @@ class FullDiskTests(SynchronousTestCase):
     A file that takes nothing.
     """
 
-    def test_full(self) -> None:
+    def test_writing_is_answered_500_reading_goes(self) -> None:
         """
         Writing is answered 500, reading goes on, and the sweep tries again when there is room.
         """
@@ -179,7 +179,7 @@ class PlaceTests(SynchronousTestCase):
         self.assertEqual("/var/lib/msgnode/state/x.sock", place.socket("x.sock"))
         self.assertEqual(Path("/var/lib/msgnode/state/registry.sqlite"), place.file)
 
-    def test_too_long(self) -> None:
+    def test_socket_with_too_long_a_name_lies_elsewhere_the_file(self) -> None:
         """
         A socket with too long a name lies elsewhere, the file where it was.
         """
@@ -190,7 +190,7 @@ class PlaceTests(SynchronousTestCase):
         self.assertNotIn("é", place.socket("x.sock"))
         self.assertEqual(Path(state) / "registry.sqlite", place.file)
 
-    def test_none(self) -> None:
+    def test_without_a_state_directory_the_sockets_are_temporary(self) -> None:
         """
         Without a state directory the sockets are temporary, and what the registries know is in memory.
         """
@@ -259,7 +259,7 @@ class FaultTests(SynchronousTestCase):
         self.memory.pump()
         return asked
 
-    def test_answers(self) -> None:
+    def test_bad_answers_of_three_kinds(self) -> None:
         """
         Bad answers of three kinds.
         """
@@ -268,7 +268,7 @@ class FaultTests(SynchronousTestCase):
 
             self.assertEqual((status, begins), (answer.status, answer.content[: len(begins) or None]))
 
-    def test_none(self) -> None:
+    def test_no_answer_of_two_kinds(self) -> None:
         """
         No answer, of two kinds.
         """
@@ -291,7 +291,7 @@ class FaultTests(SynchronousTestCase):
 
         self.assertEqual("up", self.successResultOf(asked).json()["status"])
 
-    def test_share(self) -> None:
+    def test_only_a_share_of_the_requests(self) -> None:
         """
         Only a share of the requests.
         """
@@ -301,7 +301,7 @@ class FaultTests(SynchronousTestCase):
         self.assertEqual([True, False], [fault.befalls(), fault.befalls()])
         self.assertTrue(Fault.parse("drop").befalls())
 
-    def test_nonsense(self) -> None:
+    def test_fault_that_does_not_exist_is_told(self) -> None:
         """
         A fault that does not exist is told.
         """
@@ -410,7 +410,7 @@ class OptionTests(SynchronousTestCase):
 
         self.assertEqual("test: registry.key: expected 'cert' beside 'key'", why)
 
-    def test_check(self) -> None:
+    def test_msgnode_check_names_a_file_that_cannot_be_used(self) -> None:
         """
         `msgnode check` names a file that cannot be used, and else says which registries there are.
         """

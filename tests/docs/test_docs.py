@@ -154,7 +154,7 @@ def test_state_machine():
 
 
 @pytest.mark.parametrize("written, message", rows("docs/operations.md", "## Troubleshooting")[:10])
-def test_mistakes(written, message):
+def test_mistake_in_the_configuration_is_told_in_the_words(written, message):
     """
     A mistake in the configuration is told in the words of docs/operations.md.
     """

@@ -80,7 +80,7 @@ def counted(node):
     return page.read().decode()
 
 
-def test_full(started, tmp_path):
+def test_registry_whose_listener_is_full(started, tmp_path):
     """
     A registry whose listener is full: all are answered 504, it is counted and given up, and the log is calm.
     """
@@ -113,7 +113,7 @@ def test_full(started, tmp_path):
     assert "Traceback" not in node.said
 
 
-def test_others(started, tmp_path):
+def test_provider_of_identity_and_a_qos_broker_that_are_full(started, tmp_path):
     """
     A provider of identity and a QoS broker that are full: who asks is told to come later.
     """

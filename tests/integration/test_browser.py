@@ -124,7 +124,7 @@ def updates(first: int, last: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("pair", ["default.ps.js", "default.mjs", "catalogue"], indirect=True)
-def test_conversation(pair: Pair) -> None:
+def test_two_pages_talk_as_runtimes_do_from_open(pair: Pair) -> None:
     """
     Two pages talk as runtimes do, from `open` to the deletion of an object, with each form of the stub.
     """
@@ -143,7 +143,7 @@ def test_conversation(pair: Pair) -> None:
     talk.update(talk.r2)
 
 
-def test_statuses(pair: Pair) -> None:
+def test_stub_says_where_it_is_as_the_runtime_expects(pair: Pair) -> None:
     """
     The stub says where it is, as the runtime expects it.
     """

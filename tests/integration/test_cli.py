@@ -124,7 +124,7 @@ def test_listens_to_itself_and_filters(node: NodeProcess) -> None:
     assert f'{me}/x  {{"n": 3}}' in out
 
 
-def test_json(node: NodeProcess) -> None:
+def test_with_json_everything_on_stdout_is_json_one_value(node: NodeProcess) -> None:
     """
     With --json everything on stdout is JSON, one value a line, and nothing is on stderr.
     """
@@ -305,7 +305,7 @@ def test_listens_beyond_a_kill(tmp_path: Path) -> None:
     assert '{"value": "back"}' in out
 
 
-def test_registry(node: NodeProcess) -> None:
+def test_what_is_registered_is_found_by_its_address(node: NodeProcess) -> None:
     """
     What is registered is found by its address and by its user, and found to be gone when that is said.
     """

@@ -39,7 +39,7 @@ def live(node):
         return json.load(answer)
 
 
-def test_low(small: Path):
+def test_nothing_new_is_taken_on_while_the_disk_is_low(small: Path):
     """
     Nothing new is taken on while the disk is low, everything else goes on, and the log yields before.
     """

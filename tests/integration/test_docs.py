@@ -168,7 +168,7 @@ def test_long_polling(node, terminals):
 
 
 @pytest.mark.parametrize("node", ["example.org"], indirect=True)
-def test_rest(node, terminals):
+def test_rest_works_with_plain_curl_as_docs_protocol_md(node, terminals):
     """
     REST works with plain curl as docs/protocol.md shows.
     """

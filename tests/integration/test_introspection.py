@@ -135,7 +135,7 @@ class OpaqueTests(TestCase):
     def open(self, token: str) -> tuple[int, str]:
         return open_with(token, self.node.ports["web"])
 
-    def test_login(self) -> None:
+    def test_whoever_logs_in_opens_a_session_with_the_access(self) -> None:
         """
         Whoever logs in opens a session with the access token, again and again for one question, also while
         the provider is down; neither token nor secret is in any log.
@@ -153,7 +153,7 @@ class OpaqueTests(TestCase):
             for hidden in (token, encoded(token), SECRET):
                 self.assertNotIn(hidden, text)
 
-    def test_unknown(self) -> None:
+    def test_token_that_the_provider_does_not_know_opens_nothing(self) -> None:
         """
         A token that the provider does not know opens nothing.
         """

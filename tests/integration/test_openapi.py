@@ -52,7 +52,7 @@ def test_document(send, mode):
     check()
 
 
-def test_response(send, node):
+def test_so_is_a_response_that_a_device_gives_and_what_has(send, node):
     """
     So is a response that a device gives, and what has none.
     """

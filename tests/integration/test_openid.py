@@ -85,7 +85,7 @@ class LoginTests(TestCase):
     def open(self, token: str) -> tuple[int, str]:
         return open_with(token, self.node.ports["web"])
 
-    def test_login(self) -> None:
+    def test_whoever_logs_in_at_the_provider_opens_a_session(self) -> None:
         """
         Whoever logs in at the provider opens a session as who it is; the token is in no log.
         """

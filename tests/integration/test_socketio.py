@@ -103,7 +103,7 @@ def connect(node: NodeProcess) -> Iterator[Any]:
 
 @pytest.mark.parametrize("transport", ["", "polling", "websocket"])
 @pytest.mark.parametrize("version", ["1", "2", "4"])
-def test_conversation(node, connect, version, transport):
+def test_page_and_a_device_talk_in_whatever_alphabet(node, connect, version, transport):
     """
     A page and a device talk, in whatever alphabet and in order, while the page changes its transport.
     """
@@ -171,7 +171,7 @@ def test_node_restarts(connect, version, transport, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["1", "2", "4"])
-def test_many(node, connect, version):
+def test_ten_pages_each_changing_its_transport_while(node, connect, version):
     """
     Ten pages, each changing its transport while messages come, miss none and see none twice.
     """

@@ -48,7 +48,7 @@ def test_build(tmp_path: Path) -> None:
 
 @needs_node
 @needs_npm
-def test_types() -> None:
+def test_types_that_are_declared_fit_a_page_in_typescript() -> None:
     """
     The types that are declared fit a page in TypeScript.
     """

@@ -130,7 +130,7 @@ def test_traffic_log_is_complete_after_sigterm(node):
     assert carried == list(range(300))
 
 
-def test_restart(node):
+def test_after_a_restart_a_stub_that_says_re_open(node):
     """
     After a restart a stub that says re-open with its old token is given a new session and goes on.
     """

@@ -45,7 +45,7 @@ def planned(checkpoint, *files):
     return [batch.number for batch in gone], [(b - H, e - H, len(some)) for b, e, some in fresh]
 
 
-def test_first():
+def test_newest_hour_is_a_batch_of_its_own():
     """
     The newest hour is a batch of its own: it may still be written to.
     """
@@ -145,7 +145,7 @@ def test_late_but_gone():
         planned(known, file(0), file(0, "mn2"))
 
 
-def test_kept():
+def test_checkpoint_is_read_as_it_was_written_and_so_is_one():
     """
     A checkpoint is read as it was written, and so is one from before there were parts.
     """

@@ -66,7 +66,7 @@ def test_pseudonyms(mined, spark):
     assert {"notApplicable"} == {row.effect for row in decided}
 
 
-def test_again(mined):
+def test_second_run_with_the_same_options_finds_nothing_new(mined):
     """
     A second run with the same options finds nothing new, and says so in JSON if asked.
     """
@@ -100,7 +100,7 @@ def test_other_options(mined, options, said):
     assert f"{said}; use --overwrite to begin anew, or another --out" in err
 
 
-def test_somebody_elses(spark, tmp_path):
+def test_directory_with_something_else_in_it_is_left_alone(spark, tmp_path):
     """
     A directory with something else in it is left alone.
     """
@@ -116,7 +116,7 @@ def test_somebody_elses(spark, tmp_path):
     assert "years of work" == (tmp_path / "out/thesis.txt").read_text()
 
 
-def test_empty(spark, tmp_path):
+def test_directory_without_a_log_is_told(spark, tmp_path):
     """
     A directory without a log is told so; that is no error.
     """
@@ -131,7 +131,7 @@ def test_empty(spark, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged(spark, tmp_path):
+def test_compressed_file_that_is_cut_short_is_named(spark, tmp_path):
     """
     A compressed file that is cut short is named, with exit code 2, not a traceback.
     """
@@ -214,7 +214,7 @@ def test_an_interrupt_ends_following(spark):
     _follow(lambda: Result(files=1), [].append, interrupted)
 
 
-def test_unreadable(spark, tmp_path):
+def test_path_that_is_not_there_or_a_file_system(spark, tmp_path):
     """
     A path that is not there, or a file system that is not known, is exit code 2.
     """

@@ -25,7 +25,7 @@ def test_options():
     assert known == set(re.findall(r"--[a-z]+", table.replace("`--every S`", "--every")))
 
 
-def test_tables():
+def test_it_has_the_columns_of_every_table():
     """
     It has the columns of every table.
     """

@@ -148,7 +148,7 @@ class TestTruth:
             worst["again"],
         )
 
-    def test_storm(self, spark, whole, logs):
+    def test_so_is_the_minute_in_which_all_come_back(self, spark, whole, logs):
         """
         So is the minute in which all come back.
         """

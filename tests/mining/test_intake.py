@@ -167,7 +167,7 @@ def at_once(spark, where, runs):
     return other.answers()
 
 
-def test_killed(spark, runs, tmp_path):
+def test_run_that_is_killed_before_one_of_its_steps_leaves(spark, runs, tmp_path):
     """
     A run that is killed before one of its steps leaves what was there before, or all that it made.
     """

@@ -51,7 +51,7 @@ class TestLives:
 
         assert [(ONE, "expired", 89 * SECOND, 2, 1, 1, 81 * SECOND, True, False)] == found
 
-    def test_goes_on(self, spark):
+    def test_life_without_an_end_is_counted_to_the_end(self, spark):
         """
         A life without an end is counted to the end of the log; one without a beginning is not whole.
         """
@@ -59,7 +59,7 @@ class TestLives:
 
         assert [(ONE, None, 3000 * SECOND, 1, 0, 0, 0, False, True)] == found
 
-    def test_lost(self, spark):
+    def test_session_that_is_opened_once_more_without_an_end(self, spark):
         """
         A session that is opened once more without an end was lost by its node.
         """
@@ -70,7 +70,7 @@ class TestLives:
         assert ["lost", "closed"] == [row[1] for row in found]
         assert [SECOND, SECOND] == [row[2] for row in found]
 
-    def test_carried(self, spark):
+    def test_however_a_log_is_cut_at_the_hour_the_lives(self, spark):
         """
         However a log is cut at the hour, the lives are those of one run.
         """
@@ -119,7 +119,7 @@ class TestSessions:
 
         assert [("mn1", "closed", 1, 1, 0, 1, 5, 5), ("mn1", "goes on", 1, 1, 0, 0, 0, 0)] == answer
 
-    def test_storm(self, spark):
+    def test_minute_with_twenty_connections_and_ten_times(self, spark):
         """
         A minute with twenty connections and ten times the usual is a storm.
         """

@@ -27,7 +27,7 @@ class TestPairing:
     Which answer belongs to which request.
     """
 
-    def test_answered(self, spark):
+    def test_answer_has_the_id_of_its_request_and_its_addresses(self, spark):
         """
         An answer has the id of its request and its addresses turned round; case does not matter.
         """
@@ -45,7 +45,7 @@ class TestPairing:
 
         assert [("1", "mn1", 0, None, None, False, False)] == found
 
-    def test_provisional(self, spark):
+    def test_request_may_get_several_answers(self, spark):
         """
         A request may get several answers; all but the last are provisional.
         """
@@ -145,7 +145,7 @@ class TestPairing:
         assert 1 == plan.count("Exchange hashpartitioning")
         assert "Join" not in plan
 
-    def test_carried(self, spark):
+    def test_however_a_log_is_cut_at_the_hour_the_exchanges(self, spark):
         """
         However a log is cut at the hour, the exchanges are those of one run.
         """

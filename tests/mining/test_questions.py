@@ -41,7 +41,7 @@ class TestColumns:
     What a question groups by is one of a few.
     """
 
-    def test_addresses(self, spark):
+    def test_domains_and_destinations_of_all_shapes_of_addresses(self, spark):
         """
         Domains and destinations of all shapes of addresses.
         """
@@ -144,7 +144,7 @@ class TestTalkers:
     Who talks, and what is heard.
     """
 
-    def test_senders(self, ten):
+    def test_busiest_sender_first(self, ten):
         """
         The busiest sender first; what failed is counted.
         """
@@ -152,7 +152,7 @@ class TestTalkers:
 
         assert [(ANN, 8, 3), (BOB, 1, 0)] == found
 
-    def test_objects(self, ten):
+    def test_what_is_published_with_the_copies_made(self, ten):
         """
         What is published, with the copies made of it.
         """
@@ -369,7 +369,7 @@ class TestStories:
 
         assert [(None, "opened"), ("2", None), ("3", None)] == table(story(rows, ONE), "id", "event")
 
-    def test_conversation(self, spark):
+    def test_message_and_its_answer_on_their_way_across_nodes(self, spark):
         """
         A message and its answer on their way across nodes.
         """

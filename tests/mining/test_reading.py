@@ -31,7 +31,7 @@ class TestParsed:
     The contract, line by line.
     """
 
-    def test_good(self, spark):
+    def test_numbers_and_text_are_taken_as_ids_unknown_keys(self, spark):
         """
         Numbers and text are taken as ids, unknown keys are passed over, and the hour is that of the file.
         """
@@ -79,7 +79,7 @@ class TestParsed:
         """
         assert [(why, text, PATH)] == table(read(spark, text), "why", "text", "path")
 
-    def test_empty(self, spark):
+    def test_empty_lines_are_nothing(self, spark):
         """
         Empty lines are nothing.
         """

@@ -16,7 +16,7 @@ from tests.support.examples import TOP
 PARTNER = "hyperty://partner.example/x"
 
 
-def test_decisions(spark):
+def test_what_a_policy_would_have_blocked_and_what_it_leaves(spark):
     """
     What a policy would have blocked, and what it leaves as it was; with the last as a sample.
     """

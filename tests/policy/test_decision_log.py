@@ -43,7 +43,7 @@ class LogTests(SynchronousTestCase):
         self.assertTrue(path.name.startswith("decisions-test-"))
         return [json.loads(line) for line in path.read_text().splitlines()]
 
-    def test_refused(self) -> None:
+    def test_what_is_refused_is_written_with_its_rule(self) -> None:
         """
         What is refused is written with its rule; never a body.
         """
@@ -58,7 +58,7 @@ class LogTests(SynchronousTestCase):
         self.assertEqual((f"{RUNTIME}/x", OTHER, RUNTIME), (line["from"], line["to"], line["session"]))
         self.assertNotIn("secret", json.dumps(line))
 
-    def test_share(self) -> None:
+    def test_of_what_is_permitted_the_share_that_is_wished(self) -> None:
         """
         Of what is permitted the share that is wished for.
         """
@@ -82,7 +82,7 @@ class LogTests(SynchronousTestCase):
         self.assertNotIn(RUNTIME, json.dumps([one, other]))
         self.assertEqual(OTHER, one["to"])
 
-    def test_none(self) -> None:
+    def test_there_is_none_where_it_is_not_wanted_or_there(self) -> None:
         """
         There is none where it is not wanted, or there are no policies.
         """
@@ -127,7 +127,7 @@ class ConfigTests(SynchronousTestCase):
         why = self.assertRaises(ConfigError, check, {"policy": {"source": "ftp://x/y"}}, "node.toml")
         self.assertIn("policy.source: expected a file, a directory, an https address or push", str(why))
 
-    def test_check(self) -> None:
+    def test_msgnode_check_looks_at_the_policies_too(self) -> None:
         """
         `msgnode check` looks at the policies too.
         """

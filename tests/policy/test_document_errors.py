@@ -167,7 +167,7 @@ def test_one_in_a_thousand():
     assert f"{where}: unknown operator 'equal', did you mean 'equals'?" == said
 
 
-def test_missing():
+def test_key_that_must_be_there_is_named():
     """
     A key that must be there is named.
     """

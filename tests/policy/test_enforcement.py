@@ -60,7 +60,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual([{"auth": True}] * 2, [message["body"] for message in self.b.take()])
 
-    def test_malformed(self) -> None:
+    def test_what_is_no_message_is_answered_400_not_decided(self) -> None:
         """
         What is no message is answered 400, not decided on; the id 0 is as good as any.
         """
@@ -103,7 +103,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual(503, reply["body"]["code"])
         self.flushLoggedErrors(ZeroDivisionError)
 
-    def test_published(self) -> None:
+    def test_what_is_published_and_denied_is_answered_by_nothing(self) -> None:
         """
         What is published and denied is answered by nothing.
         """
@@ -115,7 +115,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual(([], []), (self.a.take(), self.b.take()))
         self.assertEqual("refused", self.node.traffic_recorder.outcomes[-1])
 
-    def test_receipt(self) -> None:
+    def test_who_asked_for_a_receipt_hears_403(self) -> None:
         """
         Who asked for a receipt hears 403 in it.
         """
@@ -210,7 +210,7 @@ class EnforcementTests(SynchronousTestCase):
 
             self.assertEqual(passes, bool(self.b.take()), (trust, identity, body))
 
-    def test_superseded(self) -> None:
+    def test_older_connection_has_not_the_identity_of_the_one(self) -> None:
         """
         An older connection has not the identity of the one that took its session over.
         """
@@ -430,7 +430,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual([None] * 3, [client.lost for client in opened])
 
-    def test_once(self) -> None:
+    def test_limit_counts_a_message_once_also_where_its_way_out(self) -> None:
         """
         A limit counts a message once, also where its way out is decided on too.
         """
@@ -656,7 +656,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual([f"{OTHER}/{'x' * 10}"], [key[2] for key in live.recent])
 
-    def test_bounded(self) -> None:
+    def test_however_many_addresses_are_named_only_so_many(self) -> None:
         """
         However many addresses are named, only so many outcomes are remembered.
         """
@@ -762,7 +762,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual("ann@x", self.node.enforcement.decisions.recent[-1].identity)
 
-    def test_learnt(self) -> None:
+    def test_who_may_not_subscribe_to_an_address_does_not_come(self) -> None:
         """
         Who may not subscribe to an address does not come to hear it by sending from it either.
         """
@@ -777,7 +777,7 @@ class EnforcementTests(SynchronousTestCase):
 
     # -- none yet -------------------------------------------------------------------------
 
-    def test_closed(self) -> None:
+    def test_while_there_must_be_policies_and_are_none_nothing(self) -> None:
         """
         While there must be policies and are none, nothing passes and nobody comes in; later they do.
         """

@@ -71,7 +71,7 @@ class TestRateLimit:
         assert (None, 0) == self.take(duties, type="read")
         assert self.take(duties, **{"from": "hyperty://A.com/other"})[0]
 
-    def test_bounded(self):
+    def test_no_more_buckets_are_kept_than_there_may(self):
         """
         No more buckets are kept than there may be; the one used longest ago goes.
         """
@@ -84,7 +84,7 @@ class TestRateLimit:
         assert self.take(duties, **{"from": "hyperty://a.com/9"})[0]
         assert (None, 0) == self.take(duties, **{"from": "hyperty://a.com/0"})
 
-    def test_all_or_none(self):
+    def test_message_that_one_limit_stops_costs_nothing(self):
         """
         A message that one limit stops costs nothing of another; one that only logs stops nothing.
         """
@@ -238,7 +238,7 @@ def test_of_another_effect():
     assert () == program([policy_set([policy(rules)])]).decide(Context(message())).obligations
 
 
-def test_unknown():
+def test_obligation_with_an_unknown_name_is_reported():
     """
     An obligation with an unknown name is reported as it is.
     """
@@ -322,7 +322,7 @@ class TestCounters:
         self.counters.count(context)
         return program(only(condition)).decide(context).effect
 
-    def test_messages(self):
+    def test_fourth_message_within_a_minute_is_more_than_three(self):
         """
         The fourth message within a minute is more than three; after two minutes all is forgotten.
         """
@@ -385,7 +385,7 @@ class TestCounters:
         assert "deny" == self.decide({"rate.messages.lastMinute": {"moreThan": 1000}})
         assert 400 > sum(map(len, self.counters._senders.values()))
 
-    def test_bounded(self):
+    def test_no_more_senders_are_kept_than_there_may(self):
         """
         No more senders are kept than there may be.
         """

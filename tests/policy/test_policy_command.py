@@ -129,7 +129,7 @@ def test_check_json(tmp_path):
     assert said["policies"][1]["lints"][0]["pointer"].endswith("/condition/msgTo/like")
 
 
-def test_unreadable(tmp_path):
+def test_file_that_is_not_there_is_exit_code_2(tmp_path):
     """
     A file that is not there is exit code 2.
     """

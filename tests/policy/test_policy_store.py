@@ -98,7 +98,7 @@ class PoliciesTests(SynchronousTestCase):
         self.assertIsNot(before, self.node.enforcement.program)
         self.assertEqual([1, 2], [version.number for version in policies.versions])
 
-    def test_same(self) -> None:
+    def test_what_says_the_same_changes_nothing_however_often(self) -> None:
         """
         What says the same changes nothing, however often it is written.
         """
@@ -113,7 +113,7 @@ class PoliciesTests(SynchronousTestCase):
         self.assertIs(before, self.node.enforcement.program)
         self.assertEqual(1, len(list(policies.versions)))
 
-    def test_directory(self) -> None:
+    def test_all_files_of_a_directory_count_together(self) -> None:
         """
         All files of a directory count together, in the order of their names, but an editor's and vectors.
         """
@@ -155,7 +155,7 @@ class PoliciesTests(SynchronousTestCase):
             self.assertEqual((1, 403), (len(list(policies.versions)), self.code()))
         self.assertEqual(3, policies.failed)
 
-    def test_gone(self) -> None:
+    def test_file_that_is_gone_changes_nothing(self) -> None:
         """
         A file that is gone changes nothing; when it is there again it counts again.
         """
@@ -201,7 +201,7 @@ class PoliciesTests(SynchronousTestCase):
         self.look()
         self.assertEqual("", policies.wrong)
 
-    def test_damaged(self) -> None:
+    def test_kept_version_that_cannot_be_read_is_left_out(self) -> None:
         """
         A kept version that cannot be read is left out and named, and its number not used again.
         """
@@ -340,7 +340,7 @@ class PoliciesTests(SynchronousTestCase):
         self.assertEqual(["000002.json", "000003.json", "000004.json"], kept)
         self.assertRefused(_caught(lambda: policies.roll_back(1, "a test")), 404, "2, 3, 4")
 
-    def test_order(self) -> None:
+    def test_pushes_that_come_while_another_is_compiled_take(self) -> None:
         """
         Pushes that come while another is compiled take effect in order, none in part.
         """
@@ -493,7 +493,7 @@ class PoliciesTests(SynchronousTestCase):
         self.assertEqual({"staff": ["bob@x"]}, policies.content().groups)
         self.assertEqual(404, self.failureResultOf(made[2], Rejected).value.code)
 
-    def test_not_utf8(self) -> None:
+    def test_file_that_is_no_text_is_refused_by_line_and_column(self) -> None:
         """
         A file that is no text is refused by line and column.
         """

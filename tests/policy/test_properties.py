@@ -317,7 +317,7 @@ NONSENSE = st.recursive(
 
 @settings(QUICK, max_examples=EXAMPLES)
 @given(NONSENSE, st.lists(NONSENSE, max_size=3), MESSAGES)
-def test_nonsense(condition, parts, message):
+def test_document_of_any_shape_is_refused_with_places(condition, parts, message):
     """
     A document of any shape is refused with places, or decides without raising.
     """
@@ -336,7 +336,7 @@ def test_nonsense(condition, parts, message):
 
 @QUICK
 @given(st.binary(max_size=40))
-def test_bytes(data):
+def test_bytes_that_are_no_document_are_refused(data):
     """
     Bytes that are no document are refused.
     """

@@ -79,7 +79,7 @@ class DomainTests(SynchronousTestCase):
         ):
             self.assertTrue(self.domain.owns(address), address)
 
-    def test_others(self) -> None:
+    def test_addresses_of_other_domains_and_names_that_only_look(self) -> None:
         """
         Addresses of other domains, and names that only look similar, are not the node's.
         """

@@ -42,7 +42,7 @@ values = st.recursive(
     ],
 )
 @pytest.mark.parametrize("permitted", [True, False])
-def test_spellings(text: str, permitted: bool) -> None:
+def test_whatever_the_spelling_the_field_is_set_once(text: str, permitted: bool) -> None:
     """
     Whatever the spelling, the field is set once, and all else is as it was.
     """

@@ -138,7 +138,7 @@ class RecallTests(SynchronousTestCase):
         self.assertEqual(("", "response", "", "mn:/v"), (message.id, message.type, message.to, message.from_))
         self.assertEqual((None, 7.5, 7), (message.priority, message.ttl, message.effective_priority))
 
-    def test_nothing(self) -> None:
+    def test_what_is_no_json_object_is_nothing(self) -> None:
         """
         What is no JSON object is nothing.
         """

@@ -13,7 +13,7 @@ from msgnode.protocol.lossless_json import Literal, dumps, loads
 
 @pytest.mark.parametrize("number", ["0", "-0", "1.5", "1.50", "1E5", "1e400", "9" * 30, "9" * 5000])
 @pytest.mark.parametrize("beside", ['"a"', r'"\ud83d"'])
-def test_again(number: str, beside: str) -> None:
+def test_every_number_comes_out_as_it_went_in_beside_half(number: str, beside: str) -> None:
     """
     Every number comes out as it went in, beside half a character too, and in a copy.
     """

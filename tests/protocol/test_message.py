@@ -24,7 +24,7 @@ class DecodeTests(SynchronousTestCase):
     The header is read; the bytes stay as they came.
     """
 
-    def test_header(self) -> None:
+    def test_id_type_from_and_to_are_read_and_the_data(self) -> None:
         """
         id, type, from and to are read, and the data is what came in.
         """
@@ -35,7 +35,7 @@ class DecodeTests(SynchronousTestCase):
         self.assertEqual((7, "PING", "a", "b"), (message.id, message.type, message.from_, message.to))
         self.assertEqual((data, "origin"), (message.data, message.origin))
 
-    def test_ids(self) -> None:
+    def test_id_keeps_its_value_and_its_json_type(self) -> None:
         """
         An id keeps its value and its JSON type: 0, text, and integers beyond 2^53 and 2^64.
         """
@@ -87,7 +87,7 @@ class DecodeTests(SynchronousTestCase):
 
             self.assertEqual(("'body' must be an object", 1, "hyperty://d/1"), (str(why), why.id, why.from_))
 
-    def test_list(self) -> None:
+    def test_to_may_be_a_list_of_at_most_so_many(self) -> None:
         """
         `to` may be a list, of at most so many.
         """
@@ -125,7 +125,7 @@ class DecodeTests(SynchronousTestCase):
 
             self.assertEqual(text, str(why))
 
-    def test_missing(self) -> None:
+    def test_key_that_is_missing_is_named(self) -> None:
         """
         A key that is missing is named; `from` may be missing in an `open`.
         """
@@ -152,7 +152,7 @@ class DecodeTests(SynchronousTestCase):
 
             self.assertEqual(expected, (why.id, why.from_))
 
-    def test_not_json(self) -> None:
+    def test_what_is_no_json_object_says(self) -> None:
         """
         What is no JSON object says so.
         """
@@ -352,7 +352,7 @@ class ExactlyTwiceTests(SynchronousTestCase):
             with self.assertRaisesRegex(Malformed, "stands twice"):
                 decode(data)
 
-    def test_many(self) -> None:
+    def test_header_has_at_most_ten_thousand_keys_and_texts(self) -> None:
         """
         A header has at most ten thousand keys and texts, so that looking at them takes no time; a body any.
         """
@@ -418,7 +418,7 @@ class MessageTests(SynchronousTestCase):
         self.assertEqual(data.replace(b'["a","b"]', b'"b"'), copy.data)
         self.assertEqual(("b", "T", 9007199254740993), (copy.to, copy.type, copy.id))
 
-    def test_via(self) -> None:
+    def test_via_counts_where_the_stubs_write(self) -> None:
         """
         `via` counts where the stubs write it: in the body, at its top.
         """
@@ -519,7 +519,7 @@ class SurrogateTests(SynchronousTestCase):
             with self.assertRaisesRegex(Malformed, "stands twice"):
                 decode(data)
 
-    def test_via(self) -> None:
+    def test_via_is_seen_beside(self) -> None:
         """
         `via` is seen beside it.
         """
@@ -554,7 +554,7 @@ class CopiesTests(SynchronousTestCase):
     A list of recipients multiplies a message.
     """
 
-    def test_most(self) -> None:
+    def test_copies_of_more_than_64_mib_together_are_refused(self) -> None:
         """
         Copies of more than 64 MiB together are refused before the first is made.
         """

@@ -44,7 +44,7 @@ class HeavyTests(SynchronousTestCase):
         """
         self.assertLess(peak(lambda: self.node.receive(data, self.a)), most * len(data))
 
-    def test_carried(self) -> None:
+    def test_what_is_in_a_body_is_not_built_to_carry_it_whatever(self) -> None:
         """
         What is in a body is not built to carry it, whatever stands where.
         """
@@ -71,7 +71,7 @@ class HeavyTests(SynchronousTestCase):
 
         self.assertEqual((1, 1), (self.node.counts.echoes, len(self.a.raw)))
 
-    def test_garbage(self) -> None:
+    def test_to_say_what_is_wrong_nothing_is_built(self) -> None:
         """
         To say what is wrong, nothing is built of what is long.
         """
@@ -94,7 +94,7 @@ class HeavyTests(SynchronousTestCase):
                 decode(data)
             self.assertEqual(text, str(caught.exception))
 
-    def test_keys(self) -> None:
+    def test_body_of_several_hundred_thousand_keys_or_texts(self) -> None:
         """
         A body of several hundred thousand keys or texts is not read, whatever stands in them.
         """

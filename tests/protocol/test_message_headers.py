@@ -35,7 +35,7 @@ class TransactionTests(SynchronousTestCase):
         (answer,) = self.ann.take()
         return answer
 
-    def test_answered(self) -> None:
+    def test_who_asks_the_node_for_something_finds(self) -> None:
         """
         Who asks the node for something finds the transaction in the answer.
         """
@@ -54,7 +54,7 @@ class TransactionTests(SynchronousTestCase):
 
         self.assertEqual([0, -7, 2**63 - 1], found)
 
-    def test_sessions(self) -> None:
+    def test_mn_session_copies_it_too(self) -> None:
         """
         mn:/session copies it, too.
         """
@@ -64,7 +64,7 @@ class TransactionTests(SynchronousTestCase):
 
         self.assertEqual(["T2", "T3"], [answer["transaction"] for answer in bob.take()])
 
-    def test_refused(self) -> None:
+    def test_refusal_has_it_whoever_refuses(self) -> None:
         """
         A refusal has it, whoever refuses: a responder, the validator, a policy.
         """
@@ -96,7 +96,7 @@ class TransactionTests(SynchronousTestCase):
         self.assertEqual(("T1", 202), (first["transaction"], first["body"]["code"]))
         self.assertEqual(("T4", 408), (late["transaction"], late["body"]["code"]))
 
-    def test_lists(self) -> None:
+    def test_each_answer_to_a_message_for_several_has(self) -> None:
         """
         Each answer to a message for several has it, and so has each copy.
         """
@@ -107,7 +107,7 @@ class TransactionTests(SynchronousTestCase):
         self.assertEqual(["T5", "T5"], [copy["transaction"] for copy in bob.take()])
         self.assertEqual(["T5", "T5", "T5"], [receipt["transaction"] for receipt in self.ann.take()])
 
-    def test_none(self) -> None:
+    def test_without_one_or_with_null_nothing_is_added(self) -> None:
         """
         Without one, or with null, nothing is added to an answer.
         """
@@ -119,7 +119,7 @@ class TransactionTests(SynchronousTestCase):
         self.assertEqual({"id", "type", "from", "to", "body"}, set(plain))
         self.assertEqual(plain, null)
 
-    def test_wrong(self) -> None:
+    def test_of_the_wrong_type_or_too_long_it_is_refused(self) -> None:
         """
         Of the wrong type, or too long, it is refused by its name; the session goes on.
         """
@@ -142,7 +142,7 @@ class TransactionTests(SynchronousTestCase):
 
                 self.assertIn(f"'{name}' must be true or false", answer["body"]["desc"])
 
-    def test_twice(self) -> None:
+    def test_none_of_these_fields_may_stand_twice_however(self) -> None:
         """
         None of these fields may stand twice, however the two are written.
         """
@@ -201,7 +201,7 @@ class QuietTests(SynchronousTestCase):
         (line,) = self.written()
         self.assertEqual((0, 1), (line["transaction"], self.node.counts.unlogged))
 
-    def test_lists(self) -> None:
+    def test_no_copy_of_a_message_to_a_list_is_written_down(self) -> None:
         """
         No copy of a message to a list is written down either.
         """
@@ -212,7 +212,7 @@ class QuietTests(SynchronousTestCase):
         self.assertEqual([], self.written())
         self.assertEqual(3, self.node.counts.unlogged)
 
-    def test_refused(self) -> None:
+    def test_nor_is_one_that_is_refused_though_the_refusal(self) -> None:
         """
         Nor is one that is refused, though the refusal is counted by its code.
         """
@@ -223,7 +223,7 @@ class QuietTests(SynchronousTestCase):
         self.assertEqual([], self.written())
         self.assertEqual({400: 1}, refused_codes(self.node.counts))
 
-    def test_malformed(self) -> None:
+    def test_nor_one_in_which_something_else_is_wrong_wherever(self) -> None:
         """
         Nor one in which something else is wrong, wherever that stands and however long it is.
         """
@@ -249,7 +249,7 @@ class QuietTests(SynchronousTestCase):
             (self.node.counts.unlogged, self.node.counts.refused),
         )
 
-    def test_decisions(self) -> None:
+    def test_what_the_policies_decide_about_it_is_counted(self) -> None:
         """
         What the policies decide about it is counted, and nowhere to be read.
         """
@@ -283,7 +283,7 @@ class BehindTests(SynchronousTestCase):
     What a server behind the node answers comes back in the transaction, too.
     """
 
-    def test_registry(self) -> None:
+    def test_what_the_registries_say_of_a_name_and_what_they(self) -> None:
         """
         What the registries say of a name, and what they refuse.
         """

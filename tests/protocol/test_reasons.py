@@ -185,7 +185,7 @@ class ReasonTests(SynchronousTestCase):
         self.assertEqual((429, "rate"), (code, reason))
         self.assertIn("slow down", text)
 
-    def test_rate(self) -> None:
+    def test_who_sends_too_fast_reads_it_in_the_receipt(self) -> None:
         """
         Who sends too fast reads it in the receipt.
         """
@@ -198,7 +198,7 @@ class ReasonTests(SynchronousTestCase):
         self.assertIn("slow down", text)
         self.assertEqual(["no-route", "rate"], self.logged())
 
-    def test_addresses(self) -> None:
+    def test_address_of_the_node_and_one_of_somebody_else(self) -> None:
         """
         An address of the node's, and one of somebody else's.
         """
@@ -212,7 +212,7 @@ class ReasonTests(SynchronousTestCase):
         self.assertEqual((403, "reserved-address"), reserved)
         self.assertEqual(["reserved-address", "reserved-address", "not-your-address"], self.logged())
 
-    def test_malformed(self) -> None:
+    def test_what_is_no_message_what_comes_before_a_session(self) -> None:
         """
         What is no message, what comes before a session, and what nobody offers or hears.
         """
@@ -227,7 +227,7 @@ class ReasonTests(SynchronousTestCase):
         expected = ["no-session", "malformed", "limit", "not-handled", "no-route", "malformed"]
         self.assertEqual(expected, self.logged())
 
-    def test_too_long(self) -> None:
+    def test_what_came_as_more_than_a_message_may(self) -> None:
         """
         What came as more than a message may be.
         """
@@ -235,7 +235,7 @@ class ReasonTests(SynchronousTestCase):
 
         self.assertEqual(["too-long"], self.logged())
 
-    def test_sessions(self) -> None:
+    def test_session_that_is_not_opened(self) -> None:
         """
         A session that is not opened: a name that nobody may have, too many, a policy.
         """
@@ -248,7 +248,7 @@ class ReasonTests(SynchronousTestCase):
 
         self.assertEqual(["reserved-address", "limit", "policy"], self.logged())
 
-    def test_list(self) -> None:
+    def test_each_copy_of_a_message_to_a_list_has_its_own_reason(self) -> None:
         """
         Each copy of a message to a list has its own reason; those that share a line have the same.
         """

@@ -131,7 +131,7 @@ class BodyTests(SynchronousTestCase):
             with self.assertRaisesRegex(Malformed, "not in a key"):
                 cleaned(f'{{{HEADER},"body":{body}}}')
 
-    def test_too_many(self) -> None:
+    def test_thousand_are_replaced(self) -> None:
         """
         A thousand are replaced; a message with more is refused.
         """
@@ -169,7 +169,7 @@ class HeaderTests(SynchronousTestCase):
 
                 self.assertEqual(expected.replace("HEADER", HEADER), cleaned(text))
 
-    def test_elsewhere(self) -> None:
+    def test_in_any_other_field_or_as_a_key_it_is_refused(self) -> None:
         """
         In any other field, or as a key, it is refused, whatever it is spelt like.
         """
@@ -325,7 +325,7 @@ class AnyMessageTests(SynchronousTestCase):
 
     @given(_headers, _spellings)
     @settings(deadline=None, max_examples=150)
-    def test_delivered(self, pairs: list, how: list[int]) -> None:
+    def test_no_recipient_gets_the_sender_token(self, pairs: list, how: list[int]) -> None:
         """
         No recipient gets the sender's token, nor an `assertedIdentity` of the sender's making.
         """
@@ -384,7 +384,7 @@ class NodeTests(SynchronousTestCase):
         self.assertNotIn(client.token, json.dumps(answer))
         return answer
 
-    def test_header(self) -> None:
+    def test_sender_is_told_by_mn_validator_in_words_that_repeat(self) -> None:
         """
         The sender is told by mn:/validator, in words that repeat no token.
         """

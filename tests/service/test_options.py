@@ -18,7 +18,7 @@ def parsed(*given: str) -> Any:
     return options.loaded
 
 
-def test_listeners() -> None:
+def test_option_that_may_be_repeated_adds_up() -> None:
     """
     An option that may be repeated adds up; `--admin` is the key `listen` of its table.
     """

@@ -52,7 +52,7 @@ class AwayTests(DeliveryTests):
         self.assertEqual((200, 99), (got[0]["body"]["code"], got[-1]["id"]))
         return [message["id"] for message in got[1:-1]]
 
-    def test_waits(self) -> None:
+    def test_it_comes_after_the_answer_to_open_in_order_before(self) -> None:
         """
         It comes after the answer to `open`, in order, before what is new, and once.
         """
@@ -65,7 +65,7 @@ class AwayTests(DeliveryTests):
         self.assertEqual(["waiting"] * 5, self.node.traffic_recorder.outcomes[-9:-4])
         self.assertEqual(5, self.node.counts.waited)
 
-    def test_stale(self) -> None:
+    def test_requests_are_dropped_after_15_s_responses_after_60(self) -> None:
         """
         Requests are dropped after 15 s, responses after 60 s, and counted; the rest is kept.
         """
@@ -82,7 +82,7 @@ class AwayTests(DeliveryTests):
             self.assertEqual(left, self.back())
             self.assertEqual(4 - len(left), self.node.counts.stale)
 
-    def test_overflow(self) -> None:
+    def test_when_more_comes_than_may_wait_the_oldest_goes(self) -> None:
         """
         When more comes than may wait the oldest goes, and is counted; the session stays.
         """
@@ -191,7 +191,7 @@ class SlowTests(DeliveryTests):
         back.open(RUNTIME)
         self.assertEqual(0, self.node.sessions.get(RUNTIME).waiting)
 
-    def test_superseded(self) -> None:
+    def test_what_a_superseded_connection_transport_says_touches(self) -> None:
         """
         What a superseded connection's transport says touches nothing.
         """
@@ -259,7 +259,7 @@ class StopTests(DeliveryTests):
         self.node.clock.advance(0.1)
         self.successResultOf(stopped)
 
-    def test_nobody(self) -> None:
+    def test_without_clients_it_stops_at_once(self) -> None:
         """
         Without clients it stops at once.
         """

@@ -44,7 +44,7 @@ class HoldingTests(SynchronousTestCase):
     def heard(self) -> list[int]:
         return [message["id"] for message in self.listener.take()]
 
-    def test_order(self) -> None:
+    def test_what_comes_behind_a_message_that_is_worked(self) -> None:
         """
         What comes behind a message that is worked on is carried after it, in the order it came.
         """
@@ -58,7 +58,7 @@ class HoldingTests(SynchronousTestCase):
         self.assertEqual([0, 1, 2], self.heard())
         self.assertFalse(self.input_order.held)
 
-    def test_together(self) -> None:
+    def test_what_waits_for_all_connections_of_a_host_is_bounded(self) -> None:
         """
         What waits for all connections of a host is bounded together; who brings too much is closed.
         """
@@ -77,7 +77,7 @@ class HoldingTests(SynchronousTestCase):
         self.input_order.release(self.input_order.held[self.client].works[0])
         self.assertEqual(0, self.node.partial_input.bytes)
 
-    def test_others(self) -> None:
+    def test_other_connections_do_not_wait(self) -> None:
         """
         Other connections do not wait.
         """
@@ -88,7 +88,7 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual([5], self.heard())
 
-    def test_newer(self) -> None:
+    def test_one_by_which_the_same_session_client_came_back_does(self) -> None:
         """
         One by which the same session's client came back does: its messages are carried in order.
         """
@@ -148,7 +148,7 @@ class HoldingTests(SynchronousTestCase):
         self.assertEqual({*many, "a:c", "a:d"}, set(self.node.sessions.get(runtime).bindings))
         self.assertFalse(self.input_order.held)
 
-    def test_at_once(self) -> None:
+    def test_where_two_messages_of_a_connection_are_worked(self) -> None:
         """
         Where two messages of a connection are worked on at once, what is behind waits for both.
         """
@@ -212,7 +212,7 @@ class HoldingTests(SynchronousTestCase):
         self.say(2)
         self.assertEqual([2], self.heard())
 
-    def test_too_much(self) -> None:
+    def test_behind_work_that_can_be_given_up_no_more_than_64(self) -> None:
         """
         Behind work that can be given up no more than 64 KiB wait.
         """
@@ -239,7 +239,7 @@ class HoldingTests(SynchronousTestCase):
         self.assertIsNotNone(self.client.lost.retry_after)
         self.assertEqual(0, self.input_order.kept_bytes)
 
-    def test_slices(self) -> None:
+    def test_thousands_of_small_frames_that_waited_are_taken(self) -> None:
         """
         Thousands of small frames that waited are taken some in a turn, before what comes meanwhile.
         """
@@ -260,7 +260,7 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual(list(range(1001)), heard)
 
-    def test_gone(self) -> None:
+    def test_nothing_more_is_taken_from_a_client_that_is_gone(self) -> None:
         """
         Nothing more is taken from a client that is gone, and nothing is left of it.
         """
@@ -320,7 +320,7 @@ class AnswersTests(SynchronousTestCase):
         net.node.routes.bind("a:b", listener.session, SUBSCRIBED)
         return listener
 
-    def test_rest(self) -> None:
+    def test_post_to_message_is_answered_202_then(self) -> None:
         """
         A POST to /message is answered 202 then.
         """

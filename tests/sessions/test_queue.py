@@ -16,14 +16,14 @@ class PatienceTests(SynchronousTestCase):
     How long a message is worth waiting for.
     """
 
-    def test_requests(self) -> None:
+    def test_sender_of_a_request_gives_up_after_15_s_however(self) -> None:
         """
         The sender of a request gives up after 15 s, however it writes the type.
         """
         for type in ("create", "READ", "Subscribe", "unsubscribe", "execute"):
             self.assertEqual(15, default_ttl(type, "hyperty://d/1"))
 
-    def test_children(self) -> None:
+    def test_what_is_for_the_children_of_an_object_is_data(self) -> None:
         """
         What is for the children of an object is data, and keeps its worth.
         """
@@ -38,7 +38,7 @@ class PatienceTests(SynchronousTestCase):
         self.assertEqual(60, default_ttl("response", "hyperty://d/1"))
         self.assertEqual(60, default_ttl("RESPONSE", "comm://d/1/children/"))
 
-    def test_rest(self) -> None:
+    def test_everything_else_waits_as_long_as_the_session_lives(self) -> None:
         """
         Everything else waits as long as the session lives.
         """
@@ -71,7 +71,7 @@ class WaitingTests(SynchronousTestCase):
         """
         return [[gone.data for gone in waiting.put(message)] for message in messages]
 
-    def test_order(self) -> None:
+    def test_what_came_first_leaves_first(self) -> None:
         """
         What came first leaves first.
         """
@@ -99,7 +99,7 @@ class WaitingTests(SynchronousTestCase):
 
         self.assertEqual(b"abcdefghixjkl", b"".join(drained(waiting)))
 
-    def test_stale(self) -> None:
+    def test_what_is_stale_is_found_also_behind(self) -> None:
         """
         What is stale is found, also behind what is not; the rest stays in order.
         """
@@ -110,7 +110,7 @@ class WaitingTests(SynchronousTestCase):
         self.assertEqual((2, 2), (len(waiting), waiting.bytes))
         self.assertEqual([b"b", b"d"], drained(waiting))
 
-    def test_messages(self) -> None:
+    def test_beyond_so_many_messages_the_oldest_goes(self) -> None:
         """
         Beyond so many messages the oldest goes.
         """
@@ -130,7 +130,7 @@ class WaitingTests(SynchronousTestCase):
         self.assertEqual([[b"x"]], self.put(waiting, kept("x", priority=1)))
         self.assertEqual([[b"a"]], self.put(waiting, kept("u", priority=9)))
 
-    def test_bytes(self) -> None:
+    def test_beyond_so_many_bytes_as_many_of_the_oldest_go(self) -> None:
         """
         Beyond so many bytes as many of the oldest go as it takes; exactly so many fit.
         """
@@ -142,7 +142,7 @@ class WaitingTests(SynchronousTestCase):
         self.assertEqual((2, 8), (len(waiting), waiting.bytes))
         self.assertEqual([b"cccc", b"dddd"], drained(waiting))
 
-    def test_one(self) -> None:
+    def test_single_message_always_fits_whatever_its_size(self) -> None:
         """
         A single message always fits, whatever its size.
         """

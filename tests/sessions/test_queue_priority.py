@@ -87,7 +87,7 @@ class AwayTests(PriorityCase):
 
         self.assertEqual([1, 2], self.back())
 
-    def test_lists(self) -> None:
+    def test_each_copy_of_a_message_to_a_list_leaves_as_late(self) -> None:
         """
         Each copy of a message to a list leaves as late as the message would.
         """
@@ -151,7 +151,7 @@ class AwayTests(PriorityCase):
 
         self.assertEqual([data], client.raw)
 
-    def test_overflow(self) -> None:
+    def test_oldest_of_the_least_urgent_goes_however_early(self) -> None:
         """
         The oldest of the least urgent goes, however early or late it came.
         """
@@ -178,7 +178,7 @@ class PresentTests(PriorityCase):
 
         self.assertEqual([0, 1, 2], [message["id"] for message in self.bob.take()])
 
-    def test_slow(self) -> None:
+    def test_to_a_client_that_reads_again_what_is_urgent_leaves(self) -> None:
         """
         To a client that reads again, what is urgent leaves first.
         """
@@ -246,7 +246,7 @@ class CountedTests(PriorityCase):
 
         self.assertEqual((["a", "b", "d", "c"], 0), ([m["id"] for m in bob.got], bob.missed))
 
-    def test_restart(self) -> None:
+    def test_after_a_restart_too(self) -> None:
         """
         After a restart, too.
         """

@@ -219,7 +219,7 @@ class ReopenTests(ResumeCase):
 
         self.assertEqual([1, 2, 3, 4], self.got())
 
-    def test_overflow(self) -> None:
+    def test_when_more_came_than_may_wait_it_is_told_exactly_how(self) -> None:
         """
         When more came than may wait, it is told exactly how many are gone.
         """
@@ -444,7 +444,7 @@ class OneAtATimeTests(ResumeCase):
     Connections of one session.
     """
 
-    def test_superseded(self) -> None:
+    def test_older_connection_is_closed_4409_and_told(self) -> None:
         """
         The older connection is closed 4409 and told not to come back.
         """
@@ -544,7 +544,7 @@ class RestartTests(SynchronousTestCase):
     def kill(self) -> None:
         self.node = self.node.killed()
 
-    def test_receipt(self) -> None:
+    def test_receipt_is_given_for_what_waited_over_a_restart(self) -> None:
         """
         A receipt is given for what waited over a restart.
         """
@@ -569,7 +569,7 @@ class RestartTests(SynchronousTestCase):
 
         self.assertEqual([202], [message["body"]["code"] for message in ann.take()])
 
-    def test_addresses(self) -> None:
+    def test_allocated_addresses_their_keys_subscriptions(self) -> None:
         """
         Allocated addresses, their keys, subscriptions and tokens are there again; what was freed is not.
         """
@@ -768,7 +768,7 @@ class FullDiskTests(SynchronousTestCase):
     def got(self) -> list[int]:
         return [message["id"] for message in self.bob.got]
 
-    def test_recovers(self) -> None:
+    def test_what_came_meanwhile_is_delivered_once_in_order(self) -> None:
         """
         What came meanwhile is delivered once, in order, and acknowledged, when the disk has room again.
         """
@@ -786,7 +786,7 @@ class FullDiskTests(SynchronousTestCase):
 
         self.assertEqual(([1, 2, 3, 4], []), (self.got(), self.ann.kept))
 
-    def test_killed_meanwhile(self) -> None:
+    def test_killed_while_the_disk_was_full_the_node_has(self) -> None:
         """
         Killed while the disk was full, the node has promised nothing that it forgot.
         """

@@ -189,7 +189,7 @@ class DeadlineTests(SessionTests):
 
         self.assertEqual((4408, "no open; retry_after=1"), (client.lost.code, client.lost.reason))
 
-    def test_configured(self) -> None:
+    def test_deadline_can_be_set(self) -> None:
         """
         The deadline can be set.
         """
@@ -277,7 +277,7 @@ class ExpiryTests(SessionTests):
 
         self.lives(60, runtime)
 
-    def test_configured(self) -> None:
+    def test_each_of_the_three_times_can_be_set(self) -> None:
         """
         Each of the three times can be set; what is unused lives no longer than the rest.
         """
@@ -304,7 +304,7 @@ class ExpiryTests(SessionTests):
         client.drop()
         self.lives(60)
 
-    def test_closed(self) -> None:
+    def test_close_ends_the_session_at_once_and_its_timers(self) -> None:
         """
         `close` ends the session at once, and its timers with it.
         """

@@ -42,7 +42,7 @@ class AnsweredTests(SynchronousTestCase):
         self.assertEqual((404, reason), (response["body"]["code"], response["body"]["reason"]))
         self.assertEqual(response["body"]["desc"], response["body"]["description"])
 
-    def test_stale(self) -> None:
+    def test_request_that_waited_15_seconds_is_answered_404(self) -> None:
         """
         A request that waited 15 seconds is answered 404, when its time is over.
         """
@@ -54,7 +54,7 @@ class AnsweredTests(SynchronousTestCase):
 
         self.assertTold("stale")
 
-    def test_ended(self) -> None:
+    def test_so_is_one_whose_recipient_session_ends(self) -> None:
         """
         So is one whose recipient's session ends.
         """
@@ -63,7 +63,7 @@ class AnsweredTests(SynchronousTestCase):
 
         self.assertTold("ended")
 
-    def test_overflow(self) -> None:
+    def test_so_is_one_that_is_dropped_because_too_much_waits(self) -> None:
         """
         So is one that is dropped because too much waits.
         """
@@ -73,7 +73,7 @@ class AnsweredTests(SynchronousTestCase):
 
         self.assertTold("overflow")
 
-    def test_delivered(self) -> None:
+    def test_one_that_is_delivered_in_time_is_answered(self) -> None:
         """
         One that is delivered in time is answered by its recipient only.
         """
@@ -85,7 +85,7 @@ class AnsweredTests(SynchronousTestCase):
         self.assertEqual([], self.ann.take())
         self.assertEqual([], [message for message in bob.take() if message["type"] == "read"])
 
-    def test_others(self) -> None:
+    def test_what_nobody_waits_for_a_response_to_is_not_answered(self) -> None:
         """
         What nobody waits for a response to is not answered, nor what several are bound to.
         """
@@ -99,7 +99,7 @@ class AnsweredTests(SynchronousTestCase):
 
         self.assertEqual([], self.ann.take())
 
-    def test_off(self) -> None:
+    def test_without_reply_unknown_there_is_silence_as_ever(self) -> None:
         """
         Without `reply_unknown` there is silence, as ever.
         """

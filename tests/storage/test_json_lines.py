@@ -87,7 +87,7 @@ class FileTests(TrafficTests):
 
         self.assertEqual([1, 2], self.ids())
 
-    def test_stop(self) -> None:
+    def test_when_the_node_stops_everything_is_written(self) -> None:
         """
         When the node stops, everything is written and nothing ticks on.
         """
@@ -188,7 +188,7 @@ class FullTests(TrafficTests):
             if event.get("log_namespace") == "msgnode.storage.traffic_log"
         ]
 
-    def test_full(self) -> None:
+    def test_one_event_when_it_begins_one_when_it_is_over(self) -> None:
         """
         One event when it begins, one when it is over, and the count of what was lost.
         """
@@ -206,7 +206,7 @@ class FullTests(TrafficTests):
         self.assertEqual([LogLevel.error, LogLevel.info], self.told())
         self.assertEqual(6, self.events[-1]["lost"])
 
-    def test_low(self) -> None:
+    def test_while_the_disk_is_low_nothing_is_written(self) -> None:
         """
         While the disk is low nothing is written, and what is lost is counted and told once.
         """
@@ -248,7 +248,7 @@ class FullTests(TrafficTests):
         self.assertEqual([10], self.ids("traffic-test-20260101T10.jsonl"))
         self.assertEqual([LogLevel.error, LogLevel.info], self.told())
 
-    def test_again(self) -> None:
+    def test_when_it_happens_again_it_is_told_again(self) -> None:
         """
         When it happens again it is told again.
         """

@@ -115,7 +115,7 @@ class KeepingTests(StoreTests):
     What is told to the store is found after a restart.
     """
 
-    def test_empty(self) -> None:
+    def test_new_directory_holds_nothing_and_nobody_else_can(self) -> None:
         """
         A new directory holds nothing, and nobody else can read it.
         """
@@ -129,7 +129,7 @@ class KeepingTests(StoreTests):
         self.assertEqual(0o700, inside.stat().st_mode & 0o777)
         self.assertEqual(0o600, (inside / NAME).stat().st_mode & 0o777)
 
-    def test_sessions(self) -> None:
+    def test_sessions_come_back_with_their_token_hash(self) -> None:
         """
         Sessions come back with their token's hash, and with when they lost their connection.
         """
@@ -156,7 +156,7 @@ class KeepingTests(StoreTests):
 
         self.assertEqual([None], [row[6] for row in sessions])
 
-    def test_changed(self) -> None:
+    def test_new_token_voids_the_old_one_for_good(self) -> None:
         """
         A new token voids the old one for good.
         """
@@ -188,7 +188,7 @@ class KeepingTests(StoreTests):
 
         self.assertEqual([(1, "comm://a", 3), (2, "comm://b", 2)], bindings)
 
-    def test_keys(self) -> None:
+    def test_allocation_keys_lead_to_the_same_addresses(self) -> None:
         """
         Allocation keys lead to the same addresses as before.
         """
@@ -200,7 +200,7 @@ class KeepingTests(StoreTests):
 
         self.assertEqual([(1, "k", "comm://b")], keys)
 
-    def test_ended(self) -> None:
+    def test_session_that_ended_takes_what_was_bound_to_it_along(self) -> None:
         """
         A session that ended takes what was bound to it along, and nothing of others; what it had
         registered stays until the registry is told.
@@ -233,7 +233,7 @@ class KeepingTests(StoreTests):
         self.commit()
         return size
 
-    def test_given_back(self) -> None:
+    def test_what_a_session_had_takes_no_room_on_disk_any_more(self) -> None:
         """
         What a session had takes no room on disk any more, some commits after its end.
         """
@@ -292,7 +292,7 @@ class KeepingTests(StoreTests):
 
         self.assertEqual([(1, address, 1)], bindings)
 
-    def test_node(self) -> None:
+    def test_whole_node_tells_the_store(self) -> None:
         """
         A whole node tells the store: its sessions and their addresses are found.
         """
@@ -308,7 +308,7 @@ class KeepingTests(StoreTests):
         self.assertEqual(["runtime://example.org/1"], [row[1] for row in sessions])
         self.assertIn("comm://x/changes", [row[1] for row in bindings])
 
-    def test_none(self) -> None:
+    def test_node_without_a_state_directory_answers_at_once(self) -> None:
         """
         A node without a state directory answers at once.
         """
@@ -336,7 +336,7 @@ class CommitTests(StoreTests):
         self.runs.append((noted, done))
         return done
 
-    def test_together(self) -> None:
+    def test_what_one_turn_of_the_reactor_changes_is_one_commit(self) -> None:
         """
         What one turn of the reactor changes is one commit.
         """
@@ -412,7 +412,7 @@ class CommitTests(StoreTests):
 
         self.assertEqual([], self.runs)
 
-    def test_stop(self) -> None:
+    def test_node_that_stops_commits_what_it_noted_before(self) -> None:
         """
         A node that stops commits what it noted before it lets go of the directory.
         """
@@ -460,7 +460,7 @@ class FullDiskTests(StoreTests):
         for number in range(1000):
             self.store.bound(2, f"comm://during/{number}", 1)
 
-    def test_refused(self) -> None:
+    def test_whoever_waits_for_a_full_disk_is_told_so_with_503(self) -> None:
         """
         Whoever waits for a full disk is told so with 503, and so is who asks why.
         """
@@ -484,7 +484,7 @@ class FullDiskTests(StoreTests):
 
         self.assertEqual([(1, "comm://before", 1)], bindings)
 
-    def test_recovers(self) -> None:
+    def test_once_there_is_room_what_was_refused_is_written(self) -> None:
         """
         Once there is room, what was refused is written by itself, with what came since.
         """
@@ -501,7 +501,7 @@ class FullDiskTests(StoreTests):
         _, bindings, *_ = self.restart()
         self.assertEqual(1002, len(bindings))
 
-    def test_order(self) -> None:
+    def test_last_word_counts_also_when_an_earlier_one(self) -> None:
         """
         The last word counts also when an earlier one was refused.
         """
@@ -534,7 +534,7 @@ class FullDiskTests(StoreTests):
 
         self.assertEqual((1, 1), (self.logged(LogLevel.error), self.logged(LogLevel.info)))
 
-    def test_stop(self) -> None:
+    def test_node_stops_though_its_disk_is_full_and_says(self) -> None:
         """
         A node stops though its disk is full, and says what that means.
         """
@@ -548,7 +548,7 @@ class FullDiskTests(StoreTests):
         said = [event["log_format"] for event in self.events if event["log_level"] is LogLevel.error]
         self.assertIn("state was lost: {why}", said)
 
-    def test_too_much(self) -> None:
+    def test_changes_beyond_what_memory_may_hold_are_not_called(self) -> None:
         """
         Changes beyond what memory may hold are not called settled, and what comes after them is.
         """
@@ -639,7 +639,7 @@ class FileTests(StoreTests):
             database.execute(text)
         database.close()
 
-    def test_no_database(self) -> None:
+    def test_file_that_is_none_of_sqlite_stops_the_start(self) -> None:
         """
         A file that is none of SQLite's stops the start.
         """
@@ -647,7 +647,7 @@ class FileTests(StoreTests):
 
         self.assertIn("not a database", self.refused())
 
-    def test_damaged(self) -> None:
+    def test_page_that_was_overwritten_stops_the_start(self) -> None:
         """
         A page that was overwritten stops the start.
         """
@@ -657,7 +657,7 @@ class FileTests(StoreTests):
 
         self.refused()
 
-    def test_cut_off(self) -> None:
+    def test_file_that_lost_its_end_stops_the_start(self) -> None:
         """
         A file that lost its end stops the start.
         """
@@ -665,7 +665,7 @@ class FileTests(StoreTests):
 
         self.refused()
 
-    def test_cut_anywhere(self) -> None:
+    def test_wherever_a_file_ends_too_soon_the_start_says(self) -> None:
         """
         Wherever a file ends too soon the start says so: never does a node begin with half of it.
         """
@@ -683,7 +683,7 @@ class FileTests(StoreTests):
 
         self.assertIn("Could not decode", self.refused())
 
-    def test_directory(self) -> None:
+    def test_directory_in_the_place_of_the_file_stops_the_start(self) -> None:
         """
         A directory in the place of the file stops the start.
         """
@@ -705,7 +705,7 @@ class FileTests(StoreTests):
         self.assertIn(f"cannot write in {self.path / 'state'}", why)
         self.assertIn("name another directory, or none", why)
 
-    def test_newer(self) -> None:
+    def test_file_that_a_newer_node_wrote_stops_the_start(self) -> None:
         """
         A file that a newer node wrote stops the start, and stays as it is.
         """
@@ -773,7 +773,7 @@ class KilledTests(SynchronousTestCase):
     Another process writes, and is killed.
     """
 
-    def test_killed(self) -> None:
+    def test_node_that_is_killed_in_the_middle_of_its_commits(self) -> None:
         """
         A node that is killed in the middle of its commits has lost nothing that was settled, and
         of each commit there is all or nothing.

@@ -79,7 +79,7 @@ class SpoolTests(SpoolCase):
     What was settled is found again.
     """
 
-    def test_kept(self) -> None:
+    def test_message_is_found_with_all_that_was_noted(self) -> None:
         """
         A message is found with all that was noted of it, and its bytes at its place.
         """
@@ -130,7 +130,7 @@ class SpoolTests(SpoolCase):
         self.assertEqual({}, self.again())
         self.assertTrue(self.spool.incomplete)
 
-    def test_gone(self) -> None:
+    def test_what_was_taken_is_owed_no_more(self) -> None:
         """
         What was taken is owed no more; what was dropped is counted until the session is told.
         """
@@ -189,7 +189,7 @@ class SpoolTests(SpoolCase):
 
         self.assertEqual(([], 0, 0, 4), (found.kept, found.received, found.acknowledged, found.next_key))
 
-    def test_forgotten(self) -> None:
+    def test_session_that_ended_is_not_found(self) -> None:
         """
         A session that ended is not found.
         """
@@ -389,7 +389,7 @@ class DamageTests(SpoolCase):
         (self.path,) = segments(self.directory)
         self.whole = self.path.read_bytes()
 
-    def test_cut_anywhere(self) -> None:
+    def test_cut_at_any_byte_where_nothing_says_how_long(self) -> None:
         """
         Cut at any byte, where nothing says how long it was, the last file gives every batch that is whole.
         """
@@ -535,7 +535,7 @@ class DamageTests(SpoolCase):
         self.assertEqual([b"message 1", b"message 3"], texts)
         self.assertEqual([], repair(self.directory))
 
-    def test_goes_on(self) -> None:
+    def test_whatever_is_damaged_if_a_whole_batch_follows(self) -> None:
         """
         Whatever is damaged, if a whole batch follows it the file is not cut: that was no torn end.
         """
@@ -607,7 +607,9 @@ class ModelTests(SynchronousTestCase):
 
     @settings(max_examples=40 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1))
-    def test_cut_anywhere(self, events: list[tuple[Any, ...]], cut: float) -> None:
+    def test_whatever_happened_and_wherever_the_file_is_cut(
+        self, events: list[tuple[Any, ...]], cut: float
+    ) -> None:
         """
         Whatever happened, and wherever the file is cut: what is found is what held after some whole batch.
         """

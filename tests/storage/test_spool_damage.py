@@ -97,7 +97,7 @@ class ResumeTests(DamageCase):
         self.bob.arrive()
         return [message["id"] for message in self.bob.got]
 
-    def test_comes_back(self) -> None:
+    def test_it_goes_on_in_its_epoch_without_the_one(self) -> None:
         """
         It goes on in its epoch without the one that is lost, and is told that one is missing.
         """
@@ -309,7 +309,7 @@ class PollTests(DamageCase):
     def ids(self, answer: Any) -> tuple[int, list[int]]:
         return answer["cursor"], [message["id"] for message in answer["messages"]]
 
-    def test_poll(self) -> None:
+    def test_whose_answer_was_lost_is_answered_with_what_is_left(self) -> None:
         """
         Whose answer was lost is answered with what is left; the cursor counts what is lost, too.
         """
@@ -372,7 +372,7 @@ class PollTests(DamageCase):
         self.assertEqual({"code": 200}, self.come_back())
         self.assertEqual((3, [1, 3]), self.ids(self.ask("GET", "?wait=0")))
 
-    def test_killed_meanwhile(self) -> None:
+    def test_one_that_was_given_up_is_told_once_though_the_node(self) -> None:
         """
         One that was given up is told once, though the node is killed before the client says `re-open`.
         """

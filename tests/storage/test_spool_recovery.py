@@ -106,7 +106,7 @@ class TellingTests(RepairCase):
         self.assertEqual((None, False), (self.bob.told["missed"], self.bob.told["recovered"]))
         self.assertEqual([], examine(self.spool))
 
-    def test_sound(self) -> None:
+    def test_where_nothing_is_damaged_nothing_is_told(self) -> None:
         """
         Where nothing is damaged nothing is told.
         """
@@ -124,7 +124,7 @@ class TellingTests(RepairCase):
         data[data.index(b'"id": %d,' % number) + 1] ^= 1
         path.write_bytes(data)
 
-    def test_changed(self) -> None:
+    def test_one_byte_in_the_middle_of_a_file(self) -> None:
         """
         One byte in the middle of a file.
         """
@@ -146,7 +146,7 @@ class TellingTests(RepairCase):
 
         self.assertToldAtOnce([*range(10), *self.left(99)])
 
-    def test_cut_off(self) -> None:
+    def test_end_of_the_last_file_between_two_batches_or_within(self) -> None:
         """
         The end of the last file, between two batches or within one.
         """
@@ -284,7 +284,7 @@ class AfterwardsTests(RepairCase):
         segments(self.spool)[1].unlink()
         repair(self.spool)
 
-    def test_once(self) -> None:
+    def test_who_was_told_goes_on_in_the_new_epoch_over_restarts(self) -> None:
         """
         Who was told goes on in the new epoch, over restarts, and misses nothing more.
         """
@@ -312,7 +312,7 @@ class AfterwardsTests(RepairCase):
 
         self.assertIsNone(self.bob.told["missed"])
 
-    def test_opens(self) -> None:
+    def test_open_with_resume_is_told_as_well(self) -> None:
         """
         An `open` with `resume` is told as well; one without is not, and the next with it is.
         """
@@ -413,7 +413,7 @@ class PollTests(SynchronousTestCase):
     A client that polls, and never said `resume`.
     """
 
-    def test_goes_on(self) -> None:
+    def test_its_numbers_go_on_where_what_is_left_of_the_spool(self) -> None:
         """
         Its numbers go on where what is left of the spool says; nothing else can be told to it.
         """

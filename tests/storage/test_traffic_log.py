@@ -76,7 +76,7 @@ class LineTests(TrafficTests):
     def messages(self) -> list[dict[str, Any]]:
         return [line for line in self.lines() if line["kind"] == "message" and line.get("type") != "open"]
 
-    def test_delivered(self) -> None:
+    def test_message_that_was_carried(self) -> None:
         """
         A message that was carried: who sent what to whom, how large, how many had it, how long it took.
         """
@@ -159,7 +159,7 @@ class LineTests(TrafficTests):
 
         self.assertEqual([["x", "y"], allocated, allocated], [line["resources"] for line in self.messages()])
 
-    def test_list(self) -> None:
+    def test_message_to_several_has_a_line_for_each(self) -> None:
         """
         A message to several has a line for each.
         """
@@ -177,7 +177,7 @@ class LineTests(TrafficTests):
         (line,) = self.messages()
         self.assertEqual(("x and 2 more", "refused"), (line["to"], line["outcome"]))
 
-    def test_long(self) -> None:
+    def test_nobody_fills_the_log_with_an_address_of_a_megabyte(self) -> None:
         """
         Nobody fills the log with an address of a megabyte.
         """
@@ -196,7 +196,7 @@ class LineTests(TrafficTests):
         self.flush()
         return sum(path.stat().st_size for path in self.directory.iterdir())
 
-    def test_children(self) -> None:
+    def test_long_names_with_many_children_take_a_small_multiple(self) -> None:
         """
         Long names with many children take a small multiple of the request that names them.
         """
@@ -241,7 +241,7 @@ class LineTests(TrafficTests):
         self.assertEqual(2, sum(b'"message"' in line and b'"open"' not in line for line in lines))
         self.assertLessEqual(max(map(len, lines)), 32768)
 
-    def test_long_list(self) -> None:
+    def test_lines_of_one_list_are_a_small_multiple(self) -> None:
         """
         The lines of one list are a small multiple of it; what they leave out they count.
         """
@@ -269,7 +269,7 @@ class LineTests(TrafficTests):
 
         self.assertEqual("i" * 5000, answer["id"])
 
-    def test_sessions(self) -> None:
+    def test_one_line_for_each_event_in_a_session_life(self) -> None:
         """
         One line for each event in a session's life.
         """
@@ -329,7 +329,7 @@ class LineTests(TrafficTests):
         self.assertNotIn("mns_", text)
         self.assertNotIn("secret", text)
 
-    def test_off(self) -> None:
+    def test_it_can_be_switched_off(self) -> None:
         """
         It can be switched off.
         """

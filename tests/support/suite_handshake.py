@@ -18,7 +18,7 @@ class Opening(Suite):
     `open`, and `re-open` in its four forms.
     """
 
-    def test_open(self: Any) -> None:
+    def test_open_is_answered_200_with_a_token_and_nothing_else(self: Any) -> None:
         """
         `open` is answered 200 with a token, and nothing else.
         """
@@ -33,7 +33,7 @@ class Opening(Suite):
         self.assertEqual(expected, reply)
         self.assertEqual([], runtime.take())
 
-    def test_ids(self: Any) -> None:
+    def test_id_is_answered_as_the_same_json_value_whatever(self: Any) -> None:
         """
         The id is answered as the same JSON value, whatever its type and size.
         """
@@ -42,7 +42,7 @@ class Opening(Suite):
 
             self.assertEqual((id, type(id)), (reply["id"], type(reply["id"])))
 
-    def test_any_case(self: Any) -> None:
+    def test_types_of_the_handshake_are_understood_in_any_case(self: Any) -> None:
         """
         The types of the handshake are understood in any case.
         """
@@ -115,7 +115,7 @@ class Opening(Suite):
         sender.send({"id": 1, "type": "update", "from": "x", "to": "comm://example.org/1"})
         self.assertEqual(1, len(runtime.take()))
 
-    def test_without_from(self: Any) -> None:
+    def test_open_and_re_open_without_from_are_given_a_name(self: Any) -> None:
         """
         `open` and `re-open` without `from` are given a name of their own, and a token.
         """
@@ -316,7 +316,7 @@ class OneConnection(Suite):
         self.assertClosed(runtime, 1000)
         self.assertEqual([], other.take())
 
-    def test_before_open(self: Any) -> None:
+    def test_message_before_open_is_answered_401_by_mn_validator(self: Any) -> None:
         """
         A message before `open` is answered 401 by mn:/validator and not carried; the connection lives.
         """

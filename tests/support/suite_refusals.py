@@ -82,7 +82,7 @@ class Malformed(Suite):
             self.assertEqual(("refused", 400), self.logged())
         self.assertUnharmed()
 
-    def test_not_json(self: Any) -> None:
+    def test_what_is_not_json_is_not_carried_and_the_connection(self: Any) -> None:
         """
         What is not JSON is not carried, and the connection lives.
         """
@@ -137,7 +137,7 @@ class Malformed(Suite):
             twice = json.dumps({name: self.header(body={})[name]}).encode()
             self.assertInvalid(message[:-1] + b"," + twice[1:])
 
-    def test_missing(self: Any) -> None:
+    def test_message_without_type_or_to_is_answered_400(self: Any) -> None:
         """
         A message without `type` or `to` is answered 400.
         """
@@ -162,7 +162,7 @@ class Malformed(Suite):
         for value in ([], [3], [self.other.url, None], [[self.other.url]], [{}]):
             self.assertInvalid(self.header(to=value))
 
-    def test_long_list(self: Any) -> None:
+    def test_list_of_more_than_a_thousand_recipients_is_answered(self: Any) -> None:
         """
         A list of more than a thousand recipients is answered 400, and none of them gets anything.
         """
@@ -182,7 +182,7 @@ class Malformed(Suite):
         for value in (None, 3, True, {}, []):
             self.assertUnreadable(self.header(from_=value), value)
 
-    def test_without_from(self: Any) -> None:
+    def test_message_without_from_is_answered_400_to_the_runtime(self: Any) -> None:
         """
         A message without `from` is answered 400, to the runtime it came from.
         """
@@ -198,7 +198,7 @@ class NotUTF8(Malformed):
     Where text is not checked by the transport itself.
     """
 
-    def test_not_utf8(self: Any) -> None:
+    def test_what_is_not_utf_8_is_not_carried_wherever_the_bad(self: Any) -> None:
         """
         What is not UTF-8 is not carried, wherever the bad byte stands, and the connection lives.
         """

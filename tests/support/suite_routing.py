@@ -70,7 +70,7 @@ class Delivery(Suite):
             self.assertEqual(id, receiver.take()[0]["id"])
             self.assertEqual((id, type(id)), (reply["id"], type(reply["id"])))
 
-    def test_types(self: Any) -> None:
+    def test_any_type_passes_untouched_and_the_node_own(self: Any) -> None:
         """
         Any type passes untouched, and the node's own are understood in any case.
         """
@@ -82,7 +82,7 @@ class Delivery(Suite):
         reply = sender.ask(type="SUBSCRIBE", to=SM, body={"resources": [OBJECT]})
         self.assertEqual(("response", {"code": 200}), (reply["type"], reply["body"]))
 
-    def test_body(self: Any) -> None:
+    def test_message_may_have_no_body_an_empty_one_or_null(self: Any) -> None:
         """
         A message may have no body, an empty one or null.
         """
@@ -266,7 +266,7 @@ class Feeds(Suite):
         self.assertEqual([], sender.take())
         self.assertEqual(("dropped", 0), self.logged())
 
-    def test_learnt(self: Any) -> None:
+    def test_hyperty_that_nobody_owns_is_known_by_its_first(self: Any) -> None:
         """
         A hyperty that nobody owns is known by its first message, so that answers find the way.
         """

@@ -79,7 +79,7 @@ class Attachment(Suite):
 
         self.assertEqual([{**update, "to": "comm://example.org/o1/changes"}], observer.take())
 
-    def test_stale(self: Any) -> None:
+    def test_request_waits_15_s_a_response_60_s_and_all_else(self: Any) -> None:
         """
         A request waits 15 s, a response 60 s, and all else, also to children, as long as the session.
         """
@@ -120,7 +120,7 @@ class Attachment(Suite):
         self.assertEqual([2, 3, 4], [m["id"] for m in runtime.take() if m["type"] == "update"])
         self.assertEqual(2, self.net.node.counts.overflowed)
 
-    def test_expires(self: Any) -> None:
+    def test_runtime_that_stays_away_too_long_is_forgotten(self: Any) -> None:
         """
         A runtime that stays away too long is forgotten, with every address bound to it.
         """
@@ -171,7 +171,7 @@ class Ends(Suite):
     How sessions and connections end.
     """
 
-    def test_close(self: Any) -> None:
+    def test_client_that_closes_its_session_is_told_1000(self: Any) -> None:
         """
         A client that closes its session is told 1000 and nothing else, and all that was bound to it is free.
         """
@@ -211,7 +211,7 @@ class Ends(Suite):
         self.assertReaches(sender, newer)
         self.assertNotIn(("closed", newer.url), self.net.traffic_recorder.events)
 
-    def test_node_stops(self: Any) -> None:
+    def test_when_the_node_stops_every_client_is_told_1001(self: Any) -> None:
         """
         When the node stops every client is told 1001 and that it may come back soon.
         """
@@ -272,7 +272,7 @@ class Ends(Suite):
         self.assertEqual(1, len(self.net.node.sessions))
         self.assertReaches(bystander, bystander)
 
-    def test_full(self: Any) -> None:
+    def test_node_that_holds_as_many_sessions_as_it_may_closes(self: Any) -> None:
         """
         A node that holds as many sessions as it may closes 1013 and says when to come back.
         """

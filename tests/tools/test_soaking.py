@@ -10,13 +10,13 @@ class TestVerdict:
     What is made of the numbers a client wrote down.
     """
 
-    def test_good(self):
+    def test_every_number_once_in_order(self):
         """
         Every number once, in order.
         """
         assert judge(3, [1, 2, 3]) == Verdict(0, 0, 0)
 
-    def test_lost(self):
+    def test_number_that_never_came_is_lost_wherever_it_stood(self):
         """
         A number that never came is lost, wherever it stood; unless the client was told.
         """
@@ -51,7 +51,7 @@ class TestVerdict:
         """
         assert judge(2, [1, 2, 7]).lost == 1
 
-    def test_damaged(self):
+    def test_after_a_damage_what_was_sent_before_may_be_missing(self):
         """
         After a damage what was sent before may be missing or come again; nothing else is excused.
         """
@@ -71,7 +71,7 @@ class TestVerdict:
         assert judge_legacy([2, 5, 9]) == Verdict()
         assert judge_legacy([2, 5, 2, 4]) == Verdict(0, 1, 1)
 
-    def test_forgotten(self):
+    def test_what_such_a_client_gets_while_the_disk_is_full_may(self):
         """
         What such a client gets while the disk is full may come once more after a kill, and only that.
         """

@@ -239,7 +239,7 @@ class PaceTests(SynchronousTestCase):
         self.client = Producer()
         self.outlet.pace(self.client)
 
-    def test_most(self) -> None:
+    def test_who_is_written_more_than_the_bound_in_one_read_has(self) -> None:
         """
         Who is written more than the bound in one read has to wait until that has left.
         """
@@ -287,7 +287,7 @@ class PaceTests(SynchronousTestCase):
 
         self.assertEqual(1_000_000, len(self.transport.value()))
 
-    def test_shared(self) -> None:
+    def test_long_message_to_many_who_do_not_read_is_in_memory(self) -> None:
         """
         A long message to many who do not read is in memory once, by TCP and by TLS.
         """

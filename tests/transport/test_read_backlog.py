@@ -98,7 +98,7 @@ class LineTurnsTests(TurnsCase):
         self.assertEqual(0, carried)
         self.assertEqual(list(range(MANY)), self.ids())
 
-    def test_lost(self) -> None:
+    def test_what_had_come_before_its_connection_was_lost(self) -> None:
         """
         What had come before its connection was lost is carried, and then the connection has ended.
         """
@@ -110,7 +110,7 @@ class LineTurnsTests(TurnsCase):
         self.assertEqual(list(range(MANY)), self.ids())
         self.assertNotIn(self.server, self.net.node.sessions.connections)
 
-    def test_closed(self) -> None:
+    def test_what_stands_behind_a_close_is_not_carried_any_more(self) -> None:
         """
         What stands behind a `close` is not carried any more.
         """
@@ -122,7 +122,7 @@ class LineTurnsTests(TurnsCase):
 
         self.assertEqual(list(range(2 * MESSAGES)), self.ids())
 
-    def test_garbage(self) -> None:
+    def test_what_is_no_message_costs_a_turn_as_much(self) -> None:
         """
         What is no message costs a turn as much as a message.
         """
@@ -172,7 +172,7 @@ class FrameTurnsTests(LineTurnsTests):
 
         self.assertEqual(list(range(MANY)), self.ids())
 
-    def test_fragments(self) -> None:
+    def test_message_in_fragments_of_one_byte_or_none_takes(self) -> None:
         """
         A message in fragments of one byte, or none, takes little more memory than its bytes.
         """

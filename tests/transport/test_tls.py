@@ -38,7 +38,7 @@ class NameTests(SynchronousTestCase):
     Who a client is by its certificate.
     """
 
-    def test_order(self) -> None:
+    def test_first_uri_without_one_the_first_dns_name(self) -> None:
         """
         The first URI; without one the first DNS name; without one the common name.
         """
@@ -53,7 +53,7 @@ class NameTests(SynchronousTestCase):
 
             self.assertEqual(expected, name_of(x509.load_pem_x509_certificate(Path(path).read_bytes())))
 
-    def test_none(self) -> None:
+    def test_certificate_without_any_name_names_nobody(self) -> None:
         """
         A certificate without any name names nobody.
         """
@@ -133,7 +133,7 @@ class IdentityTests(TLSCase):
     A client that shows a certificate is known by its name.
     """
 
-    def test_line(self) -> None:
+    def test_on_a_line_the_name_is_known_before_the_first(self) -> None:
         """
         On a line the name is known before the first message.
         """
@@ -141,7 +141,7 @@ class IdentityTests(TLSCase):
 
         self.assertEqual(["urn:mn:server"], self.identity_expiry())
 
-    def test_websocket(self) -> None:
+    def test_on_a_websocket_when_it_opens(self) -> None:
         """
         On a WebSocket when it opens.
         """
@@ -240,7 +240,7 @@ class RenewalTests(TLSCase):
     def renew(self) -> None:
         self.factory.use(self.factory.read())
 
-    def test_renewed(self) -> None:
+    def test_new_connections_are_shown_the_new_certificate(self) -> None:
         """
         New connections are shown the new certificate; those that are open stay.
         """
@@ -305,7 +305,7 @@ class StringTests(TLSCase):
         listen = Listen(kind="line", endpoint=endpoint)
         return Listener(listen, self.factory.wrappedFactory, MemoryReactorClock())
 
-    def test_tables(self) -> None:
+    def test_string_stands_for_the_table_that_says_the_same(self) -> None:
         """
         A string stands for the table that says the same.
         """
@@ -338,7 +338,7 @@ class StringTests(TLSCase):
 
             self.assertIs(listen, as_table(listen))
 
-    def test_renewed(self) -> None:
+    def test_its_certificate_is_read_again_with_those_of_tables(self) -> None:
         """
         Its certificate is read again with those of tables.
         """
@@ -363,7 +363,7 @@ class StringTests(TLSCase):
         self.assertEqual(endpoint, event["endpoint"])
         self.assertIn("SIGHUP does not", event["what"])
 
-    def test_wrong(self) -> None:
+    def test_mistake_is_said_in_the_words_of_the_string(self) -> None:
         """
         A mistake is said in the words of the string that was given.
         """

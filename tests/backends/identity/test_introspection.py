@@ -153,7 +153,7 @@ class AnswerTests(OpaqueCase):
         """
         self.assertEqual((401, INACTIVE), self.refusal())
 
-    def test_refused(self) -> None:
+    def test_active_token_is_good_for_nothing_here_if_it_has(self) -> None:
         """
         An active token is good for nothing here if it has ended, is another's, or says not who its bearer is.
         """
@@ -192,7 +192,7 @@ class AnswerTests(OpaqueCase):
         ):
             self.assertEqual(ANN, self.proof(self.openid.issue(token, **claims)).user, claims)
 
-    def test_user(self) -> None:
+    def test_user_address_may_be_made_of_the_name_that_rfc_7662(self) -> None:
         """
         The user's address may be made of the name that RFC 7662 calls `username`, or of the subject.
         """
@@ -215,7 +215,7 @@ class AnswerTests(OpaqueCase):
         self.start(user_url="user://{domain}/{sub}")
         self.assertEqual(401, self.refusal()[0])
 
-    def test_no_end(self) -> None:
+    def test_token_whose_provider_names_no_end_proves_something(self) -> None:
         """
         A token whose provider names no end proves something for a day; then it is shown again.
         """
@@ -289,7 +289,7 @@ class PlaceTests(OpaqueCase):
         self.assertEqual([ANN] * 20, [self.successResultOf(claim).proof.user for claim in found])
         self.assertEqual({"/.well-known/openid-configuration": 1, "/introspect": 20}, self.openid.asked)
 
-    def test_configured(self) -> None:
+    def test_with_url_nothing_is_discovered(self) -> None:
         """
         With `url` nothing is discovered.
         """
@@ -335,7 +335,7 @@ class RememberedTests(OpaqueCase):
     How often the provider is asked.
     """
 
-    def test_once(self) -> None:
+    def test_token_that_is_shown_five_hundred_times_is_asked(self) -> None:
         """
         A token that is shown five hundred times is asked about once, until it ends.
         """
@@ -351,7 +351,7 @@ class RememberedTests(OpaqueCase):
         self.assertEqual(401, self.refusal()[0])
         self.assertEqual(2, self.asked)
 
-    def test_no_end(self) -> None:
+    def test_one_without_an_end_is_asked_about_again_after_five(self) -> None:
         """
         One without an end is asked about again after five minutes.
         """
@@ -365,7 +365,7 @@ class RememberedTests(OpaqueCase):
         self.advance(1)
         self.assertEqual(401, self.refusal()[0])
 
-    def test_shared(self) -> None:
+    def test_however_many_show_a_token_at_once_one_question(self) -> None:
         """
         However many show a token at once, one question is under way, and all have its answer.
         """
@@ -376,7 +376,7 @@ class RememberedTests(OpaqueCase):
         self.assertEqual([ANN] * 50, [self.successResultOf(claim).proof.user for claim in found])
         self.assertEqual(1, self.asked)
 
-    def test_storm(self) -> None:
+    def test_token_that_is_no_good_or_not_for_us_is_asked_about(self) -> None:
         """
         A token that is no good, or not for us, is asked about once in ten seconds, however often it is shown.
         """
@@ -392,7 +392,7 @@ class RememberedTests(OpaqueCase):
 
         self.assertEqual(ANN, self.proof().user)
 
-    def test_bounded(self) -> None:
+    def test_no_more_is_remembered_than_may(self) -> None:
         """
         No more is remembered than may be; what was used longest ago goes first.
         """
@@ -449,7 +449,7 @@ class TroubleTests(OpaqueCase):
         self.start(introspection={**ASK, "url": f"{provider()['issuer']}/introspect"})
         self.openid.issue(TOKEN)
 
-    def test_down(self) -> None:
+    def test_provider_that_is_not_there_is_504(self) -> None:
         """
         A provider that is not there is 504; when it is back its tokens are good at once.
         """
@@ -459,7 +459,7 @@ class TroubleTests(OpaqueCase):
 
         self.assertEqual(ANN, self.proof().user)
 
-    def test_slow(self) -> None:
+    def test_one_that_does_not_answer_is_504_when_the_deadline(self) -> None:
         """
         One that does not answer is 504 when the deadline passes.
         """
@@ -482,7 +482,7 @@ class TroubleTests(OpaqueCase):
 
         self.assertEqual(ANN, self.proof().user)
 
-    def test_nonsense(self) -> None:
+    def test_answer_that_does_not_say_whether_the_token_is_good(self) -> None:
         """
         An answer that does not say whether the token is good is 502, whatever else it says.
         """
@@ -501,7 +501,7 @@ class TroubleTests(OpaqueCase):
             self.openid.said = said
             self.assertEqual((502, SILENT), self.refusal(), said[:40])
 
-    def test_status(self) -> None:
+    def test_error_is_no_answer(self) -> None:
         """
         An error is no answer: 502 if the provider fails, 503 if it does not take our question.
         """
@@ -509,7 +509,7 @@ class TroubleTests(OpaqueCase):
             self.openid.status = status
             self.assertEqual((code, SILENT), self.refusal(), status)
 
-    def test_log(self) -> None:
+    def test_operator_is_told_once_what_is_wrong_and_once(self) -> None:
         """
         The operator is told once what is wrong, and once that it is well.
         """
@@ -538,7 +538,7 @@ class SeveralTests(OpaqueCase):
         super().setUp()
         self.start(provider(domain="other.example.net", issuer=OTHER, introspection=ASK))
 
-    def test_order(self) -> None:
+    def test_they_are_asked_in_the_order_of_the_configuration(self) -> None:
         """
         They are asked in the order of the configuration, until one knows the token.
         """
@@ -681,7 +681,7 @@ class OpenTests(SynchronousTestCase):
         message = {"id": 1, "type": "open", "from": self.client.runtime, "to": "mn:/session"}
         self.client.tell({**message, "body": {"token": token}})
 
-    def test_waits(self) -> None:
+    def test_open_waits_for_the_provider_and_what_comes_behind(self) -> None:
         """
         `open` waits for the provider, and what comes behind it too; then the session is its bearer's.
         """
@@ -697,7 +697,7 @@ class OpenTests(SynchronousTestCase):
         self.assertEqual(200, opened["body"]["code"])
         self.assertEqual(ANN, profile["body"]["value"]["userURL"])
 
-    def test_slow(self) -> None:
+    def test_when_the_provider_takes_too_long_the_client_is_told(self) -> None:
         """
         When the provider takes too long the client is told to come back.
         """

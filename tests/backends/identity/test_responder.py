@@ -114,7 +114,7 @@ class IdentityMessagesTests(SynchronousTestCase):
         for resource in ("/identityx", "/quota", None, 5):
             self.assertEqual(400, self.ask("read", {"resource": resource}, client=ann)["code"])
 
-    def test_login(self) -> None:
+    def test_where_to_log_in_is_the_provider_page_for_a_code(self) -> None:
         """
         Where to log in is the provider's page, for a code and with PKCE.
         """
@@ -152,7 +152,7 @@ class IdentityMessagesTests(SynchronousTestCase):
         params = {"code_challenge": "a"}
         self.assertEqual(502, self.ask("execute", {"method": "getLoginEndpoint", "params": params})["code"])
 
-    def test_not_offered(self) -> None:
+    def test_what_belongs_to_the_user_own_provider_is_501(self) -> None:
         """
         What belongs to the user's own provider is 501, and so is any other type.
         """

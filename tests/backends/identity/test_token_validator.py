@@ -186,7 +186,7 @@ class RefusedTests(IdentityCase):
         self.assertIn(words, found[1])
         self.assertNotIn(token, found[1])
 
-    def test_none(self) -> None:
+    def test_token_that_nobody_signed_is_refused_whatever(self) -> None:
         """
         A token that nobody signed is refused, whatever it calls that.
         """
@@ -283,7 +283,7 @@ class RefusedTests(IdentityCase):
             self.assertRefused(403, f"is from {issuer!r}", other.token())
         self.assertEqual({}, self.openid.asked)
 
-    def test_garbage(self) -> None:
+    def test_what_is_no_token_at_all_is_refused_and_nobody(self) -> None:
         """
         What is no token at all is refused, and nobody is asked about it.
         """
@@ -317,7 +317,7 @@ class TimeTests(IdentityCase):
         self.validate(self.openid.token(exp=int(NOW) - 59))
         self.validate(self.openid.token(nbf=int(NOW) + 59, iat=int(NOW) + 59))
 
-    def test_expires(self) -> None:
+    def test_token_that_was_good_is_good_no_longer_when_its_time(self) -> None:
         """
         A token that was good is good no longer when its time is over, though it is known.
         """
@@ -467,7 +467,7 @@ class TroubleTests(IdentityCase):
     A provider that is down, slow, or talks nonsense.
     """
 
-    def test_refused(self) -> None:
+    def test_provider_that_is_not_there_is_504_and_is_left_alone(self) -> None:
         """
         A provider that is not there is 504, and is left alone for ten seconds.
         """
@@ -481,7 +481,7 @@ class TroubleTests(IdentityCase):
 
         self.assertEqual(ANN, self.validate(self.openid.token()).proof.user)
 
-    def test_hangs(self) -> None:
+    def test_provider_that_never_answers_is_504(self) -> None:
         """
         A provider that never answers is 504 when the deadline passes.
         """
@@ -493,7 +493,7 @@ class TroubleTests(IdentityCase):
 
         self.assertEqual(504, self.failureResultOf(found, Rejected).value.code)
 
-    def test_nonsense(self) -> None:
+    def test_keys_that_are_none_are_503_and_what_the_provider(self) -> None:
         """
         Keys that are none are 503, and what the provider said goes no further.
         """
@@ -517,7 +517,7 @@ class TroubleTests(IdentityCase):
             self.assertEqual(503, why.code, broken[:40])
             self.assertNotIn("secret", str(why))
 
-    def test_too_large(self) -> None:
+    def test_provider_that_sends_megabytes_is_cut_off(self) -> None:
         """
         A provider that sends megabytes is cut off.
         """
@@ -525,7 +525,7 @@ class TroubleTests(IdentityCase):
 
         self.assertEqual(503, self.refusal(self.openid.token())[0])
 
-    def test_status(self) -> None:
+    def test_error_page_is_no_keys_whatever_its_status(self) -> None:
         """
         An error page is no keys, whatever its status.
         """
@@ -579,7 +579,7 @@ class TroubleTests(IdentityCase):
 
         self.validate(self.openid.token())
 
-    def test_log(self) -> None:
+    def test_operator_is_told_once_that_a_provider_fails(self) -> None:
         """
         The operator is told once that a provider fails, and once that it is well; no token is in the log.
         """

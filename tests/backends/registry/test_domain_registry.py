@@ -146,7 +146,7 @@ class EnvelopeTests(RegistryCase):
 
         self.assertEqual(before, self.read(H1)["value"]["userID"])
 
-    def test_response(self) -> None:
+    def test_response_to_the_registry_is_answered_by_nothing(self) -> None:
         """
         A response to the registry is answered by nothing.
         """
@@ -195,7 +195,7 @@ class EnvelopeTests(RegistryCase):
             self.assertIn(asked % (outcome, number), page)
         self.assertIn('msgnode_back_end_circuit_open{back_end="domain_registry"} 1.0', page)
 
-    def test_none(self) -> None:
+    def test_node_without_registries_says_that_it_offers_none(self) -> None:
         """
         A node without registries says that it offers none.
         """
@@ -210,7 +210,7 @@ class RegisterTests(RegistryCase):
     Registering, finding, keeping alive and leaving, as runtimes do it.
     """
 
-    def test_hyperty(self) -> None:
+    def test_registered_hyperty_is_found_by_its_address_its_user(self) -> None:
         """
         A registered hyperty is found by its address, its user's name and e-mail, as objects.
         """
@@ -261,7 +261,7 @@ class RegisterTests(RegistryCase):
         """
         self.assertEqual({"code": 404, "description": "Not Found", "desc": "Not Found"}, self.read(H1))
 
-    def test_objects(self) -> None:
+    def test_data_objects_of_any_scheme_are_found_by_address(self) -> None:
         """
         Data objects of any scheme are found by address, name and reporter.
         """
@@ -291,7 +291,7 @@ class RegisterTests(RegistryCase):
 
         self.assertEqual(408, self.read("user://g.com/a")["code"])
 
-    def test_missing(self) -> None:
+    def test_what_the_registry_will_not_take_is_said(self) -> None:
         """
         What the registry will not take is said, where it says nothing itself.
         """
@@ -330,7 +330,7 @@ class RegisterTests(RegistryCase):
 
         self.assertEqual((200, "disconnected"), (code, self.status(H1)))
 
-    def test_away(self) -> None:
+    def test_what_is_registered_but_away_is_408_with_the_record(self) -> None:
         """
         What is registered but away is 408, with the record.
         """
@@ -473,7 +473,7 @@ class NotificationTests(RegistryCase):
             self.update(H1, value=status, attribute="status")
             self.assertEqual([], self.told())
 
-    def test_expired(self) -> None:
+    def test_what_expired_is_told_after_the_next_poll_once(self) -> None:
         """
         What expired is told after the next poll, once.
         """
@@ -515,7 +515,7 @@ class NotificationTests(RegistryCase):
 
         self.assertEqual([f"{H1}/registration disconnected", f"{H1}/registration live"], self.told())
 
-    def test_objects(self) -> None:
+    def test_data_object_status_is_told_whenever_it_is_set(self) -> None:
         """
         A data object's status is told whenever it is set: the registry does not say whether it changed.
         """
@@ -547,7 +547,7 @@ class NotificationTests(RegistryCase):
 
         self.assertEqual([], self.told())
 
-    def test_registry_away(self) -> None:
+    def test_registry_that_cannot_be_asked_is_asked_again(self) -> None:
         """
         A registry that cannot be asked is asked again.
         """
@@ -682,7 +682,7 @@ class NoAnswerTests(RegistryCase):
 
         self.assertEqual([f"{H1}/registration disconnected"], self.told())
 
-    def test_bounded(self) -> None:
+    def test_of_those_in_doubt_the_newest_are_remembered_however(self) -> None:
         """
         Of those in doubt the newest are remembered, however many there are.
         """
@@ -733,7 +733,7 @@ class EndTests(RegistryCase):
     def statuses(self, *urls: str) -> list[str]:
         return [self.bob.request("read", {"resource": url})["body"]["value"]["status"] for url in urls]
 
-    def test_closed(self) -> None:
+    def test_all_of_it_when_it_closes_and_who_listens_is_told(self) -> None:
         """
         All of it, when it closes, and who listens is told.
         """
@@ -745,7 +745,7 @@ class EndTests(RegistryCase):
         self.assertEqual(["disconnected"] * 2, self.statuses(H1, O1))
         self.assertEqual(["disconnected"], [message["body"]["value"] for message in self.bob.take()])
 
-    def test_expired(self) -> None:
+    def test_when_it_expires_and_not_while_it_is_only_away(self) -> None:
         """
         When it expires, and not while it is only away.
         """
@@ -809,7 +809,7 @@ class EndTests(RegistryCase):
 
         self.assertEqual(sorted(held), self.node.registered.ended(self.bob.session))
 
-    def test_stopped(self) -> None:
+    def test_node_that_stops_waits_for_none_of_this(self) -> None:
         """
         A node that stops waits for none of this.
         """
@@ -851,7 +851,7 @@ class EndTests(RegistryCase):
 
         self.assertEqual(["disconnected"], self.statuses(H1))
 
-    def test_registry_away(self) -> None:
+    def test_registry_that_is_away_then_is_told_when_it_is_back(self) -> None:
         """
         A registry that is away then is told when it is back, unless they are back themselves.
         """
@@ -932,7 +932,7 @@ class EndTests(RegistryCase):
 
         self.assertEqual(["disconnected"], self.statuses(H1))
 
-    def test_many(self) -> None:
+    def test_two_hundred_are_told_a_few_at_a_time(self) -> None:
         """
         Two hundred are told a few at a time.
         """
@@ -982,7 +982,7 @@ class FailureTests(RegistryCase):
         self.assertEqual(body["description"], body["desc"])
         return body["code"], body["description"]
 
-    def test_statuses(self) -> None:
+    def test_every_status_becomes_a_code_that_runtimes_can_live(self) -> None:
         """
         Every status becomes a code that runtimes can live with.
         """
@@ -1013,7 +1013,7 @@ class FailureTests(RegistryCase):
         self.assertIn("is [registry] cert set", said)
         self.assertIn("LOAD_BALANCER_IP", said)
 
-    def test_refused(self) -> None:
+    def test_that_the_registry_lets_nobody_write_stands_there(self) -> None:
         """
         That the registry lets nobody write stands there once, however many try, and again after it did.
         """
@@ -1039,7 +1039,7 @@ class FailureTests(RegistryCase):
 
         self.assertEqual(["back-end", "malformed"], reasons)
 
-    def test_nonsense(self) -> None:
+    def test_success_that_is_no_json_object_is_502_to_who_reads(self) -> None:
         """
         A success that is no JSON object is 502 to who reads; who writes needs none.
         """
@@ -1049,7 +1049,7 @@ class FailureTests(RegistryCase):
                 200, self.ann.code("create", {"value": {"url": H1, "user": "a", "descriptor": "d"}})
             )
 
-    def test_too_large(self) -> None:
+    def test_ten_megabytes_are_502(self) -> None:
         """
         Ten megabytes are 502.
         """
@@ -1057,7 +1057,7 @@ class FailureTests(RegistryCase):
             (502, "Invalid response from the domain registry."), self.ask(http(b"x" * 10_000_000))
         )
 
-    def test_silent(self) -> None:
+    def test_registry_that_hangs_is_504_after_five_seconds(self) -> None:
         """
         A registry that hangs is 504 after five seconds, and other messages pass meanwhile.
         """
@@ -1073,7 +1073,7 @@ class FailureTests(RegistryCase):
         text = "Error contacting the domain registry."
         self.assertEqual({"code": 504, "description": text, "desc": text}, reply["body"])
 
-    def test_down(self) -> None:
+    def test_one_that_is_down_is_504_at_once(self) -> None:
         """
         One that is down is 504 at once.
         """

@@ -155,7 +155,7 @@ class RecordTests(SynchronousTestCase):
         for raw in (True, False):
             check_record(read_record(owner.sign(raw)))
 
-    def test_wrong(self) -> None:
+    def test_what_is_wrong_with_a_record_is_said(self) -> None:
         """
         What is wrong with a record is said.
         """
@@ -242,7 +242,7 @@ class GlobalTests(GlobalCase):
             self.assertEqual(200, self.ask("CREATE", guid=guid, jwt=jwt)["Code"])
             self.assertEqual(jwt, self.ask("READ", guid=guid)["Value"])
 
-    def test_expired(self) -> None:
+    def test_record_that_has_expired_or_is_not_valid_yet(self) -> None:
         """
         A record that has expired, or is not valid yet, is refused in words; the server would fail over it.
         """
@@ -276,7 +276,7 @@ class GlobalTests(GlobalCase):
         """
         self.assertEqual(404, self.ask("READ", guid="\ud800")["code"])
 
-    def test_unknown(self) -> None:
+    def test_guid_nobody_wrote(self) -> None:
         """
         A GUID nobody wrote: the server's words, its empty Value too, and ours.
         """
@@ -315,7 +315,7 @@ class GlobalTests(GlobalCase):
         self.assertEqual(400, self.ask("CREATE", guid="other", jwt=self.owner.sign())["code"])
         self.assertEqual(1, self.node.graph_memory.dialled)
 
-    def test_refused(self) -> None:
+    def test_what_makes_no_sense_is_told_and_never_relayed(self) -> None:
         """
         What makes no sense is told, and never relayed: least of all a delete.
         """
@@ -335,7 +335,7 @@ class GlobalTests(GlobalCase):
             )
         self.assertEqual(0, self.node.graph_memory.dialled)
 
-    def test_down(self) -> None:
+    def test_registry_that_is_down_is_504_in_both_spellings(self) -> None:
         """
         A registry that is down is 504 in both spellings, without a Value.
         """
@@ -344,7 +344,7 @@ class GlobalTests(GlobalCase):
         expected = {"Code": 504, "Description": DOWN, "code": 504, "description": DOWN, "desc": DOWN}
         self.assertEqual(expected, self.ask("READ", guid="x"))
 
-    def test_slow(self) -> None:
+    def test_to_read_may_take_6_seconds_to_write_13(self) -> None:
         """
         To read may take 6 seconds, to write 13.
         """
@@ -359,7 +359,7 @@ class GlobalTests(GlobalCase):
 
             self.assertEqual([504], [message["body"]["code"] for message in self.ann.take()])
 
-    def test_answers(self) -> None:
+    def test_answers_of_every_generation_of_servers(self) -> None:
         """
         Answers of every generation of servers, and of what stands around them.
         """
@@ -384,7 +384,7 @@ class GlobalTests(GlobalCase):
             self.assertEqual(code, (told["Code"], told["code"], told.get("Value")))
             self.assertEqual(described, told["Description"])
 
-    def test_nonsense(self) -> None:
+    def test_what_is_no_json_object_is_502(self) -> None:
         """
         What is no JSON object is 502.
         """

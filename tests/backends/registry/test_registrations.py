@@ -26,7 +26,7 @@ class RegisteredTests(SynchronousTestCase):
         self.ann, self.bob = (self.node.client(runtime).session for runtime in (ANN, BOB))
         self.registered = self.node.registered
 
-    def test_ended(self) -> None:
+    def test_session_leaves_behind_what_it_registered_and_did(self) -> None:
         """
         A session leaves behind what it registered and did not take back.
         """
@@ -62,7 +62,7 @@ class RegisteredTests(SynchronousTestCase):
         self.assertFalse(self.registered.add(H1, self.ann, anew=True))
         self.assertNotIn(H1, self.registered)
 
-    def test_bounded(self) -> None:
+    def test_of_one_session_no_more_is_remembered_than_it_may(self) -> None:
         """
         Of one session no more is remembered than it may bind.
         """
@@ -73,7 +73,7 @@ class RegisteredTests(SynchronousTestCase):
 
         self.assertEqual(2, len(node.registered.ended(ann)))
 
-    def test_restart(self) -> None:
+    def test_it_is_known_after_kill_9_and_gone_from_the_disk(self) -> None:
         """
         It is known after kill -9, and gone from the disk when the session has ended.
         """
@@ -103,7 +103,7 @@ class PublishTests(SynchronousTestCase):
     Messages of the node's own.
     """
 
-    def test_published(self) -> None:
+    def test_what_the_node_publishes_reaches_all_who_are_bound(self) -> None:
         """
         What the node publishes reaches all who are bound, waits for who is away, and nobody is told of it.
         """
@@ -151,7 +151,7 @@ class OwnerTests(SynchronousTestCase):
         code: int = reply["body"]["code"]
         return code
 
-    def test_user(self) -> None:
+    def test_one_registers_for_oneself_by_url_or_by_name(self) -> None:
         """
         One registers for oneself, by URL or by name; who has no identity for anybody, as ever.
         """
@@ -200,7 +200,7 @@ class OwnerTests(SynchronousTestCase):
         self.assertEqual(200, self.code(self.ann, "update", {"resource": H1, "value": {"status": "live"}}))
         self.assertEqual(403, self.code(self.eve, "update", {"resource": H1}))
 
-    def test_by_name(self) -> None:
+    def test_who_only_listens_to_whoever_reports_a_data_object(self) -> None:
         """
         Who only listens to whoever reports a data object does not delete it by its name.
         """
@@ -212,7 +212,7 @@ class OwnerTests(SynchronousTestCase):
         self.assertEqual(404, self.code(self.eve, "delete", {"value": {"name": "room"}}))
         self.assertEqual(200, self.code(self.ann, "delete", {"value": {"name": "room"}}))
 
-    def test_expired(self) -> None:
+    def test_nor_does_anybody_revive_it_under_its_user_name(self) -> None:
         """
         Nor does anybody revive it under its user's name when it has expired.
         """

@@ -123,7 +123,7 @@ class ReadTests(SynchronousTestCase):
             ("/hyperty/guid/user-guid%3A%2F%2Fx", {"resources": ["chat"]}), (call.path, call.filter)
         )
 
-    def test_nothing(self) -> None:
+    def test_without_a_resource_there_is_nothing_to_find(self) -> None:
         """
         Without a resource there is nothing to find.
         """
@@ -141,7 +141,7 @@ class CreateTests(SynchronousTestCase):
     def make(self, **value: Any) -> Call:
         return create({"value": value, "policy": "policy", "identity": {}}, FROM, RUNTIME)
 
-    def test_hyperty(self) -> None:
+    def test_hyperty_of_today_runtimes_with_what_the_registry(self) -> None:
         """
         A hyperty of today's runtimes, with what the registry knows and nothing else.
         """
@@ -230,7 +230,7 @@ class CreateTests(SynchronousTestCase):
 
             self.assertEqual(runtime, call.body["runtime"] if call.body else None)
 
-    def test_refused(self) -> None:
+    def test_without_an_address_or_a_hyperty_without_a_user(self) -> None:
         """
         Without an address, or a hyperty without a user, it would land on another path.
         """
@@ -366,7 +366,7 @@ class FieldTests(SynchronousTestCase):
 
             self.assertEqual(f"'value.user' must name somebody, not {user!r}", told)
 
-    def test_elsewhere(self) -> None:
+    def test_name_that_would_lead_to_another_path_is_refused(self) -> None:
         """
         A name that would lead to another path is refused.
         """
@@ -412,7 +412,7 @@ class UpdateTests(SynchronousTestCase):
         ):
             self.assertEqual(body, update({"resource": "hyperty://d/1", **more}, "d").body, more)
 
-    def test_refused(self) -> None:
+    def test_what_cannot_be_understood_is_told_and_never_taken(self) -> None:
         """
         What cannot be understood is told, and never taken for a keep-alive.
         """
@@ -443,7 +443,7 @@ class DeleteTests(SynchronousTestCase):
     Registrations taken back.
     """
 
-    def test_hyperty(self) -> None:
+    def test_hyperty_with_its_user_is_deleted_under_both_names(self) -> None:
         """
         A hyperty with its user is deleted, under both names of its address.
         """
@@ -465,13 +465,13 @@ class DeleteTests(SynchronousTestCase):
             expected = ("PUT", path, {"status": "disconnected"})
             self.assertEqual(expected, call[:3] if call else None)
 
-    def test_by_name(self) -> None:
+    def test_with_nothing_but_a_name_the_object_has_to_be_found(self) -> None:
         """
         With nothing but a name the object has to be found first.
         """
         self.assertEqual((None, "room"), delete({"value": {"name": "room"}}))
 
-    def test_refused(self) -> None:
+    def test_with_nothing_at_all_there_is_nothing_to_delete(self) -> None:
         """
         With nothing at all there is nothing to delete.
         """
@@ -489,7 +489,7 @@ class LongTests(SynchronousTestCase):
 
         self.assertLess(spent, 2_500_000)
 
-    def test_words(self) -> None:
+    def test_address_a_name_or_a_user_is_no_longer(self) -> None:
         """
         An address, a name or a user is no longer than an address can be.
         """
@@ -509,7 +509,7 @@ class LongTests(SynchronousTestCase):
         self.refused(update, {"resource": f"comm://d/{long}"}, "d")
         self.refused(delete, {"value": {"url": f"comm://d/{long}"}})
 
-    def test_lists(self) -> None:
+    def test_of_resources_and_data_schemes_a_request_names(self) -> None:
         """
         Of resources and data schemes a request names at most a thousand each.
         """

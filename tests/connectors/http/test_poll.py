@@ -14,7 +14,7 @@ class GetTests(PollCase):
     Receiving.
     """
 
-    def test_at_once(self) -> None:
+    def test_get_is_answered_at_once_with_all_that_waits(self) -> None:
         """
         A GET is answered at once with all that waits.
         """
@@ -124,7 +124,7 @@ class GetTests(PollCase):
             answer = self.get("?after=0").response.json()
             self.assertEqual([0, 1], [message["id"] for message in answer["messages"]])
 
-    def test_superseded(self) -> None:
+    def test_second_get_takes_over(self) -> None:
         """
         A second GET takes over; the first is answered 409 and told to wait five seconds.
         """
@@ -209,7 +209,7 @@ class GetTests(PollCase):
 
         self.assertEqual(("detached", URL), self.net.traffic_recorder.events[-1])
 
-    def test_expires(self) -> None:
+    def test_who_polls_no_more_is_forgotten_in_the_end(self) -> None:
         """
         Who polls no more is forgotten in the end, and its token with it.
         """

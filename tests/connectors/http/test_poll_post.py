@@ -13,7 +13,7 @@ class PostTests(PollCase):
     Sending.
     """
 
-    def test_open(self) -> None:
+    def test_open_is_answered_in_the_response_with_cursor_0(self) -> None:
         """
         `open` is answered in the response, with cursor 0.
         """
@@ -25,7 +25,7 @@ class PostTests(PollCase):
         self.assertEqual("application/json", response.headers["Content-Type"])
         self.assertEqual("no-store", response.headers["Cache-Control"])
 
-    def test_one(self) -> None:
+    def test_one_message_is_taken(self) -> None:
         """
         One message is taken: 202.
         """
@@ -45,7 +45,7 @@ class PostTests(PollCase):
         self.assertEqual((202, {"accepted": 5}), (response.status, response.json()))
         self.assertEqual(messages, self.other.take())
 
-    def test_all_or_none(self) -> None:
+    def test_when_one_message_of_an_array_is_refused(self) -> None:
         """
         When one message of an array is refused for its form, none is carried.
         """
@@ -128,7 +128,7 @@ class PostTests(PollCase):
             self.assertError(400, self.post(self.update(2, self.other.url), f"?seq={seq}"))
         self.assertEqual([], self.other.take())
 
-    def test_node_stops(self) -> None:
+    def test_node_that_is_about_to_stop_takes_nothing_more_also(self) -> None:
         """
         A node that is about to stop takes nothing more, also on a connection that is kept alive.
         """
@@ -144,7 +144,7 @@ class PostTests(PollCase):
         self.assertEqual("1", response.headers["Retry-After"])
         self.assertEqual([], self.other.take())
 
-    def test_unknown_token(self) -> None:
+    def test_without_a_token_there_is_nothing_but_open(self) -> None:
         """
         Without a token there is nothing but `open`; with one that is not known, nothing: 401.
         """
@@ -165,7 +165,7 @@ class PostTests(PollCase):
         self.assertError(503, response)
         self.assertEqual("30", response.headers["Retry-After"])
 
-    def test_too_long(self) -> None:
+    def test_message_over_the_limit_is_answered_413_alone(self) -> None:
         """
         A message over the limit is answered 413, alone, in an array and in `open`.
         """
@@ -265,7 +265,7 @@ class PostTests(PollCase):
             session = self.net.node.sessions.get("runtime://example.org/p")
             self.assertTrue(session.connection.peer.startswith(peer), session.connection.peer)
 
-    def test_methods(self) -> None:
+    def test_other_methods_are_answered_405_other_paths_404(self) -> None:
         """
         Other methods are answered 405, other paths 404.
         """
@@ -300,7 +300,7 @@ class CORSTests(PollCase):
         self.assertEqual("Authorization, Content-Type", headers["Access-Control-Allow-Headers"])
         self.assertEqual("86400", headers["Access-Control-Max-Age"])
 
-    def test_answers(self) -> None:
+    def test_answers_may_be_read_by_any_page_errors_and_those(self) -> None:
         """
         Answers may be read by any page, errors and those that were held too, with the time to come back.
         """

@@ -37,7 +37,7 @@ class ElementsTests(SynchronousTestCase):
 
                 self.assertEqual(written, list(elements(body)))
 
-    def test_one(self) -> None:
+    def test_what_is_no_array_is_one_message(self) -> None:
         """
         What is no array is one message.
         """
@@ -99,7 +99,7 @@ class PostingTests(PollCase):
     def ids(self) -> list[int]:
         return [message["id"] for message in self.other.take()]
 
-    def test_slices(self) -> None:
+    def test_some_are_taken_at_once_the_others_in_later_turns(self) -> None:
         """
         Some are taken at once, the others in later turns, and 202 comes after the last.
         """
@@ -124,7 +124,7 @@ class PostingTests(PollCase):
         self.assertEqual(202, client.response.status)
         self.assertEqual(0, self.net.node.slices.done)
 
-    def test_most(self) -> None:
+    def test_array_of_more_messages_than_a_post_may_have(self) -> None:
         """
         An array of more messages than a POST may have is answered 413, and none of it is taken.
         """
@@ -153,7 +153,7 @@ class PostingTests(PollCase):
         self.assertError(413, response)
         self.assertLess(peak, 6 * len(body))
 
-    def test_all_or_none(self) -> None:
+    def test_when_the_last_of_thousands_is_refused_for_its_form(self) -> None:
         """
         When the last of thousands is refused for its form, none is carried.
         """
@@ -162,7 +162,7 @@ class PostingTests(PollCase):
 
         self.assertEqual([], self.other.take())
 
-    def test_order(self) -> None:
+    def test_what_the_client_posts_meanwhile_by_whatever(self) -> None:
         """
         What the client posts meanwhile, by whatever connection, comes behind it.
         """
@@ -189,7 +189,7 @@ class PostingTests(PollCase):
         self.assertEqual("1", clients[-1].response.headers["Retry-After"])
         self.assertEqual(list(range(MANY + 10)), self.ids())
 
-    def test_others(self) -> None:
+    def test_another_client_message_is_not_behind_thousands(self) -> None:
         """
         Another client's message is not behind thousands of the first one's.
         """
@@ -213,7 +213,7 @@ class PostingTests(PollCase):
         self.assertEqual({"accepted": MANY + 1, "received": MANY + 1}, again.json())
         self.assertEqual(list(range(MANY + 1)), self.ids())
 
-    def test_gone(self) -> None:
+    def test_when_the_client_hangs_up_all_is_taken_all_the_same(self) -> None:
         """
         When the client hangs up, all is taken all the same, and no second time when it is posted again.
         """
@@ -237,7 +237,7 @@ class PostingTests(PollCase):
         self.assertError(409, client.response)
         self.assertEqual(list(range(MESSAGES)), self.ids())
 
-    def test_ended(self) -> None:
+    def test_when_the_session_is_closed_meanwhile_the_rest(self) -> None:
         """
         When the session is closed meanwhile, the rest is not taken: 401.
         """
@@ -254,7 +254,7 @@ class JSONTests(SynchronousTestCase):
     Against Python's own reading.
     """
 
-    def test_same(self) -> None:
+    def test_what_is_taken_apart_is_what_json_loads_reads(self) -> None:
         """
         What is taken apart is what json.loads reads.
         """

@@ -88,7 +88,7 @@ class FileTests(Base):
 
         self.assertIs(True, self.ask("default.ps.json").json()["configuration"]["token"])
 
-    def test_unknown(self) -> None:
+    def test_there_is_nothing_else(self) -> None:
         """
         There is nothing else: no source, no directory, no way out of it.
         """
@@ -103,7 +103,7 @@ class FileTests(Base):
         ):
             self.assertEqual(404, self.ask(name).status, name)
 
-    def test_methods(self) -> None:
+    def test_head_has_the_headers_of_get_options_lets_other(self) -> None:
         """
         HEAD has the headers of GET, OPTIONS lets other origins ask, and nothing can be written.
         """
@@ -139,7 +139,7 @@ class CachingTests(Base):
         self.assertEqual(200, self.ask("default.ps.js", If_None_Match='"other"').status)
         self.assertEqual("no-cache", first.headers["Cache-Control"])
 
-    def test_changed(self) -> None:
+    def test_descriptor_with_another_url_has_another_tag(self) -> None:
         """
         A descriptor with another URL has another tag.
         """
@@ -169,7 +169,7 @@ class PublicURLTests(Base):
     The URL in the descriptor: the configured one, else the one that was asked.
     """
 
-    def test_configured(self) -> None:
+    def test_every_way_to_write_it_is_understood(self) -> None:
         """
         Every way to write it is understood.
         """
@@ -179,7 +179,7 @@ class PublicURLTests(Base):
         self.node(public_url="http://127.0.0.1:9090")
         self.assertEqual("ws://127.0.0.1:9090/ws", self.url())
 
-    def test_wrong(self) -> None:
+    def test_what_is_no_url_and_a_directory_that_is_not_there(self) -> None:
         """
         What is no URL, and a directory that is not there, are told at the start.
         """
@@ -219,7 +219,7 @@ class CatalogueTests(Base):
     What runtimes before 0.18 ask.
     """
 
-    def test_entry(self) -> None:
+    def test_version_and_cguid_in_plain_text_and_a_descriptor(self) -> None:
         """
         Version and cguid in plain text, and a descriptor with the code in it, for GET and POST.
         """

@@ -78,7 +78,7 @@ class VisitorTests(RestCase):
     Without a session.
     """
 
-    def test_response(self) -> None:
+    def test_request_gets_a_sender_of_its_own_and_its_response(self) -> None:
         """
         A request gets a sender of its own, and its response is the answer, to the byte.
         """
@@ -106,7 +106,7 @@ class VisitorTests(RestCase):
 
         self.assertEqual([200, 404], [c.response.json()["body"]["code"] for c in (first, second)])
 
-    def test_provisional(self) -> None:
+    def test_provisional_response_does_not_end_the_waiting(self) -> None:
         """
         A provisional response does not end the waiting.
         """
@@ -154,7 +154,7 @@ class VisitorTests(RestCase):
 
         self.assertEqual(200, client.response.status)
 
-    def test_nobody(self) -> None:
+    def test_request_to_an_address_that_nobody_is_bound(self) -> None:
         """
         A request to an address that nobody is bound to is answered 404 at once.
         """
@@ -162,7 +162,7 @@ class VisitorTests(RestCase):
         self.assertError(404, self.post(self.request(to="hyperty://example.org/none")))
         self.assertEqual("no-route", self.net.traffic_recorder.outcomes[-1])
 
-    def test_node(self) -> None:
+    def test_what_the_node_itself_answers_comes_as_well(self) -> None:
         """
         What the node itself answers comes as well: 501 for what it does not offer.
         """
@@ -200,7 +200,7 @@ class VisitorTests(RestCase):
         self.assertEqual([self.other.url], [session.runtime for session in self.net.node.sessions])
         self.assertEqual((0, 0), (len(self.net.node.routes), self.net.node.sessions.journal.held))
 
-    def test_node_stops(self) -> None:
+    def test_when_the_node_stops_who_waits_is_told_503(self) -> None:
         """
         When the node stops who waits is told 503, and so is who comes.
         """
@@ -271,7 +271,7 @@ class SessionTests(RestCase):
         super().setUp()
         self.ann = WebSocketRuntime(self.net, "runtime://example.org/ann").open()
 
-    def test_response(self) -> None:
+    def test_session_sends_and_the_response_comes_here(self) -> None:
         """
         The session sends, and the response comes here and not by its connection.
         """
@@ -341,13 +341,13 @@ class SessionTests(RestCase):
         self.answer(self.other.take()[0])
         self.assertEqual(200, first.response.status)
 
-    def test_unknown_token(self) -> None:
+    def test_token_that_no_session_has_is_answered_401(self) -> None:
         """
         A token that no session has is answered 401.
         """
         self.assertError(401, self.post(self.request(), token="mns_" + "x" * 43))
 
-    def test_receipt(self) -> None:
+    def test_receipt_goes_to_the_session(self) -> None:
         """
         A receipt goes to the session.
         """
@@ -362,7 +362,7 @@ class WrongTests(RestCase):
     Requests that are refused.
     """
 
-    def test_statuses(self) -> None:
+    def test_each_in_words_and_nothing_is_carried(self) -> None:
         """
         Each in words, and nothing is carried.
         """
@@ -382,7 +382,7 @@ class WrongTests(RestCase):
             self.assertError(status, self.post(body, query))
         self.assertEqual([], self.other.take())
 
-    def test_methods(self) -> None:
+    def test_only_post_cors_is_answered_and_other_paths(self) -> None:
         """
         Only POST; CORS is answered, and other paths are not there.
         """
@@ -538,7 +538,7 @@ class RateTests(RestCase):
             self.net.advance(1)
             self.assertEqual(202, self.post(self.request(type="update")).status)
 
-    def test_large(self) -> None:
+    def test_after_much_at_once_the_time_is_as_long_as_it_takes(self) -> None:
         """
         After much at once the time is as long as it takes.
         """
@@ -551,7 +551,7 @@ class RateTests(RestCase):
         self.net.advance(again)
         self.assertEqual(202, self.post(self.request(type="update")).status)
 
-    def test_session(self) -> None:
+    def test_so_is_who_posts_by_a_session_which_pays(self) -> None:
         """
         So is who posts by a session, which pays for it.
         """
@@ -608,7 +608,7 @@ class PolicyTests(RestCase):
         self.assertError(403, self.post(self.request(type="update")))
         self.assertEqual(202, self.post(self.request(type="update"), token=token).status)
 
-    def test_response(self) -> None:
+    def test_response_that_may_not_leave_does_not_come_here(self) -> None:
         """
         A response that may not leave does not come here either, for a visitor or for a session.
         """
@@ -718,7 +718,7 @@ class TokenTests(SynchronousTestCase):
         self.assertEqual(202, self.post(self.net.node.world.openid.token()).status)
         self.assertEqual(1, len(self.other.take()))
 
-    def test_refused(self) -> None:
+    def test_without_a_token_or_with_a_bad_one_nothing_is_taken(self) -> None:
         """
         Without a token, or with a bad one, nothing is taken.
         """

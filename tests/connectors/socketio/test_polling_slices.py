@@ -50,7 +50,7 @@ class SocketTurnsTests(SynchronousTestCase):
     def ids(self) -> list[int]:
         return [message["id"] for message in self.other.take()]
 
-    def test_slices(self) -> None:
+    def test_some_packets_are_carried_at_once_the_others(self) -> None:
         """
         Some packets are carried at once, the others in later turns, and the `ok` comes after the last.
         """
@@ -76,7 +76,7 @@ class SocketTurnsTests(SynchronousTestCase):
 
         self.assertEqual((200, list(range(MANY + 1))), (again.status, self.ids()))
 
-    def test_gone(self) -> None:
+    def test_what_was_posted_is_carried_though_its_connection(self) -> None:
         """
         What was posted is carried though its connection is lost meanwhile.
         """
@@ -96,7 +96,7 @@ class SocketTurnsTests(SynchronousTestCase):
         self.assertEqual(400, second.response.status)
         self.assertEqual(list(range(MANY)), self.ids())
 
-    def test_most(self) -> None:
+    def test_post_of_more_packets_than_may_be_is_answered_413(self) -> None:
         """
         A POST of more packets than may be is answered 413, and nothing of it is carried.
         """

@@ -145,7 +145,7 @@ class PollingTests(SocketCase):
         self.query = f"?EIO=3&transport=polling&sid={told['sid']}"
         self.assertEqual(b"2:40", self.start().response.body)
 
-    def test_open(self) -> None:
+    def test_runtime_opens_its_session_with_a_string(self) -> None:
         """
         A runtime opens its session with a string and is answered with an object.
         """
@@ -226,7 +226,7 @@ class PollingTests(SocketCase):
         self.assertEqual(list(range(60)), seen)
         self.assertLess(max(sizes), 1_200_000)
 
-    def test_ping(self) -> None:
+    def test_ping_is_answered_with_what_it_carries(self) -> None:
         """
         A ping is answered, with what it carries.
         """
@@ -237,7 +237,7 @@ class PollingTests(SocketCase):
 
         self.assertEqual([b"3", b"3x"], self.poll())
 
-    def test_silent(self) -> None:
+    def test_who_neither_pings_nor_polls_for_85_seconds_is_gone(self) -> None:
         """
         Who neither pings nor polls for 85 seconds is gone.
         """
@@ -267,7 +267,7 @@ class PollingTests(SocketCase):
             self.assertIsNone(self.net.node.sessions.get(URL).connection)
             self.assertError(400, self.post(b"2"))
 
-    def test_close(self) -> None:
+    def test_close_is_followed_by_the_reason_and_a_disconnect(self) -> None:
         """
         `close` is followed by the reason and a disconnect, and the next poll by the end.
         """
@@ -362,7 +362,7 @@ class PollingTests(SocketCase):
 
         self.assertEqual([b'44/chat,"Invalid namespace"'], self.poll())
 
-    def test_full(self) -> None:
+    def test_client_too_many_is_told_to_come_later(self) -> None:
         """
         A client too many is told to come later.
         """
@@ -394,7 +394,7 @@ class RefusedTests(SocketCase):
     Requests that are none of a client.
     """
 
-    def test_statuses(self) -> None:
+    def test_each_is_refused_in_words_and_with_the_status(self) -> None:
         """
         Each is refused in words, and with the status that HTTP has for it.
         """
@@ -469,7 +469,7 @@ class RefusedTests(SocketCase):
         runtime.open()
         self.assertEqual([3], [message["id"] for message in runtime.take()])
 
-    def test_too_long(self) -> None:
+    def test_message_beyond_the_limit_closes_the_client(self) -> None:
         """
         A message beyond the limit closes the client; a body beyond twice that is refused by its length.
         """
@@ -656,7 +656,7 @@ class UpgradeTests(SocketCase):
 
         self.assertEqual([1], self.ids(newer.raw))
 
-    def test_unknown(self) -> None:
+    def test_websocket_for_a_client_that_is_not_known_or_has_one(self) -> None:
         """
         A WebSocket for a client that is not known, or has one already, is refused.
         """
@@ -684,7 +684,7 @@ class UpgradeTests(SocketCase):
 
         self.assertFalse(probe.is_connected)
 
-    def test_lost(self) -> None:
+    def test_client_whose_websocket_is_cut_is_away(self) -> None:
         """
         A client whose WebSocket is cut is away; it may not poll on.
         """
@@ -790,7 +790,7 @@ class WebSocketTests(SocketCase):
 
         self.assertLess(deaf.link.serverIO.size, 100_000)
 
-    def test_silent(self) -> None:
+    def test_who_neither_pings_nor_speaks_for_85_seconds_is_cut(self) -> None:
         """
         Who neither pings nor speaks for 85 seconds is cut off.
         """
@@ -875,7 +875,7 @@ class FullDiskTests(SocketCase):
 
         self.assertIn(b"435[]", runtime.packets)
 
-    def test_too_many(self) -> None:
+    def test_who_asks_for_more_than_a_thousand_of_them_meanwhile(self) -> None:
         """
         Who asks for more than a thousand of them meanwhile is closed, and may come back.
         """

@@ -83,7 +83,7 @@ class AnnouncedTests(OwnershipCase):
     To announce an address is to allocate it, or to be the first to subscribe it.
     """
 
-    def test_first(self) -> None:
+    def test_who_allocates_an_address_or_subscribes_it_first(self) -> None:
         """
         Who allocates an address or subscribes it first owns it; who subscribes later hears it, no more.
         """
@@ -106,7 +106,7 @@ class AnnouncedTests(OwnershipCase):
 
         self.assertEqual([THIEF, THIEF], [self.owner(a) for a in (f"{HYPERTY}/below", HYPERTY.upper())])
 
-    def test_published(self) -> None:
+    def test_what_is_published_to_has_no_owner(self) -> None:
         """
         What is published to has no owner: anybody may subscribe it, and who is bound may send from it.
         """
@@ -119,7 +119,7 @@ class AnnouncedTests(OwnershipCase):
                 [None, None, 403], [self.send(c, address) for c in (self.victim, self.thief, self.asker)]
             )
 
-    def test_learnt(self) -> None:
+    def test_what_was_learnt_of_a_sender_is_not_owned(self) -> None:
         """
         What was learnt of a sender is not owned: it goes to whoever announces it.
         """
@@ -202,7 +202,7 @@ class SlicesTests(OwnershipCase):
             self.subscribe(client, *addresses[first : first + 100])
         return addresses
 
-    def test_ended(self) -> None:
+    def test_session_that_ended_owns_nothing_from_then_on_though(self) -> None:
         """
         A session that ended owns nothing from then on, though its addresses are freed later.
         """
@@ -241,7 +241,7 @@ class UserTests(OwnershipCase):
     Sessions of one verified user.
     """
 
-    def test_share(self) -> None:
+    def test_what_one_session_of_a_user_owns_all_of_them_may(self) -> None:
         """
         What one session of a user owns, all of them may bind and send from, and others not.
         """
@@ -260,7 +260,7 @@ class UserTests(OwnershipCase):
         self.assertEqual("", self.owner(address))
         self.assertEqual(0, len(self.node.routes.owners))
 
-    def test_many(self) -> None:
+    def test_whichever_of_a_user_sessions_ends_the_others_go(self) -> None:
         """
         Whichever of a user's sessions ends, the others go on; the last takes the ownership with it.
         """
@@ -292,7 +292,7 @@ class AwayTests(OwnershipCase):
     An owner without a connection.
     """
 
-    def test_replaced(self) -> None:
+    def test_one_whom_nobody_knows_and_who_is_away_for_takeover(self) -> None:
         """
         One whom nobody knows and who is away for `takeover_after_seconds` is replaced by who announces next.
         """
@@ -323,7 +323,7 @@ class AwayTests(OwnershipCase):
         self.subscribe(self.thief, HYPERTY)
         self.assertEqual(THIEF, self.owner(HYPERTY))
 
-    def test_verified(self) -> None:
+    def test_one_whom_a_certificate_proved_is_not_replaced(self) -> None:
         """
         One whom a certificate proved is not replaced, however long it is away.
         """
@@ -400,7 +400,7 @@ class CheckTests(OwnershipCase):
     `from_check`.
     """
 
-    def test_off(self) -> None:
+    def test_by_default_whoever_listens_is_let_send_from_there(self) -> None:
         """
         By default whoever listens is let send from there too.
         """
@@ -409,7 +409,7 @@ class CheckTests(OwnershipCase):
 
         self.assertIsNone(self.send(self.thief, address))
 
-    def test_log(self) -> None:
+    def test_with_log_both_pass_and_the_log_says_each_once(self) -> None:
         """
         With "log" both pass, and the log says each once for a session.
         """
@@ -465,7 +465,7 @@ class ImpersonationTests(SynchronousTestCase):
 
         self.assertEqual(([], 1), (self.thief.take(), len(self.victim.take())))
 
-    def test_websocket(self) -> None:
+    def test_listener_of_before_is_refused_403_when_it_speaks(self) -> None:
         """
         A listener of before is refused 403 when it speaks, and the owner is not.
         """
@@ -479,7 +479,7 @@ class ImpersonationTests(SynchronousTestCase):
 
         self.assertEqual([self.answer(self.address)], self.asker.take())
 
-    def test_rest(self) -> None:
+    def test_rest_takes_a_listener_from_for_its_own_neither(self) -> None:
         """
         REST takes a listener's `from` for its own neither, whatever `from_check` says.
         """
@@ -557,7 +557,7 @@ class PolicyTests(OwnershipCase):
 
         self.assertEqual([403, 403], self.topics(condition, self.thief, ann))
 
-    def test_elsewhere(self) -> None:
+    def test_at_other_points_there_is_no_topic(self) -> None:
         """
         At other points there is no topic.
         """
@@ -591,7 +591,7 @@ class KeptTests(SynchronousTestCase):
         self.node.clock.advance(0)
         return client.take()[-1]["body"]
 
-    def test_restart(self) -> None:
+    def test_who_owns_an_address_and_who_listens_is_known_after(self) -> None:
         """
         Who owns an address and who listens is known after kill -9, and so is that nobody inherited it.
         """

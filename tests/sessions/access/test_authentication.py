@@ -83,7 +83,7 @@ class RequiredTests(GateCase):
     `auth = "required"`.
     """
 
-    def test_opens(self) -> None:
+    def test_with_a_good_token_the_session_opens(self) -> None:
         """
         With a good token the session opens, and is its bearer's.
         """
@@ -192,7 +192,7 @@ class RequiredTests(GateCase):
         self.assertEqual(200, again.take()[0]["body"]["code"])
         self.assertEqual([RUNTIME], self.heard())
 
-    def test_refused(self) -> None:
+    def test_without_a_token_or_with_one_that_is_no_good(self) -> None:
         """
         Without a token, or with one that is no good, the connection is closed, and open is not answered.
         """
@@ -230,7 +230,7 @@ class RequiredTests(GateCase):
         self.assertRefused(self.attempt(self.token("bob"), f"{RUNTIME}/registry"))
         self.assertIsNotNone(self.attempt(self.token(), f"{RUNTIME}/registry").session)
 
-    def test_comes_back(self) -> None:
+    def test_its_owner_comes_back_with_the_session_token_alone(self) -> None:
         """
         Its owner comes back with the session's token alone, or with a token of the provider alone.
         """
@@ -383,7 +383,7 @@ class OptionalTests(GateCase):
         """
         self.assertEqual("", self.attempt().session.identity)
 
-    def test_wrong(self) -> None:
+    def test_who_shows_a_token_that_is_no_good_is_refused(self) -> None:
         """
         Who shows a token that is no good is refused all the same.
         """
@@ -503,7 +503,7 @@ class OptionalTests(GateCase):
 
         self.assertEqual([ANN], self.said_by(older))
 
-    def test_ended(self) -> None:
+    def test_session_whose_token_has_ended_takes_a_newer_one(self) -> None:
         """
         A session whose token has ended takes a newer one, as where tokens are required.
         """
@@ -635,7 +635,7 @@ class LifeTests(GateCase):
 
         self.assertEqual([4401, 4401], [older.lost.code, newer.lost.code])
 
-    def test_renewed(self) -> None:
+    def test_newer_token_goes_on_where_the_old_one_ends(self) -> None:
         """
         A newer token goes on where the old one ends: nothing is closed, nothing is lost.
         """
@@ -710,7 +710,7 @@ class LifeTests(GateCase):
 
         self.assertEqual(4401, ann.lost.code)
 
-    def test_long(self) -> None:
+    def test_token_for_years_takes_no_timer_for_years(self) -> None:
         """
         A token for years takes no timer for years.
         """
@@ -718,7 +718,7 @@ class LifeTests(GateCase):
 
         self.assertTrue(all(call.getTime() <= 86400 for call in self.node.clock.getDelayedCalls()))
 
-    def test_away(self) -> None:
+    def test_session_whose_identity_ends_while_its_client(self) -> None:
         """
         A session whose identity ends while its client is away has none when it comes back.
         """
@@ -730,7 +730,7 @@ class LifeTests(GateCase):
         self.assertEqual("", self.node.sessions.get(RUNTIME).identity)
         self.assertRefused(self.attempt(from_=f"{RUNTIME}/{ann.token}", type="re-open"))
 
-    def test_closed(self) -> None:
+    def test_session_that_ends_leaves_no_timer_behind(self) -> None:
         """
         A session that ends leaves no timer behind.
         """
@@ -749,7 +749,7 @@ class WaitingTests(GateCase):
 
     fetched = False
 
-    def test_waits(self) -> None:
+    def test_behind_an_open_that_waits_everything_waits(self) -> None:
         """
         Behind an open that waits everything waits, and is then done in order.
         """
@@ -780,7 +780,7 @@ class WaitingTests(GateCase):
         self.assertEqual((4401, "token", 5), tuple(client.lost))
         self.assertEqual([], client.raw)
 
-    def test_down(self) -> None:
+    def test_provider_that_cannot_be_reached_closes(self) -> None:
         """
         A provider that cannot be reached closes the connection, which may come back.
         """
@@ -791,7 +791,7 @@ class WaitingTests(GateCase):
 
         self.assertRefused(client, 5)
 
-    def test_too_much(self) -> None:
+    def test_more_than_64_kib_do_not_wait(self) -> None:
         """
         More than 64 KiB do not wait.
         """
@@ -808,7 +808,7 @@ class WaitingTests(GateCase):
         self.assertEqual({}, self.node.input_order.held)
         self.assertLess(sent - MAX_KEPT, 2000)
 
-    def test_gone(self) -> None:
+    def test_client_that_leaves_while_it_waits_opens_nothing(self) -> None:
         """
         A client that leaves while it waits opens nothing.
         """
@@ -944,7 +944,7 @@ class DeviceTests(SynchronousTestCase):
         client.tell({"id": 1, "type": "open", "from": RUNTIME, "to": "mn:/session", "body": {"token": token}})
         return client
 
-    def test_opens(self) -> None:
+    def test_device_opens_with_the_token_whose_hash(self) -> None:
         """
         A device opens with the token whose hash is in the file, without end.
         """
@@ -954,7 +954,7 @@ class DeviceTests(SynchronousTestCase):
         self.node.clock.advance(86400 * 30)
         self.assertIsNone(client.lost)
 
-    def test_refused(self) -> None:
+    def test_another_token_opens_nothing_nor_does_the_hash(self) -> None:
         """
         Another token opens nothing, nor does the hash.
         """
@@ -998,7 +998,7 @@ class DeviceTests(SynchronousTestCase):
             self.reread(before)
             self.assertIsNotNone(self.come_back(token).session, auth)
 
-    def test_replaced(self) -> None:
+    def test_when_a_device_gets_another_token_who_came(self) -> None:
         """
         When a device gets another token, who came with the one before is parked; the new one opens.
         """

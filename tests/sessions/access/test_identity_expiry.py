@@ -54,7 +54,7 @@ class SocketTests(SynchronousTestCase):
         self.assertEqual(([], code), (runtime.take(), runtime.code))
         self.assertEqual(0, len(self.net.node.sessions))
 
-    def test_header(self) -> None:
+    def test_in_the_websocket_request_authorization_header(self) -> None:
         """
         In the WebSocket request's Authorization header.
         """
@@ -78,7 +78,7 @@ class SocketTests(SynchronousTestCase):
             self.assertEqual(chosen, runtime.subprotocol)
             self.assertOpen(runtime)
 
-    def test_forgotten(self) -> None:
+    def test_once_its_session_is_open_the_connection_keeps(self) -> None:
         """
         Once its session is open the connection keeps no copy of its token.
         """
@@ -90,7 +90,7 @@ class SocketTests(SynchronousTestCase):
             self.assertNotIn(self.token, repr(vars(connection)))
             self.assertNotIn(encoded(self.token), repr(vars(connection)))
 
-    def test_wrong(self) -> None:
+    def test_token_that_is_no_good_in_any_place_is_refused(self) -> None:
         """
         A token that is no good, in any place, is refused.
         """
@@ -124,7 +124,7 @@ class SocketTests(SynchronousTestCase):
         """
         self.assertRefused(M2Runtime(self.net, url=RUNTIME))
 
-    def test_line(self) -> None:
+    def test_line_has_only_the_message_itself_to_put(self) -> None:
         """
         A line has only the message itself to put it in.
         """
@@ -172,7 +172,7 @@ class PollTests(PollCase):
 
     opening = {"id": 1, "type": "open", "from": URL, "to": "mn:/session"}
 
-    def test_header(self) -> None:
+    def test_in_the_request_authorization_header_or_in_open(self) -> None:
         """
         In the request's Authorization header, or in `open`; the keys may have to be fetched first.
         """
@@ -186,14 +186,14 @@ class PollTests(PollCase):
             self.assertEqual(ANN, self.net.node.sessions.get(URL).identity)
         self.assertEqual(204, self.get("?wait=0", token=reply["body"]["runtimeToken"]).response.status)
 
-    def test_wrong(self) -> None:
+    def test_without_a_token_or_with_a_bad_one_the_status_is_401(self) -> None:
         """
         Without a token, or with a bad one, the status is 401.
         """
         for token in ("", "nonsense", self.openid.token(OTHER_RSA), self.openid.token(exp=1)):
             self.assertError(401, self.post(self.opening, token=token))
 
-    def test_slow(self) -> None:
+    def test_provider_that_is_silent_makes_it_401_with_a_time(self) -> None:
         """
         A provider that is silent makes it 401 with a time to come back.
         """
@@ -206,7 +206,7 @@ class PollTests(PollCase):
         self.assertError(401, client.response)
         self.assertEqual("5", client.response.headers["Retry-After"])
 
-    def test_gone(self) -> None:
+    def test_client_that_hangs_up_while_it_waits_opens_nothing(self) -> None:
         """
         A client that hangs up while it waits opens nothing.
         """
@@ -218,7 +218,7 @@ class PollTests(PollCase):
         self.assertEqual(0, len(self.net.node.sessions))
         self.assertEqual(set(), self.net.node.sessions.connections)
 
-    def test_ends(self) -> None:
+    def test_get_hears_the_warning(self) -> None:
         """
         A GET hears the warning; once the identity has ended, the session's token is answered 401.
         """
@@ -254,7 +254,7 @@ class SocketIOTests(SynchronousTestCase):
     )
     opening = {"id": 1, "type": "open", "from": RUNTIME, "to": "mn:/session"}
 
-    def test_header(self) -> None:
+    def test_in_the_authorization_header_of_the_first_request(self) -> None:
         """
         In the Authorization header of the first request; once the session is open no copy is kept.
         """
@@ -269,7 +269,7 @@ class SocketIOTests(SynchronousTestCase):
             [connection] = net.node.sessions.connections
             self.assertNotIn(token, repr(vars(connection)))
 
-    def test_open(self) -> None:
+    def test_in_open(self) -> None:
         """
         In `open`.
         """
@@ -281,7 +281,7 @@ class SocketIOTests(SynchronousTestCase):
             self.assertEqual([200], [message["body"]["code"] for message in client.take()], kind)
             self.assertEqual(ANN, net.node.sessions.get(RUNTIME).identity)
 
-    def test_wrong(self) -> None:
+    def test_without_one_or_with_one_that_is_no_good_the_session(self) -> None:
         """
         Without one, or with one that is no good, the session is refused.
         """
@@ -330,7 +330,7 @@ class RestartTests(SynchronousTestCase):
         client.tell({"id": 1, "type": "re-open", "from": from_, "to": "mn:/session"})
         return client
 
-    def test_goes_on(self) -> None:
+    def test_who_the_session_is_who_vouched_and_until(self) -> None:
         """
         Who the session is, who vouched and until when is known after it; the provider is not asked.
         """
@@ -395,7 +395,7 @@ class RestartTests(SynchronousTestCase):
 
         self.assertEqual(4401, back.lost.code)
 
-    def test_renewed(self) -> None:
+    def test_what_a_newer_token_proved_is_what_is_there_after(self) -> None:
         """
         What a newer token proved is what is there after it.
         """

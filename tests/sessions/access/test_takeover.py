@@ -52,7 +52,7 @@ class OpenTests(TakeoverCase):
     takeover = "open", the default.
     """
 
-    def test_by_name(self) -> None:
+    def test_whoever_opens_the_name_has_the_session_as_stubs(self) -> None:
         """
         Whoever opens the name has the session, as stubs need it after a page reload.
         """
@@ -104,7 +104,7 @@ class TokenTests(TakeoverCase):
 
         self.assertTaken(self.owner)
 
-    def test_away(self) -> None:
+    def test_session_without_a_connection_can_be_taken_after(self) -> None:
         """
         A session without a connection can be taken after a minute; the closing says when.
         """
@@ -115,7 +115,7 @@ class TokenTests(TakeoverCase):
         self.node.clock.advance(56)
         self.assertTaken(self.attempt())
 
-    def test_verified(self) -> None:
+    def test_session_whose_owner_showed_a_certificate_is_never(self) -> None:
         """
         A session whose owner showed a certificate is never free, but for that certificate.
         """
@@ -176,7 +176,7 @@ class FromTests(TakeoverCase):
             ],
         )
 
-    def test_log(self) -> None:
+    def test_with_log_it_passes_and_the_log_says_once_for_each(self) -> None:
         """
         With "log" it passes, and the log says once for each session that it did.
         """
@@ -190,7 +190,7 @@ class FromTests(TakeoverCase):
             ["runtime://example.org/b"], [event["from_"] for event in events if "from_" in event]
         )
 
-    def test_off(self) -> None:
+    def test_by_default_whatever_is_no_node_address_passes(self) -> None:
         """
         By default whatever is no node address passes.
         """
@@ -241,7 +241,7 @@ class MessageTokenTests(TakeoverCase):
         self.node.clock.advance(10.1)
         self.assertEqual([401], self.post())
 
-    def test_wrong(self) -> None:
+    def test_another_session_token_is_none(self) -> None:
         """
         Another session's token is none.
         """

@@ -67,7 +67,7 @@ class NameTests(SynchronousTestCase):
         self.assertEqual("203.0.113.7", self.connection_limits.named(address("192.0.2.9"), "203.0.113.7"))
         self.assertEqual([], self.logged())
 
-    def test_many(self) -> None:
+    def test_however_many_say_so_the_log_has_few_lines(self) -> None:
         """
         However many say so, the log has few lines.
         """
@@ -123,7 +123,7 @@ class CountTests(SynchronousTestCase):
         self.assertEqual([True, True, False], found)
         self.assertTrue(connection_limits.admit(From("192.0.2.2:1")))
 
-    def test_once(self) -> None:
+    def test_connection_counts_once_however_often_it_arrives(self) -> None:
         """
         A connection counts once, however often it arrives and goes.
         """
@@ -184,7 +184,7 @@ class ListenerTests(SynchronousTestCase):
         self.first = WebSocketRuntime(self.net, RUNTIME + "a").open()
         self.second = TCPRuntime(self.net, RUNTIME + "b").open()
 
-    def test_websocket(self) -> None:
+    def test_websocket_is_opened_and_closed_with_1013_which_says(self) -> None:
         """
         A WebSocket is opened and closed with 1013, which says when to come back.
         """
@@ -210,7 +210,7 @@ class ListenerTests(SynchronousTestCase):
         self.second.send(update)
         self.assertEqual([update], self.first.take())
 
-    def test_line(self) -> None:
+    def test_line_is_told_the_same(self) -> None:
         """
         A line is told the same.
         """
@@ -220,7 +220,7 @@ class ListenerTests(SynchronousTestCase):
         assert third.retry_after is not None
         self.assertGreaterEqual(third.retry_after, 30)
 
-    def test_poll(self) -> None:
+    def test_polling_client_gets_503_with_retry_after(self) -> None:
         """
         A polling client gets 503 with Retry-After.
         """
@@ -261,7 +261,7 @@ class SocketTests(SynchronousTestCase):
     Sockets that say nothing.
     """
 
-    def test_silent(self) -> None:
+    def test_sockets_that_never_ask_for_anything_count(self) -> None:
         """
         Sockets that never ask for anything count, and beyond the limit they are closed unheard.
         """

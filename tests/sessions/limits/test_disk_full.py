@@ -111,7 +111,7 @@ class AnewTests(DiskCase):
             self.node.clock.advance(0.01)
         self.node.clock.advance(0.021)
 
-    def test_killed_meanwhile(self) -> None:
+    def test_killed_in_the_middle_of_it_the_node_has(self) -> None:
         """
         Killed in the middle of it, the node has acknowledged nothing that it forgot.
         """
@@ -257,7 +257,7 @@ class LeavingTests(DiskCase):
             client.arrive()
             self.assertEqual(list(range(95)), [message["id"] for message in client.got])
 
-    def test_stopped(self) -> None:
+    def test_node_that_stops_tries_the_disk_once_more_however(self) -> None:
         """
         A node that stops tries the disk once more, however short ago it failed.
         """
@@ -272,7 +272,7 @@ class LeavingTests(DiskCase):
 
         self.assertEqual([5], self.ids(self.bob))
 
-    def test_unreadable(self) -> None:
+    def test_message_that_cannot_be_read_back_is_dropped(self) -> None:
         """
         A message that cannot be read back is dropped and told as missed; those behind it come.
         """

@@ -48,7 +48,7 @@ class WatermarkTests(SynchronousTestCase):
         self.watermark.look()
         return self.watermark.low
 
-    def test_low(self) -> None:
+    def test_it_is_low_below_the_reserve_and_until_there(self) -> None:
         """
         It is low below the reserve, and until there is a quarter more than that.
         """
@@ -88,7 +88,7 @@ class WatermarkTests(SynchronousTestCase):
 
             self.assertEqual((False, ""), (watermark.low, watermark.why))
 
-    def test_log(self) -> None:
+    def test_log_says_once_that_it_is_low_and_once(self) -> None:
         """
         The log says once that it is low, and once that it is over.
         """
@@ -138,7 +138,7 @@ class LowDiskTests(SynchronousTestCase):
         self.node.clock.advance(0)
         return self.ann.take()[-1]["body"]["code"]
 
-    def test_requests(self) -> None:
+    def test_to_subscribe_is_answered_503_and_nothing_is_bound(self) -> None:
         """
         To subscribe is answered 503, and nothing is bound; to unsubscribe goes on.
         """
@@ -154,7 +154,7 @@ class LowDiskTests(SynchronousTestCase):
         self.assertEqual(0, len(self.node.routes))
         self.assertEqual(1, self.node.watermark.refused)
 
-    def test_sessions(self) -> None:
+    def test_new_session_is_closed_with_1013_and_told(self) -> None:
         """
         A new session is closed with 1013 and told when to come back; a known one may come back.
         """
@@ -182,7 +182,7 @@ class LowDiskTests(SynchronousTestCase):
         self.assertEqual([9], [message["id"] for message in self.bob.got])
         self.assertEqual(0, self.node.spool.live)
 
-    def test_away(self) -> None:
+    def test_what_comes_for_a_session_that_is_away_is_not_kept(self) -> None:
         """
         What comes for a session that is away is not kept: the sender is told 507, and the session how many.
         """

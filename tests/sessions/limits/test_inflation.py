@@ -83,7 +83,7 @@ class InflationTests(WebSocketCase):
         self.assertEqual(list(range(4)), self.ids())
         self.assertEqual(3, self.net.node.slices.done - before)
 
-    def test_rate(self) -> None:
+    def test_who_sends_more_than_may_come_out_in_a_second(self) -> None:
         """
         Who sends more than may come out in a second is not read from until then; nothing of it is lost.
         """
@@ -130,7 +130,7 @@ class InflationTests(WebSocketCase):
         self.assertLess(90, len(self.ids()))
         self.assertTrue(self.bomber.link.serverIO.deaf)
 
-    def test_off(self) -> None:
+    def test_0_is_no_limit(self) -> None:
         """
         0 is no limit.
         """
@@ -185,7 +185,7 @@ class ValidatorTests(SynchronousTestCase):
     Against Autobahn's own.
     """
 
-    def test_same(self) -> None:
+    def test_however_a_text_is_cut_it_is_found_valid(self) -> None:
         """
         However a text is cut, it is found valid or not as by Autobahn.
         """

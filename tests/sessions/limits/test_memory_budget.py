@@ -67,7 +67,7 @@ class SessionCountTests(BudgetCase):
         self.come("1").close()
         self.assertTrue(self.opened("3"))
 
-    def test_refused(self) -> None:
+    def test_whoever_is_one_too_many_hears_nothing_but_1013(self) -> None:
         """
         Whoever is one too many hears nothing but 1013 with a time, five seconds later.
         """
@@ -114,7 +114,7 @@ class SessionCountTests(BudgetCase):
 
         self.assertEqual([True, False], found)
 
-    def test_rate(self) -> None:
+    def test_new_sessions_of_one_host_have_a_rate_closed(self) -> None:
         """
         New sessions of one host have a rate, closed or not; a minute later there is room again.
         """
@@ -169,7 +169,7 @@ class SessionCountTests(BudgetCase):
         self.assertEqual([True, True, False], found)
         self.assertEqual({"sessions_per_user": 1}, dict(self.node.budget.refused))
 
-    def test_lowered(self) -> None:
+    def test_limit_that_is_lowered_ends_no_session(self) -> None:
         """
         A limit that is lowered ends no session.
         """
@@ -189,7 +189,7 @@ class DelayTests(BudgetCase):
     Whoever is refused is closed a little later, because stubs of today come back at once.
     """
 
-    def test_bounded(self) -> None:
+    def test_so_many_wait(self) -> None:
         """
         So many wait for it; others are closed at once.
         """
@@ -215,7 +215,7 @@ class DelayTests(BudgetCase):
 
         self.assertEqual([None, 4401], [client.lost and client.lost.code for client in late])
 
-    def test_again(self) -> None:
+    def test_client_that_goes_on_opening_on_the_same_connection(self) -> None:
         """
         A client that goes on opening on the same connection takes one place.
         """
@@ -228,7 +228,7 @@ class DelayTests(BudgetCase):
 
         self.assertEqual(1, self.node.sessions.delayed_closes)
 
-    def test_gone(self) -> None:
+    def test_connection_that_is_lost_meanwhile_or_finds_room(self) -> None:
         """
         A connection that is lost meanwhile, or finds room after all, leaves its place.
         """
@@ -281,7 +281,7 @@ class BytesTests(BudgetCase):
         self.assertEqual((0, 0), (self.node.budget.node.bytes, self.node.budget.node.sessions))
         self.assertEqual({}, self.node.budget.accounts)
 
-    def test_session(self) -> None:
+    def test_beyond_its_bytes_a_session_is_answered_429(self) -> None:
         """
         Beyond its bytes a session is answered 429, with the limit's name, and nothing is bound.
         """
@@ -326,7 +326,7 @@ class BytesTests(BudgetCase):
         self.assertEqual(1, self.node.budget.refused["state_bytes_per_ip"])
         self.assertFalse(self.opened("4"))
 
-    def test_node(self) -> None:
+    def test_so_it_is_for_the_node(self) -> None:
         """
         So it is for the node: who is there stays, and may free what it has.
         """
@@ -343,7 +343,7 @@ class BytesTests(BudgetCase):
         first.close()
         self.assertTrue(self.opened("3", host="192.0.2.3"))
 
-    def test_learnt(self) -> None:
+    def test_what_is_learnt_by_the_way_is_left_out_where_there(self) -> None:
         """
         What is learnt by the way is left out where there is no room; the message is carried.
         """
@@ -357,7 +357,7 @@ class BytesTests(BudgetCase):
         self.assertEqual(1, len(second.take()))
         self.assertEqual((), self.node.routes.resolve(sender))
 
-    def test_keys(self) -> None:
+    def test_as_they_come_the_limits_let_one_session_hold_30_000(self) -> None:
         """
         As they come, the limits let one session hold 30,000 addresses under 10,000 keys.
         """
@@ -371,7 +371,7 @@ class BytesTests(BudgetCase):
 
         self.assertEqual({200}, {answer["body"]["code"] for answer in client.take()})
 
-    def test_lowered(self) -> None:
+    def test_limit_that_is_lowered_deletes_nothing(self) -> None:
         """
         A limit that is lowered deletes nothing; it refuses what is new.
         """
@@ -394,7 +394,7 @@ class UserTests(GateCase):
 
     auth = "optional"
 
-    def test_user(self) -> None:
+    def test_session_that_turns_out_to_be_a_user_is_paid(self) -> None:
         """
         A session that turns out to be a user's is paid for by the user, with all it has.
         """
@@ -409,7 +409,7 @@ class UserTests(GateCase):
         self.assertEqual((before, 1), (account.bytes, account.sessions))
         self.assertEqual((before, 1), (self.node.budget.node.bytes, self.node.budget.node.sessions))
 
-    def test_verified(self) -> None:
+    def test_token_lets_its_user_in_where_its_host_has(self) -> None:
         """
         A token lets its user in where its host has all the sessions it may have, until the user has, too.
         """
@@ -428,7 +428,7 @@ class RestartTests(SynchronousTestCase):
     What is known of it after kill -9.
     """
 
-    def test_restart(self) -> None:
+    def test_accounts_are_what_they(self) -> None:
         """
         The accounts are what they were: sessions for the host that opened them, and their bytes.
         """

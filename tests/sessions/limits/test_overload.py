@@ -72,7 +72,7 @@ class WithoutDiskTests(MemoryCase):
         self.assertEqual(list(range(170 - len(left), 170)), left)
         self.assertEqual(self.node.counts.shed, 170 - len(left))
 
-    def test_receipt(self) -> None:
+    def test_who_asked_is_told_503_of_what_was_given_up(self) -> None:
         """
         Who asked is told 503 of what was given up.
         """
@@ -105,7 +105,7 @@ class WithoutDiskTests(MemoryCase):
         self.assertGreater(len(shed), 1)
         self.assertLessEqual(max(shed), MAX_SHED_FROM_MEMORY)
 
-    def test_given_back(self) -> None:
+    def test_what_was_delivered_dropped_or_forgotten_takes(self) -> None:
         """
         What was delivered, dropped or forgotten takes no memory any more.
         """

@@ -63,7 +63,7 @@ class CountTests(SynchronousTestCase):
         self.assertEqual((11_000, 9000), (partial_input.bytes, partial_input.most_of_one()))
         self.assertEqual({"partial_bytes_per_ip": 1}, dict(self.budget.refused))
 
-    def test_node(self) -> None:
+    def test_so_is_all_that_hosts_and_proxies_have_begun(self) -> None:
         """
         So is all that hosts and proxies have begun together.
         """
@@ -98,7 +98,7 @@ class CountTests(SynchronousTestCase):
 
         self.assertEqual((0, 0, 0), (len(partial_input), partial_input.bytes, partial_input.most_of_one()))
 
-    def test_time(self) -> None:
+    def test_each_has_so_much_time_from_its_first_byte(self) -> None:
         """
         Each has so much time from its first byte on, however often another comes.
         """
@@ -129,7 +129,7 @@ class CountTests(SynchronousTestCase):
 
         self.assertEqual([], receiver.cut)
 
-    def test_slices(self) -> None:
+    def test_very_many_whose_time_is_over_are_given_up(self) -> None:
         """
         Very many whose time is over are given up in several turns.
         """
@@ -215,13 +215,13 @@ class LineTests(ConnectorTests):
     def begin(self, runtime: Any) -> None:
         runtime.transport.write(b"x" * 100_000)
 
-    def test_bounded(self) -> None:
+    def test_all_unended_lines_of_one_host_are_bounded_together(self) -> None:
         """
         All unended lines of one host are bounded together; the one too many is closed with 1013 and a time.
         """
         self.assertBounded()
 
-    def test_time(self) -> None:
+    def test_line_has_a_minute_to_end(self) -> None:
         """
         A line has a minute to end.
         """
@@ -270,19 +270,19 @@ class FragmentTests(ConnectorTests):
         for _ in range(10):
             runtime.stub.sendMessageFrame(b"x" * 10_000)
 
-    def test_bounded(self) -> None:
+    def test_all_unended_messages_of_one_host_are_bounded(self) -> None:
         """
         All unended messages of one host are bounded together; the one too many is closed with 1013.
         """
         self.assertBounded()
 
-    def test_time(self) -> None:
+    def test_message_has_a_minute_to_end_though_its_client(self) -> None:
         """
         A message has a minute to end, though its client answers pings between its fragments.
         """
         self.assertTimed()
 
-    def test_ends(self) -> None:
+    def test_message_that_ends_is_carried_and_counts_no_more(self) -> None:
         """
         A message that ends is carried, and counts no more.
         """
@@ -321,7 +321,7 @@ class FrameTests(ConnectorTests):
         runtime.stub.beginMessageFrame(500_000)
         runtime.stub.sendMessageFrameData(b"x" * 100_000)
 
-    def test_bounded(self) -> None:
+    def test_all_unended_frames_of_one_host_are_bounded_together(self) -> None:
         """
         All unended frames of one host are bounded together; the one too many is closed with 1013.
         """
@@ -340,7 +340,7 @@ class SocketTests(ConnectorTests):
         runtime.stub.beginMessage()
         runtime.stub.sendMessageFrame(b"4" + b"2" * 99_999)
 
-    def test_bounded(self) -> None:
+    def test_they_count_as_any_other(self) -> None:
         """
         They count as any other; the client hears 1013.
         """
@@ -362,7 +362,7 @@ class BodyTests(SynchronousTestCase):
         self.net.pump()
         return client
 
-    def test_bounded(self) -> None:
+    def test_body_too_many_is_answered_503_with_retry_after(self) -> None:
         """
         The body too many is answered 503 with Retry-After before it has come, on whatever path.
         """
@@ -380,7 +380,7 @@ class BodyTests(SynchronousTestCase):
                 self.net.pump()
                 self.assertEqual(0, self.net.node.partial_input.bytes)
 
-    def test_answered(self) -> None:
+    def test_once_it_is_answered_a_body_counts_no_more(self) -> None:
         """
         Once it is answered a body counts no more.
         """

@@ -48,7 +48,7 @@ class SessionTests(RatesCase):
     `session_rate_messages` and `session_rate_bytes`.
     """
 
-    def test_off(self) -> None:
+    def test_without_limits_nobody_need_ask(self) -> None:
         """
         Without limits nobody need ask.
         """
@@ -58,7 +58,7 @@ class SessionTests(RatesCase):
         self.assertTrue(rates.take(session(), A, 10**9))
         self.assertEqual(0, len(rates))
 
-    def test_messages(self) -> None:
+    def test_one_second_worth_may_come_at_once_then_so_many(self) -> None:
         """
         One second's worth may come at once, then so many a second.
         """
@@ -71,7 +71,7 @@ class SessionTests(RatesCase):
         self.now += 3600
         self.assertEqual(10, self.taken(rates, 20, session()))
 
-    def test_bytes(self) -> None:
+    def test_bytes_are_counted_likewise(self) -> None:
         """
         Bytes are counted likewise.
         """
@@ -81,7 +81,7 @@ class SessionTests(RatesCase):
         self.now += 0.25
         self.assertEqual(3, self.taken(rates, 20, session(), size=100))
 
-    def test_large(self) -> None:
+    def test_message_of_more_than_a_second_worth_passes(self) -> None:
         """
         A message of more than a second's worth passes, and is paid off before the next.
         """
@@ -130,7 +130,7 @@ class SessionTests(RatesCase):
         self.assertEqual(0, rates.wait(a, A))
         self.assertTrue(rates.take(a, A, 1))
 
-    def test_before_open(self) -> None:
+    def test_without_a_session_only_the_address_counts(self) -> None:
         """
         Without a session only the address counts.
         """
@@ -143,7 +143,7 @@ class PeerTests(RatesCase):
     `ip_rate_messages` and `ip_rate_bytes`.
     """
 
-    def test_together(self) -> None:
+    def test_all_sessions_and_ports_of_one_address_share(self) -> None:
         """
         All sessions and ports of one address share its rate; another address has its own.
         """
@@ -163,7 +163,7 @@ class PeerTests(RatesCase):
         self.assertEqual(2, self.taken(rates, 9, session("b"), A))
         self.assertEqual(2, self.taken(rates, 9, session("b"), B))
 
-    def test_nobody(self) -> None:
+    def test_unix_socket_and_a_trusted_proxy_are_nobody_address(self) -> None:
         """
         A UNIX socket and a trusted proxy are nobody's address.
         """
@@ -230,7 +230,7 @@ class MemoryTests(RatesCase):
     Buckets that are full again are forgotten.
     """
 
-    def test_forgotten(self) -> None:
+    def test_while_messages_come_in_the_buckets_of_those(self) -> None:
         """
         While messages come in, the buckets of those who are silent go away.
         """
@@ -261,7 +261,7 @@ class MemoryTests(RatesCase):
         self.now += 500
         self.assertTrue(rates.take(session("debtor"), A, 1))
 
-    def test_changed(self) -> None:
+    def test_limits_that_change_hold_at_once_and_may_be_switched(self) -> None:
         """
         Limits that change hold at once, and may be switched off.
         """

@@ -80,7 +80,7 @@ class AllTests(SpoolCase):
 
         self.assertEqual((3, 0), self.told(self.cleo))
 
-    def test_killed(self) -> None:
+    def test_restart_does_not_forget_what_was_told_to_be_missing(self) -> None:
         """
         A restart does not forget what was told to be missing, nor the bound.
         """
@@ -92,7 +92,7 @@ class AllTests(SpoolCase):
         got, missed = self.told(self.bob)
         self.assertEqual(100, got + missed)
 
-    def test_lowered(self) -> None:
+    def test_limit_that_was_lowered_drops_nothing(self) -> None:
         """
         A limit that was lowered drops nothing of what is there; only what is new is not kept.
         """
@@ -127,7 +127,7 @@ class AllTests(SpoolCase):
         self.assertEqual(77, self.bob.got[-1]["id"])
         self.assertEqual(21, len(self.bob.got) + self.node.counts.turned_away + self.node.counts.shed)
 
-    def test_log(self) -> None:
+    def test_log_says_how_many_were_dropped(self) -> None:
         """
         The log says how many were dropped.
         """
@@ -162,7 +162,7 @@ class SenderTests(SpoolCase):
     `storage.max_spool_bytes_per_sender`.
     """
 
-    def test_share(self) -> None:
+    def test_one_sender_makes_only_so_much_wait(self) -> None:
         """
         One sender makes only so much wait; it is told 507, its recipient how many, and others go on.
         """
@@ -227,7 +227,7 @@ class SenderTests(SpoolCase):
 
         self.assertEqual(before, share.bytes)
 
-    def test_nobody(self) -> None:
+    def test_unix_socket_and_a_trusted_proxy_are_nobody_and_have(self) -> None:
         """
         A UNIX socket and a trusted proxy are nobody, and have no limit of this kind.
         """
@@ -238,7 +238,7 @@ class SenderTests(SpoolCase):
 
         self.assertEqual((30, 0), self.told(self.bob))
 
-    def test_slices(self) -> None:
+    def test_what_only_waits_for_its_slice_on_its_way_to_many(self) -> None:
         """
         What only waits for its slice, on its way to many that are connected, takes no share.
         """
@@ -255,7 +255,7 @@ class SenderTests(SpoolCase):
         self.assertEqual([1] * 20, [len(client.got) for client in clients])
         self.assertEqual(0, self.node.counts.turned_away)
 
-    def test_verified(self) -> None:
+    def test_verified_user_has_a_share_of_its_own_from_wherever(self) -> None:
         """
         A verified user has a share of its own, from wherever it sends.
         """
