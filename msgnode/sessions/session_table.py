@@ -478,9 +478,9 @@ class Sessions(Service):
         times = self._config.session
         if session.anonymous:
             return times.anonymous_expiry_seconds
-        return (
-            times.expiry_seconds if session.used else min(times.unused_expiry_seconds, times.expiry_seconds)
-        )
+        if session.used:
+            return times.expiry_seconds
+        return min(times.unused_expiry_seconds, times.expiry_seconds)
 
     def end(self, session: Session, event: str) -> None:
         """

@@ -316,9 +316,8 @@ class BoundedSite(Site):
         """
         The configuration may have changed.
         """
-        self.longest = (
-            2 * self._config.limits.message_bytes
-        )  # bytes of a body: an array may be twice a message
+        # Bytes of a body: an array may be twice a message.
+        self.longest = 2 * self._config.limits.message_bytes
         self.first = self._config.session.open_deadline_seconds  # seconds for the first headers
 
         self._hosts = None if self._make_hosts is None else self._make_hosts(self._config)

@@ -127,11 +127,8 @@ class IdentityExpiry:
         now = self._clock.seconds()
         left = proof.until - self._wall()
         ends = now + max(left, 0.0)
-        marks = (
-            [ends - self._options.expiry_warning_seconds, ends]
-            if self._options.expiry_warning_seconds
-            else [ends]
-        )
+        warning = self._options.expiry_warning_seconds
+        marks = [ends - warning, ends] if warning else [ends]
         # Told at once, a client whose tokens are all about to end would show them without a pause.
         passed = [] if asked else [mark for mark in marks if mark <= now]
         coming = [mark for mark in marks if mark > now]
