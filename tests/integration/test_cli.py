@@ -257,10 +257,10 @@ def test_bench_of_a_limit(tmp_path: Path) -> None:
     Requests under a limit measure the limit, also where answers are lost to it; no colours are in the JSON.
     """
     config = tmp_path / "msgnode.toml"
-    config.write_text("[limits]\npeer_rate_messages = 50\n")
+    config.write_text("[limits]\nip_rate_messages = 50\n")
     anywhere = "tcp:0:interface=127.0.0.1"
     node = NodeProcess(
-        "--config", str(config), "--web", anywhere, "--line", anywhere, "--admin", "none", listeners=2
+        "--config", str(config), "--web", anywhere, "--lines", anywhere, "--admin", "none", listeners=2
     )
     try:
         ran = msgnode(node, "bench", "request", "--seconds", "3", "--json")
@@ -317,7 +317,7 @@ def test_what_is_registered_is_found_by_its_address(node: NodeProcess) -> None:
     gone = msgnode(node, "find", lamp)
 
     assert (0, f"{lamp} is registered for 3600 s\n") == (registered.returncode, registered.stdout)
-    assert "--keep stays" in registered.stderr
+    assert "use --keep to stay connected" in registered.stderr
     for found in (by_address, by_user):
         assert f"{lamp}  live\n  user     {user}\n  kinds    light\n" in found.stdout
     assert (0, f"{lamp} is registered as disconnected\n") == (ended.returncode, ended.stdout)
