@@ -82,12 +82,7 @@ class SessionMerge:
         self._session_store.moved(session.sid, other.sid)
         self._session_store.changed(other)
         self._input_order.follow(other, connection)
-        over = self._input_order.settled_for(session, connection)
-        if over is None:
-            rest = self._begin(session, other)
-        else:
-            # What is under way, or waits behind it, still binds and frees addresses of the session.
-            rest = over.addCallback(lambda done: self._begin(session, other))
+        rest = self._begin(session, other, connection)
         if rest is None:
             self._moved(session, other)
             return
@@ -96,7 +91,11 @@ class SessionMerge:
         rest.addCallback(lambda done: self._moved(session, other))
         rest.addBoth(lambda done: self._input_order.release(work))
 
-    def _begin(self, session: Session, other: Session) -> Deferred[None] | None:
+    def _begin(self, session: Session, other: Session, connection: Connection) -> Deferred[None] | None:
+        # What is under way, or waits behind it, still binds and frees addresses of the session.
+        over = self._input_order.settled_for(session, connection)
+        if over is not None:
+            return over.addCallback(lambda done: self._begin(session, other, connection))
         self._sessions.unseat(session)
         return self._slices.begin(self._move_all(session, other))
 

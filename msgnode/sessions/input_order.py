@@ -261,8 +261,8 @@ class InputOrder:
         """
         self._let_go(connection)
         taken = 0
-        while held.frames and self._is_there(connection):
-            if taken > AT_ONCE:
+        while self._is_there(connection):
+            if taken > AT_ONCE and held.frames:
                 self._clock.callLater(0, self.release, self.hold(connection))
             newer = self.held.get(connection)
             if newer is not None:
@@ -275,6 +275,8 @@ class InputOrder:
                 self._is_over(held)
                 self._has_room(newer, connection)
                 return
+            if not held.frames:
+                break
             size, take = held.frames.popleft()
             held.size -= size
             taken += size

@@ -682,6 +682,24 @@ class UnderWayTests(RenamedCase):
         self.assertEqual([7, 8], [m["id"] for m in self.client.take() if m["body"]["code"] == 200])
         self.assertEqual({*self.MANY, ROOM}, set(self.node.sessions.get(RUNTIME).bindings))
 
+    def test_last_frame_that_takes_its_time(self) -> None:
+        """
+        The last of what came behind may take many turns as well, and is waited for.
+        """
+        self.start()
+        lots = [f"comm://example.org/{number}/x" for number in range(9 * ADDRESSES)]
+        self.tell("subscribe", resources=lots)
+        self.bind_some(len(lots))
+        self.node.clock.advance(1)
+        self.tell("subscribe", resources=self.MANY)
+        turn(self.node.clock)
+        self.tell("unsubscribe", resources=lots)
+
+        again = self.come_back()
+
+        self.answers(again)
+        self.assertEqual(set(self.MANY), set(self.node.sessions.get(RUNTIME).bindings))
+
     def test_in_order_with_the_other(self) -> None:
         """
         What the session of that name was asked by its older connection comes before what this one asks.

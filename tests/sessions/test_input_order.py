@@ -58,6 +58,25 @@ class HoldingTests(SynchronousTestCase):
         self.assertEqual([0, 1, 2], self.heard())
         self.assertFalse(self.input_order.held)
 
+    def test_newer_waits_for_the_last_frame_too(self) -> None:
+        """
+        A newer connection waits for the last frame of the older one, though that takes its time as well.
+        """
+        work, works = self.input_order.hold(self.client), []
+        data = json.dumps({"id": 2, "type": "ping", "from": "", "to": "x:y"}).encode()
+        self.input_order.keep(data, self.client, lambda: works.append(self.input_order.hold(self.client)))
+        newer = Client(self.node)
+        newer.reopen(f"runtime://example.org/a/{self.client.token}")
+        newer.tell({"id": 5, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
+
+        self.input_order.release(work)
+        self.node.clock.advance(0)
+        self.assertEqual([], self.heard())
+        self.input_order.release(works[0])
+        self.node.clock.advance(0)
+
+        self.assertEqual([5], self.heard())
+
     def test_what_waits_for_all_connections_of_a_host_is_bounded(self) -> None:
         """
         What waits for all connections of a host is bounded together; who brings too much is closed.
