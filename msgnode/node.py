@@ -75,7 +75,7 @@ class Node:
 
     # Bound methods, set once: a message pays for one call less on its way.
     receive: Callable[[bytes, Connection], None]  # Ingress.receive
-    reject_undecodable: Callable[..., None]  # Ingress.garbled
+    reject_undecodable: Callable[..., None]  # Ingress.reject_undecodable
     settle: Callable[..., None]  # DeliveryJournal.settle
     publish: Callable[[Message], int]  # Router.publish
 

@@ -2,7 +2,7 @@
 Forwarding: who got a message whose sender allows it may pass it on, with `from` as it is.
 
 A header with `"forward": true` allows it, so that the third can answer the
-first directly.  Else a `from` that is another's is forged (ownership.py).
+first directly.  Else a `from` that is another's is forged (address_ownership.py).
 What is passed on keeps its type too, and goes to one address of a client: the
 first sender's name is good for nothing else.
 """
@@ -46,8 +46,11 @@ class Forwards:
         while until and until.oldest[1] <= now:
             until.remove(until.oldest[0])
         digest = _digest(message)
+        # Who passes it on hands over what is left of the time, and does not begin it anew.
+        left = until.get((sender.sid, digest)) if sender is not None else None
+        ends = now + ALLOWED_FOR if left is None else left
         for session in recipients[:MAX_RECIPIENTS]:
-            until.put((session.sid, digest), now + ALLOWED_FOR, *_payer(sender or session))
+            until.put((session.sid, digest), ends, *_payer(sender or session))
 
     def delivered_late(self, data: bytes, session: Session) -> None:
         """
@@ -64,7 +67,8 @@ class Forwards:
         """
         if not message.forward or not isinstance(message.to, str) or self._is_node(message.to):
             return False
-        return (self._until.get((session.sid, _digest(message))) or 0.0) > self._now()
+        digest, now = _digest(message), self._now()
+        return any((self._until.get((sid, digest)) or 0.0) > now for sid in (session.sid, *session.former))
 
 
 def _digest(message: Message) -> bytes:

@@ -1,6 +1,6 @@
 """
 A runtime in Python: it asks, publishes, listens and answers.  It stays
-connected by itself; attachment.py sees to that.
+connected by itself; connection.py sees to that.
 """
 
 import random

@@ -1,7 +1,7 @@
 """
 The configuration: one Struct, filled by the TOML file and by the options.
 
-Its types are the checks; configfile.py turns their complaints into words.
+Its types are the checks; loader.py turns their complaints into words.
 """
 
 import socket

@@ -63,7 +63,7 @@ class Message(Struct, gc=False):
     `ttl` (seconds it may wait), `receipt` (tell me what became of it), `bulk`
     (it may leave last), `log` (false: write nothing down about it),
     `transaction` (stands in every answer, too), `forward` (who gets it may pass
-    it on) and `token`, which no recipient gets to see (redaction.py).
+    it on) and `token`, which no recipient gets to see (token_redaction.py).
 
     `data` is the JSON object as it is forwarded.  The rest is what became of
     it, filled in by the Router and read by the traffic log: `outcome`,
@@ -73,7 +73,7 @@ class Message(Struct, gc=False):
     request to the node named), `came` (nanoseconds since 1970) and `micros`
     (microseconds until it was handed on).  `origin` is the connection it
     came by, `done` what policies obliged to on its way in, `shown` what the
-    tokens in it prove (messageidentity.py).
+    tokens in it prove (message_tokens.py).
     """
 
     id: int | str

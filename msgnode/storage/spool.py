@@ -4,7 +4,7 @@ The spool: what the node owes its sessions, in files that only grow.
 What happens while one read is worked through is one batch: one write, valid
 whole or not at all.  A node that is killed in the middle of a batch has let
 nothing of it out.  A file is never changed; the oldest is deleted once nothing
-in it is needed (sweep.py).
+in it is needed (spool_compaction.py).
 """
 
 import errno
@@ -101,7 +101,9 @@ class Spool:
 
     def open(self) -> dict[int, SessionRecovery]:
         """
-        What is owed since before, by session; appending goes on in a new file.  Raises Damaged, OSError.
+        What is owed since before, by session; appending goes on in a new file.
+
+        Raises CorruptSegment, OSError.
 
         On a disk that is full that file is begun once there is room, and `failing` says so until then.
         """

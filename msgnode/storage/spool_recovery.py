@@ -65,7 +65,9 @@ def number_of(path: Path) -> int:
 
 def recover(directory: Path) -> dict[int, SessionRecovery]:
     """
-    What is owed, by session.  Cuts off a torn end; if it was more, notes that.  Raises Damaged, OSError.
+    What is owed, by session.  Cuts off a torn end; if it was more, notes that.
+
+    Raises CorruptSegment, OSError.
     """
     found: defaultdict[int, SessionRecovery] = defaultdict(SessionRecovery)
     reading = Reading(directory)

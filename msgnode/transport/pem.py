@@ -49,7 +49,9 @@ def private_key(path: str) -> Any:
     data = read(path)
     try:
         return load_pem_private_key(data, None)
-    except (ValueError, TypeError) as why:
+    except TypeError as why:
+        raise PEMError(f"{path}: the key is encrypted; expected one without a passphrase") from why
+    except ValueError as why:
         raise PEMError(f"{path}: expected a private key in PEM") from why
 
 
@@ -58,6 +60,8 @@ def private_certificate(certificate: str, key: str = "") -> PrivateCertificate:
     A certificate with its key, which is in the same file unless another is named.
     """
     pem = read(certificate) if key in ("", certificate) else read(certificate) + b"\n" + read(key)
+    if b"ENCRYPTED" in pem:  # OpenSSL would ask for the passphrase on the terminal
+        raise PEMError(f"{key or certificate}: the key is encrypted; expected one without a passphrase")
     try:
         own: PrivateCertificate = PrivateCertificate.loadPEM(pem)
     except Exception as why:  # OpenSSL complains in several ways

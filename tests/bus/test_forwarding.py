@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.bus.forwarding import MAX_DELIVERIES, Forwards
 from msgnode.protocol.message import decode
 from msgnode.sessions.session import Session
+from tests.support.durable import SM
 from tests.support.fakes import Client, MemoryNode, peak
 from tests.support.http_client import HTTPClient
 from tests.support.made_policies import rule, use
@@ -58,6 +59,39 @@ class ForwardTests(SynchronousTestCase):
 
         self.assertEqual([answer], self.first.take())
         self.assertEqual([], self.second.take())
+
+    def test_passing_it_on_to_oneself_gains_no_time(self) -> None:
+        """
+        Whoever gets it from one who passes it on has what is left of that one's time.
+        """
+        self.first.tell(ASKED)
+        for _ in range(2):
+            self.node.clock.advance(25)
+            self.assertEqual([], self.pass_on(to=SECOND))
+        self.assertEqual([], self.pass_on())
+        self.node.clock.advance(11)
+
+        self.assertEqual([403], self.pass_on())
+        self.assertEqual([403], self.pass_on(self.third, to=SECOND))
+
+    def test_a_session_that_becomes_one_with_another_may_still_pass_it_on(self) -> None:
+        """
+        What an anonymous session was given is its successor's to pass on.
+        """
+        anonymous = self.node.client()
+        anonymous.tell({"id": 1, "type": "open", "to": "mn:/session"})
+        token = anonymous.take()[0]["body"]["runtimeToken"]
+        name = "hyperty://example.org/nameless"
+        body = {"resources": [name]}
+        anonymous.tell({"id": 2, "type": "subscribe", "from": name, "to": SM, "body": body})
+        self.first.tell({**ASKED, "to": name})
+        self.assertEqual(name, anonymous.take()[-1]["to"])
+        again = self.node.client()
+        again.reopen(f"runtime://example.org/second/{token}")
+
+        self.assertEqual([], self.pass_on(again))
+
+        self.assertEqual([{**ASKED, "to": THIRD}], self.third.take())
 
     def test_what_was_not_delivered_so_is_forged(self) -> None:
         """

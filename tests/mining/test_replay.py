@@ -98,7 +98,7 @@ def test_without_msgspec():
     """
     script = (
         "import sys; sys.modules['msgspec'] = None\n"
-        "from msgnode.mining import run\n"
+        "from msgnode.mining.pipeline import run\n"
         "try: run._replay()\n"
         "except run.Unreadable as why: print(why)"
     )

@@ -226,7 +226,7 @@ class MemoryNode(Node):
     """
     A node with a Clock and a MemoryJournal; `sections` are those of the TOML file.
 
-    `world` makes the servers around it (tests/world.py); `links` are its
+    `world` makes the servers around it (tests/support/world.py); `links` are its
     connections to those.
     """
 

@@ -115,7 +115,7 @@ class PollPost:
 
     def work(self, number: Callable[[int], int]) -> Generator[Step, None, int]:
         """
-        The slices, and in the end how many messages there were; Wrong: none was taken, if no more is said.
+        The slices, and in the end how many messages there were; HTTPRefusal: none was taken.
 
         `number` is that of the first message, given the next one's.
         """

@@ -2,7 +2,7 @@
 Socket.IO at `/socket.io/`: what the NodejsProtoStub connects with.
 
 The resource answers polls and hands WebSockets on; codec.py is what is on
-the wire, and socketclient.py the client behind both.
+the wire, and client.py the client behind both.
 """
 
 from collections.abc import Callable

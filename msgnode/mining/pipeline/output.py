@@ -42,7 +42,7 @@ class Output:
 
     def begin(self, options: dict[str, str], overwrite: bool) -> Checkpoint:
         """
-        The checkpoint to go on from.  Raises Refused where something else lies here.
+        The checkpoint to go on from.  Raises OutputRefused where something else lies here.
         """
         where = self.files.where
         names = [name for name in self.files.names() if not name.startswith(".")]

@@ -1,7 +1,7 @@
 """
 What can be asked of the policies while they run, whichever door the asker comes by.
 
-The doors are connectors/policyadmin.py (HTTP) and policyresponder.py (the
+The doors are admin/policy_api.py (HTTP) and responder.py (the
 bus); they know who asks, this does it.
 """
 
@@ -48,7 +48,7 @@ class PolicyCommands:
     """
     The management methods of the policies.
 
-    `ask(method, params, who)`: the value, or Refused.
+    `ask(method, params, who)`: the value, or PolicyRejected.
 
     METHODS has the names; those that change something take `ifMatch` and
     `force` beside what is theirs.
@@ -214,7 +214,7 @@ class PolicyCommands:
 
     def validate(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `document`: would it be taken?  Its lints, or Refused with its problems.
+        `document`: would it be taken?  Its lints, or PolicyRejected with its problems.
         """
         checked = self._policies.check(_files(_needed(params, "document")))
         return checked.addCallback(

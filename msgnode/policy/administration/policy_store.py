@@ -224,7 +224,7 @@ class PolicyStore(Service):
         self, files: Files, who: str, if_match: str | None = None, force: bool = False
     ) -> Deferred[Version]:
         """
-        Let this take the place of what is live.  Fails with Refused.
+        Let this take the place of what is live.  Fails with PolicyRejected.
         """
         return self._one_at_a_time.run(self._push, files, who, if_match, force)
 
@@ -248,7 +248,7 @@ class PolicyStore(Service):
 
     def content(self) -> DocumentEditor:
         """
-        What the one document says that is live; Refused where there are several.
+        What the one document says that is live; PolicyRejected where there are several.
         """
         if not self.enforcement.is_open:
             raise PolicyRejected(
@@ -302,7 +302,7 @@ class PolicyStore(Service):
 
     def check(self, files: Files) -> Deferred[Program]:
         """
-        Read and compile, no more.  Fails with Refused.
+        Read and compile, no more.  Fails with PolicyRejected.
         """
 
         def refuse(why: Any) -> Any:

@@ -2,7 +2,7 @@
 Where the policies come from: a file or a directory of files.
 
 The one authority of the configuration key `policy.source`; a repository is
-read by connectors/policysource.py, and `push` has no source at all.
+read by backends/policy_repository.py, and `push` has no source at all.
 """
 
 from collections.abc import Callable

@@ -36,7 +36,7 @@ def _auth(context: Context) -> Any:
 
 def _shown(context: Context, place: int) -> Any:
     """
-    What the node found out about the tokens in the message (messageidentity.Shown); None where nobody looks.
+    What the node found out about the tokens in the message (message_tokens.Shown); None where nobody looks.
     """
     shown = context.message.shown
     return (shown[place] or None) if shown else None
@@ -140,7 +140,7 @@ _PAPERS = {
 
 def find(name: str) -> Attribute:
     """
-    The attribute of that name; Wrong with the near one.
+    The attribute of that name; InvalidValue with the near one.
     """
     known = TABLE.get(ALIASES.get(name, name))
     if known is not None:

@@ -1,8 +1,8 @@
 """
 What a decision obliges the node to: its kinds, and what can be done about each without a node.
 
-duties.py makes them of names and values; the functions below apply those that
-need only the message.  limits.py keeps the buckets of `rateLimit`.
+language/obligation_parser.py makes them of names and values; the functions below apply those that
+need only the message.  rates.py keeps the buckets of `rateLimit`.
 """
 
 from collections.abc import Callable, Iterable

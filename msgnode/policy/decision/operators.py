@@ -239,7 +239,7 @@ _PAPERS = {"greaterThan": "moreThan", "sumOf": ""}
 
 def make(name: str, attribute: Attribute, parameter: Any, groups: Groups) -> Test:
     """
-    The test of one operator; Wrong says what is.
+    The test of one operator; InvalidValue says what is.
     """
     operator = OPERATORS.get(name)
     if operator is not None:

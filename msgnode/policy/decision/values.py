@@ -78,7 +78,7 @@ _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", re.ASCII)
 
 def written(attribute: Attribute, item: Any, *under: str | int) -> str:
     """
-    A parameter as the attribute would write it; Wrong if it never would.
+    A parameter as the attribute would write it; InvalidValue if it never would.
     """
     text = text_of(item) or ""
     if attribute.kind == "time":

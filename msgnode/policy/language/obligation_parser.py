@@ -28,7 +28,7 @@ from msgnode.policy.language.condition_parser import Reader
 
 def read(name: str, value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     """
-    The obligations of that name and value; Wrong says what is.
+    The obligations of that name and value; InvalidValue says what is.
     """
     maker = KINDS.get(name)
     if maker is None:

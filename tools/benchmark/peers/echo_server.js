@@ -1,4 +1,4 @@
-// A Socket.IO server that sends every message back: node echo.js MODULE PORT
+// A Socket.IO server that sends every message back: node echo_server.js MODULE PORT
 
 const [module_, port] = process.argv.slice(2);
 const server = require('http').createServer();
