@@ -57,6 +57,9 @@ class RepositorySource:
 
         return asked.addBoth(explain)
 
+    def forget(self) -> None:
+        self._etag = None
+
     async def _ask(self) -> Documents | None:
         headers: dict[bytes | str, list[bytes | str]] = {b"Accept": [b"application/json"]}
         if self._etag is not None:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import isinf
 from pathlib import Path
 from signal import SIG_DFL, SIGINT, signal
 from typing import Any, NoReturn, TypeVar
@@ -349,11 +350,24 @@ def body_of(text: str | None) -> Any:
         return None
     given = sys.stdin.read() if text == "-" else text
     try:
-        return json.loads(given)
+        return json.loads(given, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise click.BadParameter("is nested too deeply", param_hint="BODY") from None
     except ValueError as why:
         if given.lstrip()[:1] in ("{", "["):
             raise click.BadParameter(f"looks like JSON, but is not: {why}", param_hint="BODY") from None
         return given.rstrip("\n")
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text} is too large a number")
+    return number
 
 
 def pretty(value: Any) -> str:

@@ -5,7 +5,7 @@ Whoever asks a back end, and what nobody foresaw: all are answered, nothing is l
 import json
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -274,6 +274,24 @@ class PolicyTests(UnforeseenCase):
         node.clock.advance(60)
         self.assertEqual("", policies.wrong)
 
+    def test_what_failed_to_be_taken_is_read_again(self) -> None:
+        """
+        A document that could not be taken for a strange reason is not mistaken for one that is live.
+        """
+        node = MemoryNode(policy={"source": "https://policies.example.org/all.json"})
+        source = OnceOnly()
+        policies = PolicyStore(node.config.policy, node.enforcement, source, None, node.clock)
+        policies.startService()
+        self.addCleanup(policies.stopService)
+        self.assertIn("could not be looked at", policies.wrong)
+
+        source.says = json.dumps(document(rule("permit"))).encode()
+        node.clock.advance(60)
+
+        self.assertEqual("", policies.wrong)
+        self.assertIsNotNone(policies.live)
+        self.assertEqual(1, len(self.flushLoggedErrors(AttributeError)))
+
 
 class Asked:
     """
@@ -303,6 +321,27 @@ class Source:
             return fail(self.why)
         found.callback([("all", json.dumps(document(rule("permit"))).encode())])
         return found
+
+    def forget(self) -> None:
+        pass
+
+
+class OnceOnly(Source):
+    """
+    Policies that are read once, until they are forgotten; at first they are nothing that can be read.
+    """
+
+    says: Any = None
+    given = False
+
+    def look(self) -> Deferred[Documents | None]:
+        if self.given:
+            return succeed(None)
+        self.given = True
+        return succeed([("all", self.says)])
+
+    def forget(self) -> None:
+        self.given = False
 
 
 class Doorless(World):

@@ -87,6 +87,11 @@ def test_hyperty_of_the_registry_is_shown_with_what_a_person() -> None:
     [
         ("send", "Missing argument 'TO'."),
         ("send comm://x --wait soon", "'--wait': 'soon'"),
+        (
+            "send comm://x [NaN]",
+            "Invalid value for BODY: looks like JSON, but is not: NaN is no number in JSON",
+        ),
+        ("send comm://x [1e999]", "Invalid value for BODY: looks like JSON, but is not: 1e999 is too large"),
         ('send comm://x {"a":}', "Invalid value for BODY: looks like JSON, but is not: "),
         ("listen --sideways", "--sideways"),
         ("policy check", "Missing argument 'FILE"),

@@ -209,6 +209,7 @@ class PolicyStore(Service):
             self._misread = _in_words(why)
             self._note_failure(self._misread)
         except Exception as why:
+            source.forget()
             self._failures.note("looking for policies at {source}", Failure(), source=source.name)
             self._note_failure(f"{source.name} could not be looked at: {type(why).__name__}: {why}"[:300])
 

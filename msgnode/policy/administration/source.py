@@ -36,6 +36,11 @@ class Source(Protocol):
         What the source has; None if that is what it had at the last look.  Fails with SourceFailed.
         """
 
+    def forget(self) -> None:
+        """
+        What it had at the last look was not taken: it is new at the next.
+        """
+
 
 class FileSource:
     """
@@ -69,6 +74,9 @@ class FileSource:
             raise SourceFailed(f"{why.filename or self._path}: cannot be read: {why.strerror}") from why
         self._seen = seen
         return documents
+
+    def forget(self) -> None:
+        self._seen = None
 
     def _files(self) -> list[tuple[Path, Any]]:
         if self._path.is_dir():
