@@ -15,7 +15,7 @@ from msgnode.service.recovery import doubt, restore
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
 from msgnode.storage.spool import Spool, write_all
-from tests.support.fakes import Client, MemoryJournal, Turns
+from tests.support.fakes import Client, MemoryTrafficRecorder, Turns
 
 SM = "domain://msg-node.example.org/sm"
 
@@ -34,7 +34,7 @@ class DurableNode(Node):
         **sections: Any,
     ) -> None:
         self.clock = clock or Turns()
-        self.traffic_recorder = MemoryJournal()
+        self.traffic_recorder = MemoryTrafficRecorder()
         self.directory = directory
         self.sections = sections
         self.store = Store(directory, self.clock)

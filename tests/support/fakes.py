@@ -79,9 +79,9 @@ def peak(act: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-class MemoryJournal:
+class MemoryTrafficRecorder:
     """
-    The third implementation of Journal: it remembers.
+    The third implementation of TrafficRecorder: it remembers.
     """
 
     def __init__(self) -> None:
@@ -224,7 +224,7 @@ class Client:
 
 class MemoryNode(Node):
     """
-    A node with a Clock and a MemoryJournal; `sections` are those of the TOML file.
+    A node with a Clock and a MemoryTrafficRecorder; `sections` are those of the TOML file.
 
     `world` makes the servers around it (tests/support/world.py); `links` are its
     connections to those.
@@ -234,7 +234,7 @@ class MemoryNode(Node):
         self, domain: str = "example.org", traffic_recorder: Any = None, world: Any = None, **sections: Any
     ) -> None:
         self.clock = Turns()
-        self.traffic_recorder = traffic_recorder or MemoryJournal()
+        self.traffic_recorder = traffic_recorder or MemoryTrafficRecorder()
         config: Config = check({"domain": domain, "node": "test", "state": "none", **sections}, "test")
         self.world = world(config, self.clock, self.wall) if world else None
         super().__init__(
