@@ -60,7 +60,7 @@ def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **ot
     """
     say = Progress(as_json)
     if not verbose:
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of an interrupt with tracebacks
+        logging.disable(logging.CRITICAL)  # Py4J tells of an interrupt with tracebacks
     with _told(as_json):
         from msgnode.mining.pipeline.run import MiningRun
         from msgnode.mining.pipeline.spark import session
