@@ -1,3 +1,3 @@
 """
-Bytes in and out: endpoints, TLS, listening ports, and one write for each read.
+Network transport: endpoints, TLS, listening ports, and one write for each read.
 """

@@ -1,9 +1,9 @@
 """
-The names that a listener goes by: a request for any other host is not meant for it.
+Allowed host names of a listener, as a protection against DNS rebinding.
 
-A page whose name is made to resolve to this machine (DNS rebinding) sends
-requests that a browser takes for its own; what gives them away is the host
-that they name.  Checked wherever no pages are served to others.
+In DNS rebinding, a web page makes its own name resolve to this machine, and the browser takes the page's
+requests for same-origin ones. The Host header still has the page's name. Listeners that serve no public pages
+check it.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ LOCALHOST = "localhost"
 
 class Hosts:
     """
-    The host names that a listener answers for.
+    The host names for which a listener answers: `names`, and every IP address.
 
-    `names` and every IP address; `key` is what an operator sets to allow another.
+    `key` is the configuration key by which an operator allows another name.
     """
 
     def __init__(self, names: Iterable[str], key: str) -> None:
@@ -35,27 +35,27 @@ class Hosts:
 
     def refusal(self, request: Request) -> Rejected | None:
         """
-        Why this request is meant for somebody else; None: it is meant for us.
+        The error if the request names a host that is not allowed; None if it may go on.
 
-        A UNIX socket has no name, and HTTP/1.0 none to give.  Whatever else
-        stands in front names the host that it was asked for (X-Forwarded-Host)
-        by hearsay, which nobody looks at.
+        A UNIX socket has no host name, and HTTP/1.0 need not send one. X-Forwarded-Host is ignored: any
+        client can write it.
         """
         if isinstance(request.getHost(), UNIXAddress):
             return None
         named: Any = request.requestHeaders.getRawHeaders(b"Host", [])
         if not named:
-            return None if request.clientproto == b"HTTP/1.0" else Rejected("a request must name its host")
+            is_old = request.clientproto == b"HTTP/1.0"
+            return None if is_old else Rejected("a request must have a Host header")
         host = _host(named[-1].decode("latin-1"))
         if len(named) == 1 and (host in self._names or _is_ip(host)):
             return None
-        text = f"nothing here for the host {host[:100]!r}; if it should be, add it to {self._key}"
+        text = f"the host {host[:100]!r} is not allowed here; to allow it, add it to {self._key}"
         return Rejected(text, 421, "host")
 
 
 def admin_hosts(config: Config) -> Hosts:
     """
-    The names of the node, for what only its operators may see.
+    The allowed hosts of the operators' listener: the node's own names, and `admin.hosts`.
     """
     public = urlsplit(config.public_url).hostname or ""
     return Hosts((config.node, _host(config.domain), public, *config.admin.hosts), "admin.hosts")
@@ -63,7 +63,7 @@ def admin_hosts(config: Config) -> Hosts:
 
 class Misdirected(Resource):
     """
-    The refusal, whatever was asked for: 421 (RFC 9110, 15.5.20).
+    A resource that answers every request with the refusal: 421 Misdirected Request (RFC 9110, 15.5.20).
     """
 
     isLeaf = True
@@ -74,7 +74,7 @@ class Misdirected(Resource):
 
     def render(self, request: Request) -> bytes:
         body = answer_error(request, self._why.code, str(self._why))
-        if self._why.code == 421:  # which Twisted has no phrase for
+        if self._why.code == 421:  # Twisted has no phrase for it
             request.setResponseCode(421, b"Misdirected Request")
         return body
 
@@ -85,7 +85,7 @@ def _plain(name: str) -> str:
 
 def _host(field: str) -> str:
     """
-    The host of a Host header, without its port.
+    The host in a Host header, without its port.
     """
     field = field.strip()
     if field.startswith("["):

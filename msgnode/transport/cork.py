@@ -1,34 +1,36 @@
 """
-The cork: what goes out while one read is worked through goes out together.
+The cork: it collects output while one read of a socket is handled, and sends it with one write per
+connection.
 
-A read may hold hundreds of messages, and a message may go to a thousand
-connections.  Each connection's share is collected in its Outlet and sent once,
-when the read is done, straight to the socket if it can be: an epoll
-registration and a second pass through the reactor cost more than the message.
+A read may hold hundreds of messages, and a message may go to a thousand connections. The output for each
+connection is collected in its Outlet and sent once the read is done. It goes directly to the socket where
+possible, because an epoll registration and a second pass through the reactor cost more than the message.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol, cast
 
 from twisted.internet import tcp, unix
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
 log = Logger()
 
-# By class, not by what a transport can do: a TLS transport passes
-# writeSomeData on to the raw socket, and the bytes would leave as plaintext.
-STRAIGHT = (tcp.Server, unix.Server)
+# The test is the class, not the methods: a TLS transport passes writeSomeData on to the raw socket, and the
+# bytes would leave as plaintext.
+DIRECT_TRANSPORTS = (tcp.Server, unix.Server)
 
-MAX_HELD = 1024 * 1024  # bytes held for one connection, until what comes for it has to wait
-CHUNK = 128 * 1024  # bytes that are copied for a connection at a time; what Twisted sends at once
+MAX_BUFFERED_BYTES = 1024 * 1024  # of one connection; beyond it backpressure pauses the producer
+CHUNK_BYTES = 128 * 1024  # bytes copied for a connection at a time; as many as Twisted sends at once
 
 
 class Holder(Protocol):
     """
-    An object that holds output back: an Outlet, or a poll that waits.
+    An object that buffers output until the cork is released: an Outlet, or a waiting long-poll.
     """
 
     def flush(self) -> None: ...
@@ -36,7 +38,7 @@ class Holder(Protocol):
 
 class HeldBackCounter(Protocol):
     """
-    Counts how often a client had to wait, because too much was to leave for it at once.
+    Counts how often backpressure paused a producer because too much output was buffered.
     """
 
     held_back: int
@@ -44,7 +46,7 @@ class HeldBackCounter(Protocol):
 
 class Uncounted:
     """
-    Counts for nobody.
+    A counter that is not shown anywhere.
     """
 
     held_back = 0
@@ -52,30 +54,29 @@ class Uncounted:
 
 class Cork:
     """
-    Holds back what goes out while one read is worked through.
+    Delays output while one read is handled, and then flushes every outlet.
 
-    `settle` is called before anything leaves, and at the end of each read: the
-    node writes down what it owes.
+    `settle` is called before any byte leaves, and at the end of each read: the node writes its journal then.
     """
 
-    __slots__ = ("_depth", "_outlets", "counts", "held", "most", "settle")
+    __slots__ = ("_depth", "_outlets", "corked", "counts", "most", "settle")
 
     def __init__(
         self,
         settle: Callable[[], None] = lambda: None,
-        most: int = MAX_HELD,
+        most: int = MAX_BUFFERED_BYTES,
         counts: HeldBackCounter | None = None,
     ) -> None:
         self.settle = settle
-        self.most = most  # bytes held for one connection
+        self.most = most  # bytes buffered for one connection
         self.counts = counts or Uncounted()
-        self.held = False
+        self.corked = False
         self._depth = 0
         self._outlets: list[Holder] = []
 
     def __enter__(self) -> None:
         self._depth += 1
-        self.held = True
+        self.corked = True
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -86,7 +87,7 @@ class Cork:
 
     def add(self, outlet: Holder) -> None:
         """
-        An outlet has begun to hold something.
+        Register an outlet that has begun to buffer.
         """
         self._outlets.append(outlet)
 
@@ -94,21 +95,36 @@ class Cork:
         try:
             self.settle()
         except Exception:
-            log.failure("writing down what is owed")
-        # Still held meanwhile, and the list may grow: a flush can pause a
-        # producer, which may write, and that must not overtake what is held.
+            log.failure("the journal of undelivered messages could not be written")
+        # The cork stays in while the outlets are flushed, and the list may grow meanwhile: a flush can pause
+        # a producer that then writes, and its output must not overtake what is buffered.
         for outlet in self._outlets:
             try:
                 outlet.flush()
             except Exception:
-                log.failure("sending what was held")
+                log.failure("buffered output could not be sent")
         self._outlets.clear()
-        self.held = False
+        self.corked = False
+
+
+def corked(cork: AbstractContextManager[Any], wait: Deferred[Any]) -> Deferred[Any]:
+    """
+    Fires with the result of `wait`, within the cork: all that the callbacks cause is one batch of the
+    journal, which is written before the first byte of it leaves.
+    """
+    over: Deferred[Any] = Deferred()
+
+    def fire(result: Any) -> None:
+        with cork:
+            over.callback(result)
+
+    wait.addBoth(fire)
+    return over
 
 
 class Client(Protocol):
     """
-    The writer behind an Outlet, which can be told to wait.
+    The producer behind an Outlet. Backpressure pauses it.
     """
 
     def pauseProducing(self) -> None: ...
@@ -118,57 +134,67 @@ class Client(Protocol):
 @implementer(IPushProducer)
 class Outlet:
     """
-    The way out of one transport, and its producer where there is a `client` that can wait.
+    The buffered output of one transport, and the transport's producer if there is a `client` that can pause.
 
-    There is one for each connection, most of them idle: nothing is allocated
-    before something is held.  More than `most` of the cork is not held for a
-    client that can wait.  What the transport does not take yet stays here as it
-    is, and is copied for this one connection a chunk at a time.
+    There is one outlet per connection, and most are idle: nothing is allocated before there is output. For a
+    client that can pause, no more than the cork's `most` is buffered. What the transport does not take yet
+    stays here without a copy, and is copied for this connection one chunk at a time.
     """
 
-    __slots__ = ("_cork", "_held", "_over", "_size", "_stalled", "_straight", "_transport", "client")
+    __slots__ = (
+        "_buffered",
+        "_cork",
+        "_forgotten",
+        "_over",
+        "_size",
+        "_stalled",
+        "_straight",
+        "_transport",
+        "client",
+    )
 
     def __init__(self, transport: Any, cork: Cork) -> None:
         self.client: Client | None = None
         self._transport = transport
         self._cork = cork
-        self._straight = type(transport) in STRAIGHT
-        self._held: list[bytes] | None = None
-        self._size = 0  # bytes in _held, if that is more than one
-        self._stalled = False  # the transport takes no more
-        self._over = False  # the client was told to wait, because too much is held
+        self._straight = type(transport) in DIRECT_TRANSPORTS
+        self._buffered: list[bytes] | None = None
+        self._size = 0  # bytes in _buffered, if it has more than one item
+        self._stalled = False  # the transport takes no more now
+        self._over = False  # the client was paused because too much is buffered
+        self._forgotten = False  # the connection is aborted, and nothing leaves any more
 
     @property
     def stalled(self) -> bool:
         """
-        The transport takes no more, or what is held has to leave before.
+        Is output blocked, by the transport or by what is buffered here?
         """
         return self._stalled or self._over
 
     def pace(self, client: Client) -> None:
         """
-        Tell the client when to wait, and when to go on.
+        Register `client` as the producer that backpressure pauses and resumes.
         """
         self.client = client
         self._transport.registerProducer(self, True)
 
     def write(self, data: bytes) -> None:
         """
-        Send data when the cork comes out; now, if it is not in.
+        Send `data` when the cork is released; at once if there is no cork.
         """
-        if self._held is None:
-            if not self._cork.held:
+        if self._buffered is None:
+            if not self._cork.corked:
                 self._cork.settle()
                 self._put(data)
                 return
-            self._held = [data]
+            self._buffered = [data]
             self._cork.add(self)
             return
-        if len(self._held) == 1:
-            self._size = len(self._held[0])
-        self._held.append(data)
+        if len(self._buffered) == 1:
+            self._size = len(self._buffered[0])
+        self._buffered.append(data)
         self._size += len(data)
-        if not self._cork.held:
+        if not self._cork.corked:
             self.flush()
         elif self._size > self._cork.most and not self._over and self.client is not None:
             self._over = True
@@ -177,55 +203,71 @@ class Outlet:
 
     def flush(self) -> None:
         """
-        Send what is held, now; if the client can wait, as much as the transport takes.
+        Send what is buffered, now. If the client can pause, as much as the transport takes.
         """
-        held = self._held
-        if held is None or self._stalled:
+        buffered = self._buffered
+        if buffered is None or self._stalled:
             return
-        self._held = None
+        self._buffered = None
         self._cork.settle()
         if not self._over:
-            if len(held) == 1:
-                if len(held[0]) <= CHUNK:
-                    self._put(held[0])
+            if len(buffered) == 1:
+                if len(buffered[0]) <= CHUNK_BYTES:
+                    self._put(buffered[0])
                     return
-            elif self._size <= CHUNK:
-                self._put(b"".join(held))
+            elif self._size <= CHUNK_BYTES:
+                self._put(b"".join(buffered))
                 return
-        rest = self._feed(held)
+        rest = self._feed(buffered)
         if rest:
-            self._held = rest + (self._held or [])
-            self._size = sum(map(len, self._held))
+            self._buffered = rest + (self._buffered or [])
+            self._size = sum(map(len, self._buffered))
         if self._over:
             self._go_on()
 
     def push(self) -> None:
         """
-        Give all that is held to the transport, before something that goes past this outlet.
+        Give everything buffered to the transport, before output that bypasses this outlet.
         """
-        if self._held is not None:
-            held, self._held, self._size = self._held, None, 0
+        if self._buffered is not None:
+            buffered, self._buffered, self._size = self._buffered, None, 0
             self._cork.settle()
-            self._put(bytes(held[0]) if len(held) == 1 else b"".join(held))
+            self._put(bytes(buffered[0]) if len(buffered) == 1 else b"".join(buffered))
+
+    def close(self) -> None:
+        """
+        Close the transport when everything has left.
+
+        Twisted's transports wait for their producer as well, those with TLS for as long as there is one.
+        """
+        self.push()
+        if not self._straight:
+            self._transport.unregisterProducer()
+        self._transport.loseConnection()
 
     def forget(self) -> None:
         """
-        What is held will not be sent.
+        Discard what is buffered, and all output that follows: the connection is aborted.
+
+        An aborted transport still writes to its socket until the next turn, and `settle` may abort the
+        connection of the very output that it was called for: it could not be written to disk.
         """
-        self._held = None
+        self._buffered = None
+        self._forgotten = True
 
     def drop(self) -> None:
         """
-        The connection is gone.  What was not sent is let go now, not when Python next looks for cycles.
+        Release everything, after the connection was lost: memory is freed now, not at the next garbage
+        collection.
         """
-        transport, self._held, self.client = self._transport, None, None
+        transport, self._buffered, self.client = self._transport, None, None
         if self._straight:
             transport.dataBuffer = b""
             transport.offset = 0
             transport._tempDataBuffer = []
             transport._tempDataLen = 0
 
-    # -- IPushProducer: the transport says whether it takes more -------------
+    # -- IPushProducer: backpressure of the transport ------------------------
 
     def pauseProducing(self) -> None:
         self._stalled = True
@@ -234,10 +276,12 @@ class Outlet:
 
     def resumeProducing(self) -> None:
         self._stalled = False
-        if self._held is None:
+        if self._straight and self._transport.disconnecting:
+            self._transport.startWriting()  # it closes the next time that it finds nothing to write
+        elif self._buffered is None:
             self._go_on()
         else:
-            self._over = True  # the client waits, and what is held may be part of something
+            self._over = True  # the client is paused, and the buffer may hold part of a message
             self.flush()
 
     def stopProducing(self) -> None:
@@ -247,46 +291,49 @@ class Outlet:
 
     def _go_on(self) -> None:
         """
-        Let the client go on, if everything has left.
+        Resume the client if everything has left.
         """
-        if self._held is None and not self._stalled:
+        if self._buffered is None and not self._stalled:
             self._over = False
             if self.client is not None:
                 self.client.resumeProducing()
 
-    def _feed(self, held: list[bytes]) -> list[bytes]:
+    def _feed(self, buffered: list[bytes]) -> list[bytes]:
         """
-        Send it piece by piece; what the transport takes no more.
+        Send the items one after the other. Returns those that the transport did not take.
         """
         at = 0
-        while at < len(held) and not self._stalled:
+        while at < len(buffered) and not self._stalled:
             end, size = at, 0
-            while end < len(held) and (end == at or size + len(held[end]) <= CHUNK):
-                size += len(held[end])
+            while end < len(buffered) and (end == at or size + len(buffered[end]) <= CHUNK_BYTES):
+                size += len(buffered[end])
                 end += 1
             if end == at + 1:
-                rest = self._put_long(held[at])
+                rest = self._put_long(buffered[at])
                 if rest:
-                    return [rest, *held[end:]]
+                    return [rest, *buffered[end:]]
             else:
-                self._put(b"".join(held[at:end]))
+                self._put(b"".join(buffered[at:end]))
             at = end
-        return held[at:]
+        return buffered[at:]
 
     def _put_long(self, data: bytes) -> bytes:
         """
-        Send what may be long and others' as well; what the transport takes no more.
+        Send an item that may be long and shared with other connections. Returns the part that the transport
+        did not take.
         """
-        if self._straight or self.client is None or len(data) <= CHUNK:
+        if self._straight or self.client is None or len(data) <= CHUNK_BYTES:
             self._put(bytes(data))
             return b""
         view: Any = memoryview(data)
         while view and not self._stalled:
-            self._put(bytes(view[:CHUNK]))
-            view = view[CHUNK:]
+            self._put(bytes(view[:CHUNK_BYTES]))
+            view = view[CHUNK_BYTES:]
         return cast(bytes, view)
 
     def _put(self, data: bytes) -> None:
+        if self._forgotten:
+            return
         transport = self._transport
         if (
             self._straight
@@ -300,13 +347,12 @@ class Outlet:
             if sent == len(data):
                 return
             if isinstance(sent, int):
-                if len(data) - sent > CHUNK:
-                    # The same bytes may be on their way to thousands: no copy of the rest for each.
+                if len(data) - sent > CHUNK_BYTES:
+                    # Thousands of connections may send these bytes: do not copy the rest for each.
                     transport.dataBuffer, transport.offset = data, sent
                     transport._maybePauseProducer()
                     transport.startWriting()
                     return
                 data = data[sent:]
-        # The transport's own way pauses a producer when much is left over,
-        # and lets the reactor find out that a socket is dead.
+        # Transport.write pauses a producer when much is left over, and lets the reactor notice a dead socket.
         transport.write(data)

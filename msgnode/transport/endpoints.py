@@ -1,9 +1,8 @@
 """
-How a back end's base URL becomes connections: TCP, TLS, or a UNIX socket.
+Client endpoints for HTTP: a base URL becomes connections over TCP, TLS or a UNIX socket.
 
-`http://`, `https://` and `unix:/path` are understood.  The environment's proxies
-are not.  Over TLS the certificate must name the host, and be signed by one in
-`ca`, or else by one that the machine trusts.
+Base URLs are `http://`, `https://` and `unix:/path`. Proxies of the environment are not used. Over TLS, the
+certificate must name the host and be signed by a CA in `ca`, or by one that the system trusts.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from msgnode.config.schema import ConfigError
 from msgnode.config.sections import BackEndOptions
 from msgnode.transport import pem
 
-IDLE = 8.0  # seconds an idle connection is kept; balancers commonly cut it after 10
+IDLE_SECONDS = 8.0  # seconds that an idle connection is kept; load balancers commonly close it after 10
 
 Dial = Callable[[str, int], IStreamClientEndpoint]
 
@@ -36,13 +35,13 @@ def agent_for(
     base: str, options: BackEndOptions, reactor: Any, dial: Dial | None = None
 ) -> tuple[str, Agent]:
     """
-    What stands before each path, and the agent that goes there.  ConfigError if it cannot be.
+    The prefix of each path, and the HTTP agent for a base URL. ConfigError if a certificate file is unusable.
     """
     pool = HTTPConnectionPool(reactor)
     pool.maxPersistentPerHost = options.in_flight
-    pool.cachedConnectionTimeout = IDLE  # type: ignore[assignment]
-    pool.retryAutomatically = False  # Rest knows better what is safe
-    wait = options.deadline_seconds / 2  # so that there is time to try again
+    pool.cachedConnectionTimeout = IDLE_SECONDS  # type: ignore[assignment]
+    pool.retryAutomatically = False  # the HTTP client decides which requests are safe to repeat
+    wait = options.deadline_seconds / 2  # leaves time for a second attempt
 
     def by_name(host: str, port: int) -> IStreamClientEndpoint:
         return HostnameEndpoint(reactor, host, port, wait)
@@ -58,7 +57,9 @@ def agent_for(
 @implementer(IPolicyForHTTPS)
 class TLSTrust:
     """
-    The trust in a back end's certificate, and our own certificate: `ca`, `cert` and `key` of the options.
+    The TLS policy of a back end: which server certificates are trusted, and our client certificate.
+
+    Both come from the keys `ca`, `cert` and `key` of its options.
     """
 
     def __init__(self, options: BackEndOptions) -> None:
@@ -79,7 +80,8 @@ class TLSTrust:
 @implementer(IAgent)
 class IdentityEncodingAgent:
     """
-    Another agent, whose answers come unpacked or are not unpacked: a small one might become huge.
+    An agent that asks for uncompressed responses, and does not decompress others: a small response could
+    become huge.
     """
 
     def __init__(self, agent: IAgent) -> None:
@@ -98,7 +100,7 @@ def _as_it_came(response: Any) -> Any:
 @implementer(IAgentEndpointFactory)
 class EndpointFactory:
     """
-    Makes the endpoints that the agent connects to.
+    A factory of the endpoints that the agent connects to.
     """
 
     def __init__(self, dial: Dial, trust: TLSTrust, clock: Any) -> None:
@@ -116,9 +118,9 @@ class EndpointFactory:
 @implementer(IStreamClientEndpoint)
 class QuietEndpoint:
     """
-    Another endpoint, over TLS if there is a `creator`, that does not log each connection.
+    A wrapper around an endpoint that does not log each connection; over TLS if there is a `creator`.
 
-    As Twisted's wrapClientTLS, but with a clock that is given.
+    It is Twisted's wrapClientTLS with an injected clock.
     """
 
     def __init__(self, endpoint: IStreamClientEndpoint, creator: Any, clock: Any) -> None:

@@ -1,5 +1,5 @@
 """
-An answer by HTTP, in JSON; an error's has the keys that a message's has.
+HTTP responses in JSON. An error response has the same keys as an error message.
 """
 
 import json
@@ -13,22 +13,22 @@ from zope.interface import implementer
 
 from msgnode.protocol.errors import error_body
 
-CHUNK = 64 * 1024  # bytes of a long answer that are copied at a time
+CHUNK_BYTES = 64 * 1024  # bytes of a long response that are copied at a time
 
 
 def answer_json(request: Request, status: int, body: Mapping[str, Any] | list[Any]) -> bytes:
     """
-    Set the status and the type; the body to return from a render method.
+    Set status and content type of the response. Returns the body for a render method.
     """
     request.setResponseCode(status)
     request.setHeader(b"Content-Type", b"application/json")
     request.setHeader(b"Cache-Control", b"no-store")
-    return json.dumps(body).encode() + b"\n"  # kind to whoever uses curl
+    return json.dumps(body).encode() + b"\n"  # the newline helps on a terminal
 
 
 def answer_error(request: Request, status: int, text: str, retry_after: int | None = None) -> bytes:
     """
-    The same three keys as a message's error has (docs/protocol.md).
+    An error response with the keys of an error message (docs/protocol.md). `retry_after` is in seconds.
     """
     if retry_after is not None:
         request.setHeader(b"Retry-After", str(retry_after).encode())
@@ -37,9 +37,9 @@ def answer_error(request: Request, status: int, text: str, retry_after: int | No
 
 def write_all(request: Request, parts: list[bytes]) -> None:
     """
-    Answer with all the parts, which may be messages that thousands get.
+    Send all `parts` as the response body. They may be messages that go to thousands of clients.
     """
-    if sum(map(len, parts)) <= CHUNK:
+    if sum(map(len, parts)) <= CHUNK_BYTES:
         request.write(b"".join(parts))
         request.finish()
     else:
@@ -49,7 +49,7 @@ def write_all(request: Request, parts: list[bytes]) -> None:
 @implementer(IPushProducer)
 class LongAnswer:
     """
-    A response that is copied a chunk at a time, as fast as its client reads.
+    A response body that is copied one chunk at a time, as fast as its client reads (backpressure).
     """
 
     def __init__(self, request: Request, parts: list[bytes]) -> None:
@@ -64,9 +64,9 @@ class LongAnswer:
         parts, request = self._parts, self._request
         while parts and not self._paused:
             part = parts.popleft()
-            if len(part) > CHUNK:
-                parts.appendleft(part[CHUNK:])
-            request.write(bytes(part[:CHUNK]))
+            if len(part) > CHUNK_BYTES:
+                parts.appendleft(part[CHUNK_BYTES:])
+            request.write(bytes(part[:CHUNK_BYTES]))
         if not parts and not self._over:
             self._over = True
             request.unregisterProducer()

@@ -1,5 +1,5 @@
 """
-A listening port: where clients or operators knock, over TLS if it has a certificate.
+A listening port for clients or operators, over TLS if it has a certificate.
 """
 
 import os
@@ -21,25 +21,25 @@ log = Logger()
 
 SYSTEMD = re.compile(r"systemd:(domain=)?(INET6?|UNIX):((index=)?\d+|name=[^:]+)")
 
-READ_ONCE = "SIGHUP does not read its certificate again; give the chain in certKey, or a [[listen]] table"
-# To who starts a second node, or has something else there.
+READ_ONCE = "SIGHUP does not reload its certificate; give the chain in certKey, or a [[listen]] table"
+# For a reader who starts a second node, or whose port is taken by another program.
 ELSEWHERE = (
-    "\nIs a node running already?  --web, --line and --admin choose other ports;"
+    "\nIs a node running already? --web, --lines and --admin choose other ports;"
     " tcp:0:interface=127.0.0.1 is any that is free."
 )
-BACKLOG = 4096  # connections that wait to be accepted; Linux takes no more by default
+BACKLOG = 4096  # of the accept queue; by default Linux takes no more
 
 
 class Listener(StreamServerEndpointService):
     """
-    A listener that logs its address; ConfigError if the port is invalid or in use.
+    A listening port as a service. It logs its address. ConfigError if its endpoint is invalid or in use.
     """
 
     _raiseSynchronously = True
 
     def __init__(self, listen: Listen, factory: Any, reactor: Any) -> None:
         self.kind: str = listen.kind
-        self.where = ""  # once it listens
+        self.where = ""  # the bound address, once it listens
         self._listen = listen
         try:
             table = as_table(listen)
@@ -47,10 +47,10 @@ class Listener(StreamServerEndpointService):
             self.tls = over_tls(table, factory, reactor) if table.cert else None
         except ConfigError as why:
             raise ConfigError(f"{listen.kind}: {why}") from why
-        except Exception as why:  # each kind of endpoint complains in its own way
+        except Exception as why:  # each kind of endpoint raises errors of its own
             found = f"expected an endpoint such as tcp:9090, found {listen.endpoint!r}: {why}"
             if SYSTEMD.fullmatch(listen.endpoint):
-                found = f"systemd handed over no socket for {listen.endpoint!r}; start the socket unit first"
+                found = f"systemd passed no socket for {listen.endpoint!r}; start the socket unit first"
             raise ConfigError(f"{listen.kind}: {found}") from why
         if table.endpoint.startswith("ssl:"):
             log.warn("{kind}: {endpoint}: {what}", kind=listen.kind, endpoint=listen.endpoint, what=READ_ONCE)
@@ -64,7 +64,7 @@ class Listener(StreamServerEndpointService):
         try:
             super().privilegedStartService()
         except CannotListenError as why:
-            # For a UNIX socket it may be a text.
+            # For a UNIX socket it may be a string.
             taken = ELSEWHERE if getattr(why.socketError, "errno", 0) == EADDRINUSE else ""
             raise ConfigError(f"cannot listen on {self._listen.endpoint}: {why.socketError}{taken}") from why
         assert self._waitingForPort is not None
@@ -79,7 +79,9 @@ class Listener(StreamServerEndpointService):
             where=self.where,
             hint=_hint(kind, endpoint, self.tls is not None),
         )
-        keep_alive(port.socket)  # type: ignore[attr-defined]
+        listening = getattr(port, "socket", None)
+        if listening is not None:  # a port in memory has none
+            keep_alive(listening)
         return port
 
 
@@ -92,7 +94,7 @@ def _hint(kind: str, endpoint: str, tls: bool) -> str:
     local = ":interface=127.0.0.1"
     if local not in endpoint:
         return ""
-    if kind == "admin" or tls:
+    if kind in ("admin", "node") or tls:
         return " (this machine only)"
     option = "lines" if kind == "line" else kind
     return f" (this machine only; --{option} {endpoint.replace(local, '')} opens it to others)"
@@ -100,7 +102,8 @@ def _hint(kind: str, endpoint: str, tls: bool) -> str:
 
 def with_backlog(endpoint: str) -> str:
     """
-    Room for many who knock at once, as all do after a restart; others would wait a second or more.
+    The endpoint with a longer accept queue. After a restart all clients connect at once; without it, some
+    would wait a second or more.
     """
     if endpoint.startswith(("tcp:", "ssl:")) and "backlog=" not in endpoint:
         return f"{endpoint}:backlog={BACKLOG}"

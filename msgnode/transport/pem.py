@@ -13,13 +13,13 @@ from twisted.internet.ssl import Certificate, PrivateCertificate
 
 class PEMError(ValueError):
     """
-    A file that cannot be read, or has not in it what is expected.
+    A file that cannot be read, or does not have the expected content.
     """
 
 
 def read(path: str) -> bytes:
     """
-    The file; PEMError if it cannot be read.
+    The content of the file. PEMError if it cannot be read.
     """
     try:
         return Path(path).read_bytes()
@@ -29,7 +29,7 @@ def read(path: str) -> bytes:
 
 def x509_certificates(path: str) -> list[Any]:
     """
-    All certificates in the file, as cryptography has them, in their order.
+    All certificates in the file, in order, as cryptography's objects. PEMError if there is none.
     """
     data = read(path)
     try:
@@ -40,7 +40,7 @@ def x509_certificates(path: str) -> list[Any]:
 
 def authorities(path: str) -> list[Certificate]:
     """
-    All certificates in the file, as those whom we trust.
+    All certificates in the file, as trusted certificate authorities for Twisted.
     """
     return [Certificate(X509.from_cryptography(each)) for each in x509_certificates(path)]
 
@@ -57,14 +57,14 @@ def private_key(path: str) -> Any:
 
 def private_certificate(certificate: str, key: str = "") -> PrivateCertificate:
     """
-    A certificate with its key, which is in the same file unless another is named.
+    A certificate with its private key, which is in the same file if `key` is empty.
     """
     pem = read(certificate) if key in ("", certificate) else read(certificate) + b"\n" + read(key)
     if b"ENCRYPTED" in pem:  # OpenSSL would ask for the passphrase on the terminal
         raise PEMError(f"{key or certificate}: the key is encrypted; expected one without a passphrase")
     try:
         own: PrivateCertificate = PrivateCertificate.loadPEM(pem)
-    except Exception as why:  # OpenSSL complains in several ways
+    except Exception as why:  # OpenSSL raises several kinds
         where = f", there or in {key}, its key" if key else " and its key"
         raise PEMError(f"{certificate}: expected a certificate{' and' if key else ''}{where} in PEM") from why
     return own

@@ -1,5 +1,5 @@
 """
-What lies below a client's connection: its socket, and who it is by its certificate.
+Sockets of client connections: keepalive, read size, bearer tokens, and the name in a client certificate.
 """
 
 import socket
@@ -13,11 +13,11 @@ from cryptography.x509.oid import NameOID
 from twisted.internet.protocol import Protocol
 from twisted.protocols.policies import ProtocolWrapper
 
-# Bytes taken from one connection before the others have their turn.
-READ = 16 * 1024
+# Bytes read from one connection before the others have their turn.
+READ_CHUNK_BYTES = 16 * 1024
 
-# A peer that vanished without a word is found out after two minutes: one of
-# silence, then four probes.  What was sent and is not acknowledged waits as long.
+# TCP keepalive: a vanished peer is detected after two minutes, one minute of silence and four probes.
+# Unacknowledged output has the same timeout (in milliseconds).
 KEEPALIVE = (
     ("TCP_KEEPIDLE", 60),
     ("TCP_KEEPINTVL", 15),
@@ -28,16 +28,16 @@ KEEPALIVE = (
 
 def limit_read_size(transport: Any) -> None:
     """
-    Let no connection have more than `READ` bytes of a turn of the event loop.
+    Limit the bytes that one connection is read in one turn of the event loop to `READ_CHUNK_BYTES`.
     """
     while isinstance(transport, ProtocolWrapper):  # TLS, the PROXY protocol
         transport = transport.transport
-    transport.bufferSize = READ
+    transport.bufferSize = READ_CHUNK_BYTES
 
 
 def keep_alive(listening: socket.socket) -> None:
     """
-    Have the sockets that are accepted here notice that their peer is gone; they inherit it.
+    Enable TCP keepalive on a listening socket. Accepted sockets inherit it.
     """
     if listening.family == getattr(socket, "AF_UNIX", None):
         return
@@ -45,13 +45,13 @@ def keep_alive(listening: socket.socket) -> None:
     for name, value in KEEPALIVE:
         option = getattr(socket, name, None)
         if option is not None:
-            with suppress(OSError):  # known to Python, not to this system
+            with suppress(OSError):  # Python has the option, this system does not
                 listening.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def bearer_token(authorization: str) -> str | None:
     """
-    The token in an Authorization header (RFC 6750, 2.1); None if it is of another scheme.
+    The token in an Authorization header (RFC 6750, 2.1); None if the scheme is another.
     """
     scheme, _, token = authorization.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
@@ -59,9 +59,10 @@ def bearer_token(authorization: str) -> str | None:
 
 def bearer(authorization: str, subprotocols: Iterable[str] = ()) -> str:
     """
-    The token in a request: in its Authorization header, else in a sub-protocol `bearer.<base64url>`; or "".
+    The bearer token of a request: from its Authorization header, else from a subprotocol
+    `bearer.<base64url>`; or "".
 
-    A browser can set no header on a WebSocket, but sub-protocols.
+    A browser cannot set headers on a WebSocket, only subprotocols.
     """
     token = bearer_token(authorization)
     if token is not None:
@@ -71,13 +72,13 @@ def bearer(authorization: str, subprotocols: Iterable[str] = ()) -> str:
         if kind == "bearer":
             with suppress(ValueError):
                 return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
-            return encoded or name  # nonsense, and refused as such
+            return encoded or name  # not base64: it is refused as an invalid token
     return ""
 
 
 class RejectedConnection(Protocol):
     """
-    A connection too many: closed before it can say a word.
+    A protocol that aborts a connection beyond the limits at once.
     """
 
     transport: Any
@@ -88,9 +89,10 @@ class RejectedConnection(Protocol):
 
 def verified_name(transport: Any) -> str:
     """
-    The name in the client's certificate: its first URI, else DNS name, else common name.
+    The name in the client's verified certificate: its first URI, else DNS name, else common name; "" if it
+    has none.
 
-    "" when there is none.  Certificates are asked for, and verified, where the listener has a `client_ca`.
+    Only listeners with `client_ca` request and verify client certificates.
     """
     try:
         certificate = transport.getPeerCertificate()
@@ -104,7 +106,7 @@ def name_of(certificate: x509.Certificate) -> str:
         others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         names: list[str] = []
-    except ValueError:  # one that cannot be read names nobody
+    except ValueError:  # an unreadable extension has no names
         return ""
     else:
         names = [

@@ -1,10 +1,8 @@
 """
-TLS for a listener of the configuration file.
+TLS for a listener of the configuration: client certificates, and certificates that SIGHUP reloads.
 
-It adds certificates asked of clients, and certificates that are read again
-while the node runs.  An `ssl:` endpoint string is taken for the table it
-stands for, so that it does not go on with a certificate that was renewed.
-CertificateOptions lets go of idle buffers, half the memory of a connection.
+An `ssl:` endpoint string is converted to the equivalent table, so that its certificate is reloaded too.
+CertificateOptions releases idle buffers, which are half the memory of a connection.
 """
 
 import re
@@ -24,7 +22,7 @@ from zope.interface import implementer
 from msgnode.config.schema import ConfigError, Listen
 from msgnode.transport import pem
 
-_WORD = re.compile(r"((?:[^:\\]|\\.)+)")  # of an endpoint string, where a backslash quotes
+_WORD = re.compile(r"((?:[^:\\]|\\.)+)")  # of an endpoint string; a backslash escapes
 _ESCAPED = re.compile(r"\\(.)")
 _FILES = ("privateKey", "certKey")
 
@@ -32,7 +30,7 @@ _FILES = ("privateKey", "certKey")
 @implementer(IOpenSSLServerConnectionCreator)
 class TLSFactory(TLSMemoryBIOFactory):
     """
-    The factory behind TLS 1.2 or later, with the listener's certificate of the day.
+    A factory of TLS connections (1.2 or later) with the listener's current certificate.
     """
 
     noisy = False
@@ -44,13 +42,13 @@ class TLSFactory(TLSMemoryBIOFactory):
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
         """
-        Twisted asks for each new connection; those that are open keep what they have.
+        Called by Twisted for each new connection. Open connections keep the certificate they have.
         """
         return self._options.serverConnectionForTLS(protocol)
 
     def read(self) -> CertificateOptions:
         """
-        What the listener's files hold now; ConfigError if it cannot be used.
+        Load the listener's files again. ConfigError if they are unusable.
         """
         return options_for(self._listen)
 
@@ -65,7 +63,7 @@ def over_tls(listen: Listen, factory: Factory, clock: Any) -> TLSFactory:
 
 def as_table(listen: Listen) -> Listen:
     """
-    What an `ssl:` string says, as the table that says the same; else, and if no table can say it, as it is.
+    The table equivalent to an `ssl:` endpoint; else, or if no table is equivalent, `listen` itself.
     """
     if listen.cert or not listen.endpoint.startswith("ssl:"):
         return listen
@@ -86,9 +84,9 @@ def as_table(listen: Listen) -> Listen:
 
 def options_for(listen: Listen, required: bool = True) -> CertificateOptions:
     """
-    The listener's certificate and key; ConfigError names the file that cannot be used.
+    The listener's certificate and key as options for OpenSSL. ConfigError names an unusable file.
 
-    A client's certificate is asked for where there is `client_ca`, and may be `required`.
+    If `client_ca` is set, a client certificate is requested. `required`: connections without one are refused.
     """
     key_file = listen.key or listen.cert
     try:
@@ -101,9 +99,9 @@ def options_for(listen: Listen, required: bool = True) -> CertificateOptions:
     options = CertificateOptions(
         privateKey=key, certificate=certificate, extraCertChain=rest, trustRoot=trust
     )
-    options.requireCertificate = required  # not an argument beside trustRoot
+    options.requireCertificate = required  # CertificateOptions takes no such argument together with trustRoot
     try:
-        options.getContext()  # else a mistake would show at the first connection
+        options.getContext()  # else the error would appear only at the first connection
     except SSL.Error as why:
         raise ConfigError(f"{listen.cert}: expected a certificate for the key in {key_file}") from why
     return options

@@ -54,7 +54,9 @@ class AdminHostTests(SynchronousTestCase):
                 with self.subTest(path=path, host=host):
                     self.assertEqual(421, self.status(host, path, X_Forwarded_Host="localhost"))
         answer = HTTPClient(self.net, "admin").request("GET", "/metrics", Host="evil.example")
-        self.assertIn("'evil.example'; if it should be, add it to admin.hosts", answer.json()["desc"])
+        self.assertIn(
+            "'evil.example' is not allowed here; to allow it, add it to admin.hosts", answer.json()["desc"]
+        )
 
     def test_the_web_listener_answers_for_any_host(self) -> None:
         """

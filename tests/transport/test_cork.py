@@ -2,17 +2,18 @@
 The cork and its outlets: when bytes leave, in what order, and by which way.
 """
 
-import sys
 import tracemalloc
+from itertools import count
 
 from twisted.internet import tcp
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.transport.cork import CHUNK, Cork, Outlet
+from msgnode.transport.cork import CHUNK_BYTES, Cork, Outlet, corked
 from tests.support.fastpath_wire import Socket, tcp_server, unix_server
 
 
@@ -76,18 +77,18 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual([b"a", b"b"], self.writes)
 
-    def test_holds(self) -> None:
+    def test_corked_writes_leave_in_one_write(self) -> None:
         """
         With the cork in nothing leaves; when it comes out all leaves in one write, in order.
         """
         with self.cork:
-            self.assertTrue(self.cork.held)
+            self.assertTrue(self.cork.corked)
             self.outlet.write(b"a")
             self.outlet.write(b"b")
             self.outlet.write(b"c")
             self.assertEqual([], self.writes)
 
-        self.assertFalse(self.cork.held)
+        self.assertFalse(self.cork.corked)
         self.assertEqual([b"abc"], self.writes)
 
     def test_once_for_each(self) -> None:
@@ -120,20 +121,20 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual(1, cork.added)
 
-    def test_nested(self) -> None:
+    def test_nested_cork_sends_at_the_outermost(self) -> None:
         """
         A read within a read changes nothing: the outermost one sends.
         """
         with self.cork:
             with self.cork:
                 self.outlet.write(b"a")
-            self.assertTrue(self.cork.held)
+            self.assertTrue(self.cork.corked)
             self.assertEqual([], self.writes)
             self.outlet.write(b"b")
 
         self.assertEqual([b"ab"], self.writes)
 
-    def test_raises(self) -> None:
+    def test_held_bytes_leave_also_when_the_read_raises(self) -> None:
         """
         What is held leaves also when the work of the read raises, and the next read is as any other.
         """
@@ -145,7 +146,7 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertRaises(ZeroDivisionError, work)
         self.assertEqual([b"a"], self.writes)
-        self.assertFalse(self.cork.held)
+        self.assertFalse(self.cork.corked)
         with self.cork:
             self.outlet.write(b"b")
         self.assertEqual([b"a", b"b"], self.writes)
@@ -162,7 +163,7 @@ class HoldingTests(SynchronousTestCase):
             pass
 
         self.assertEqual([b"a"], self.writes)
-        self.assertFalse(self.cork.held)
+        self.assertFalse(self.cork.corked)
         self.assertEqual(2, len(self.flushLoggedErrors(ZeroDivisionError)))
 
     def test_flush_early(self) -> None:
@@ -202,16 +203,21 @@ class HoldingTests(SynchronousTestCase):
         self.assertEqual(b"held paused", other.value())
         self.assertEqual([b"a", b"again"], written)
 
-    def test_idle(self) -> None:
+    def test_idle_outlet_holds_nothing(self) -> None:
         """
         An idle outlet is small and holds nothing of its own, also after it was used.
         """
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        outlets = [Outlet(self.transport, self.cork) for _ in range(1000)]
         with self.cork:
-            self.outlet.write(b"a")
+            for outlet in outlets:
+                outlet.write(b"a" * 1000)
+        self.writes.clear()
 
-        self.assertIsNone(self.outlet._held)
-        self.assertLess(sys.getsizeof(self.outlet), 100)
-        self.assertFalse(hasattr(self.outlet, "__dict__"))
+        kept, _ = tracemalloc.get_traced_memory()
+
+        self.assertLess(kept, 1000 * 200)
 
 
 class Stalling(StringTransport):
@@ -225,6 +231,48 @@ class Stalling(StringTransport):
         super().write(data)
         if len(self.value()) >= self.room:
             self.producer.pauseProducing()
+
+
+class CorkedTests(SynchronousTestCase):
+    """
+    Work that waits for something: its callbacks are one batch.
+    """
+
+    def setUp(self) -> None:
+        self.settled = 0
+        self.cork = Cork(self.settle)
+        self.transport = StringTransport()
+        self.outlet = Outlet(self.transport, self.cork)
+
+    def settle(self) -> None:
+        self.settled += 1
+
+    def test_nothing_leaves_before_all_callbacks_have_run(self) -> None:
+        """
+        What the callbacks write leaves after the last of them, when the journal has been written.
+        """
+        wait: Deferred[bytes] = Deferred()
+        over = corked(self.cork, wait)
+        over.addCallback(self.outlet.write)
+        over.addCallback(lambda done: self.assertEqual((b"", 0), (self.transport.value(), self.settled)))
+
+        wait.callback(b"abc")
+
+        self.successResultOf(over)
+        self.assertEqual(b"abc", self.transport.value())
+        self.assertTrue(self.settled)
+
+    def test_failure_is_passed_on(self) -> None:
+        """
+        A failure is a result like any other.
+        """
+        wait: Deferred[bytes] = Deferred()
+        over = corked(self.cork, wait)
+
+        wait.errback(ZeroDivisionError())
+
+        self.failureResultOf(over, ZeroDivisionError)
+        self.assertFalse(self.cork.corked)
 
 
 class PaceTests(SynchronousTestCase):
@@ -255,7 +303,7 @@ class PaceTests(SynchronousTestCase):
         self.assertEqual(1, self.cork.counts.held_back)
         self.assertEqual(1002, len(self.transport.value()))
 
-    def test_stalls(self) -> None:
+    def test_stalled_transport_is_not_pushed(self) -> None:
         """
         What the transport takes no more stays here, in order, until it takes it; then the client goes on.
         """
@@ -263,7 +311,7 @@ class PaceTests(SynchronousTestCase):
         with self.cork:
             for part in parts:
                 self.outlet.write(part)
-        self.assertLess(len(self.transport.value()), Stalling.room + CHUNK)
+        self.assertLess(len(self.transport.value()), Stalling.room + CHUNK_BYTES)
         self.outlet.write(b"last")
         self.assertEqual(0, self.client.resumes)
 
@@ -276,7 +324,7 @@ class PaceTests(SynchronousTestCase):
         sent += self.transport.value()
         self.assertEqual(b"".join(parts) + b"last", sent)
 
-    def test_push(self) -> None:
+    def test_push_goes_after_all_that_is_held(self) -> None:
         """
         What goes past the outlet, as a Close does, goes after all that is held.
         """
@@ -306,7 +354,7 @@ class PaceTests(SynchronousTestCase):
             finally:
                 tracemalloc.stop()
 
-            self.assertLess(held, 20 * (Stalling.room + 2 * CHUNK))
+            self.assertLess(held, 20 * (Stalling.room + 2 * CHUNK_BYTES))
 
 
 class StraightTests(SynchronousTestCase):
@@ -330,6 +378,57 @@ class StraightTests(SynchronousTestCase):
 
         self.assertEqual(b"abc", self.socket.sent)
         self.assertNotIn(self.transport, self.reactor.getWriters())
+
+    def aborted(self, after: int) -> tuple[Cork, Outlet]:
+        """
+        An outlet whose connection the journal aborts when it is asked to write for the `after`th time.
+        """
+        times = count(1)
+
+        def settle() -> None:
+            if next(times) == after:
+                outlet.forget()
+                self.transport.abortConnection()
+
+        cork = Cork(settle)
+        outlet = Outlet(self.transport, cork)
+        return cork, outlet
+
+    def test_output_that_could_not_be_journaled_never_leaves(self) -> None:
+        """
+        If the journal cannot write the record of a message, it aborts the connection, and the message never
+        leaves, though the transport has its socket until the next turn: a client would count it, and after a
+        restart the node would not.
+        """
+        _, outlet = self.aborted(after=1)
+        outlet.write(b"abc")
+        outlet.write(b"def")
+
+        self.assertEqual(b"", self.socket.sent)
+
+    def test_corked_output_that_could_not_be_journaled_never_leaves(self) -> None:
+        """
+        The same when the cork is released: the journal is asked once for all outlets, and then for each.
+        """
+        for after in (1, 2):
+            self.setUp()
+            cork, outlet = self.aborted(after)
+            with cork:
+                outlet.write(b"abc")
+                outlet.write(b"def")
+
+            self.assertEqual(b"", self.socket.sent)
+
+    def test_pushed_output_that_could_not_be_journaled_never_leaves(self) -> None:
+        """
+        The same before output that bypasses the outlet.
+        """
+        cork, outlet = self.aborted(after=1)
+        with cork:
+            outlet.write(b"abc")
+            outlet.push()
+
+        self.assertEqual(b"", self.socket.sent)
 
     def test_in_part(self) -> None:
         """
@@ -364,7 +463,7 @@ class StraightTests(SynchronousTestCase):
 
         self.assertEqual(b"abc", self.socket.sent)
 
-    def test_queued(self) -> None:
+    def test_bytes_queued_by_the_transport_are_not_overtaken(self) -> None:
         """
         What the transport has queued is not overtaken, whether or not a write has been tried.
         """
@@ -418,7 +517,7 @@ class StraightTests(SynchronousTestCase):
 
         self.assertEqual(0, self.socket.sends)
 
-    def test_disconnected(self) -> None:
+    def test_writing_to_a_lost_connection_is_nothing(self) -> None:
         """
         Writing to a connection that is lost is nothing.
         """
@@ -428,7 +527,7 @@ class StraightTests(SynchronousTestCase):
 
         self.assertEqual(0, self.socket.sends)
 
-    def test_dead(self) -> None:
+    def test_dead_socket_is_found_by_the_reactor(self) -> None:
         """
         A dead socket is found by the reactor when it writes, and nothing is raised here.
         """

@@ -64,7 +64,7 @@ class LineTurnsTests(TurnsCase):
     TCP lines.
     """
 
-    def test_many_at_once(self) -> None:
+    def test_many_messages_of_one_read_take_several_turns(self) -> None:
         """
         Of many messages in one read some are carried at once and the others in later turns, in their order.
         """
@@ -86,7 +86,7 @@ class LineTurnsTests(TurnsCase):
         self.assertEqual((MESSAGES, 0), (carried, self.slices))
         self.assertFalse(self.client.link.serverIO.deaf)
 
-    def test_behind(self) -> None:
+    def test_reads_while_paused_come_behind_what_waits(self) -> None:
         """
         What a transport brings although it is not read from comes behind what waits.
         """
@@ -157,7 +157,7 @@ class FrameTurnsTests(LineTurnsTests):
         self.assertEqual([b"%d" % n for n in range(MANY)], answered)
         self.assertEqual(3, self.slices)
 
-    def test_mixed(self) -> None:
+    def test_texts_pings_and_fragments_keep_their_order(self) -> None:
         """
         Texts, pings and fragments in one read keep their order over several turns.
         """
@@ -176,7 +176,7 @@ class FrameTurnsTests(LineTurnsTests):
         """
         A message in fragments of one byte, or none, takes little more memory than its bytes.
         """
-        size = 10_000
+        size = 2000
         begin, end = b'{"id":1,"type":"update","from":"x","body":{"value":"', b'"},"to":"%s"}'
         self.read(frame(begin, first=0x01))
         parts = frame(b"x", first=0x00) + frame(b"", first=0x00)

@@ -21,7 +21,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError, Listen
 from msgnode.transport.listener import Listener
-from msgnode.transport.sockets import READ, name_of
+from msgnode.transport.sockets import READ_CHUNK_BYTES, name_of
 from msgnode.transport.tls import TLSFactory, as_table, over_tls
 from tests.support.authority import Authority
 from tests.support.fakes import directory
@@ -64,10 +64,19 @@ class NameTests(SynchronousTestCase):
 
 class _Heard(Protocol):
     """
-    A TLS client: the certificate it was shown, and whether the connection stands.
+    A TLS client: the certificate it was shown, what has come, and whether the connection stands.
     """
 
     stands = True
+    came = b""
+    net: Network
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.transport.write(dumps(message) + b"\n")
+        self.net.pump()
+
+    def dataReceived(self, data: bytes) -> None:
+        self.came += data
 
     def connectionLost(self, reason: Any = None) -> None:
         self.stands = False
@@ -95,7 +104,7 @@ class TLSCase(SynchronousTestCase):
         )
         self.net.listener("line")
         for name in ("line", "web"):
-            self.net._listeners[name] = over_tls(self.listen, self.net.listener(name), self.net.clock)
+            self.net.listeners[name] = over_tls(self.listen, self.net.listener(name), self.net.clock)
 
     @property
     def factory(self) -> TLSFactory:
@@ -120,12 +129,31 @@ class TLSCase(SynchronousTestCase):
 
     def connect(self, name: str | None = "server", names: Any = None, context: Any = None) -> _Heard:
         heard = _Heard()
+        heard.net = self.net
         self.link = self.net.link("line", self.wrapped(heard, context or self.context(name, names)))
         self.net.pump()
         return heard
 
     def identity_expiry(self) -> list[str]:
         return [connection.identity for connection in self.net.node.sessions.connections]
+
+
+class CloseTests(TLSCase):
+    """
+    The end of a connection over TLS.
+    """
+
+    def test_line_connection_ends_as_soon_as_its_close_reason_has_left(self) -> None:
+        """
+        A line connection ends as soon as its close reason has left, and no timeout cuts it off.
+        """
+        heard = self.connect()
+
+        heard.send({"id": 1, "type": "open", "from": "runtime://example.org/a", "to": "mn:/session"})
+        heard.send({"id": 2, "type": "close", "from": "runtime://example.org/a", "to": "mn:/session"})
+
+        self.assertIn(b'"reason":"closed"', heard.came)
+        self.assertFalse(heard.stands)
 
 
 class IdentityTests(TLSCase):
@@ -195,11 +223,11 @@ class IdentityTests(TLSCase):
         self.assertFalse(heard.stands)
         self.assertEqual([], self.identity_expiry())
 
-    def test_plain(self) -> None:
+    def test_client_without_tls_has_no_name(self) -> None:
         """
         Without TLS a client has no name.
         """
-        self.net._listeners["line"] = self.factory.wrappedFactory
+        self.net.listeners["line"] = self.factory.wrappedFactory
         TCPRuntime(self.net, "runtime://example.org/a").open()
 
         self.assertEqual([""], self.identity_expiry())
@@ -223,13 +251,13 @@ class ContextTests(TLSCase):
 
         self.assertFalse(self.connect(context=old).stands)
 
-    def test_turns(self) -> None:
+    def test_one_tls_read_takes_at_most_16_kib(self) -> None:
         """
         One read takes at most 16 KiB of a connection, below TLS as without it.
         """
         self.connect()
 
-        self.assertEqual((16384, READ), (READ, self.link.serverIO.bufferSize))
+        self.assertEqual((16384, READ_CHUNK_BYTES), (READ_CHUNK_BYTES, self.link.serverIO.bufferSize))
 
 
 class RenewalTests(TLSCase):
@@ -264,7 +292,7 @@ class RenewalTests(TLSCase):
 
         self.assertFalse(self.connect().stands)
 
-    def test_bad_file(self) -> None:
+    def test_unusable_certificate_file_changes_nothing(self) -> None:
         """
         A file that cannot be used is named, and changes nothing.
         """
@@ -342,7 +370,7 @@ class StringTests(TLSCase):
         """
         Its certificate is read again with those of tables.
         """
-        self.net._listeners["line"] = self.prepared(f"ssl:0:privateKey={self.cert}:certKey={self.cert}").tls
+        self.net.listeners["line"] = self.prepared(f"ssl:0:privateKey={self.cert}:certKey={self.cert}").tls
         before = self.connect()
         self.authority.issue(SERVER)
 
@@ -370,7 +398,7 @@ class StringTests(TLSCase):
         for endpoint, text in (
             ("ssl:privateKey=k.pem", "expected an endpoint such as tcp:9090, found 'ssl:privateKey=k.pem'"),
             ("ssl:1:privateKey=/nowhere", "line: /nowhere: cannot be read"),
-            ("systemd:INET:index=0", "line: systemd handed over no socket for 'systemd:INET:index=0'; start"),
+            ("systemd:INET:index=0", "line: systemd passed no socket for 'systemd:INET:index=0'; start"),
             ("systemd:INET", "expected an endpoint such as tcp:9090, found 'systemd:INET'"),
         ):
             why = self.assertRaises(ConfigError, self.prepared, endpoint)
