@@ -1,3 +1,3 @@
 """
-What is on the wire: addresses, messages, errors, close codes.
+The wire protocol: addresses, messages, errors, close codes.
 """

@@ -1,8 +1,7 @@
 """
-Setting `body.auth` and other fields of a body, without encoding the message again.
+Edits `body.auth` and other body fields without encoding the whole message again.
 
-The body's bytes are cut out of the message, changed, and put back; the rest
-stays as the sender wrote it.
+The bytes of the body are replaced inside the message; everything else stays as the sender wrote it.
 """
 
 import re
@@ -17,17 +16,17 @@ from msgnode.protocol.message import Message, decode
 AUTH = {True: b'"auth":true', False: b'"auth":false'}
 
 _BEFORE = re.compile(rb'[{,]\s*"body"\s*:\s*\Z')
-_SPACE = 64  # bytes looked through for the key before a body
+_SEARCH_BYTES = 64  # bytes searched for the key before a body
 
 
 def set_auth_flag(message: Message, permitted: bool) -> None:
     """
-    Let `body.auth` say whether a rule permitted this, whatever the sender put there.
+    Set `body.auth`, whatever the sender wrote there, to whether a policy permitted the message.
     """
     body, auth = bytes(message.body), AUTH[permitted]
-    if b'"auth"' in body or b"\\u" in body:  # an escape may spell it
+    if b'"auth"' in body or b"\\u" in body:  # a key may be written with escapes
         _replace(message, _with_auth(body, permitted))
-    elif body[:2] == b"{}" or body[:1] != b"{":  # nothing in it, or no body at all
+    elif body[:2] == b"{}" or body[:1] != b"{":  # empty, or no body at all
         _replace(message, b"{" + auth + b"}")
     elif body[1:2] == b'"':
         _replace(message, b"{" + auth + b"," + body[1:])
@@ -37,7 +36,7 @@ def set_auth_flag(message: Message, permitted: bool) -> None:
 
 def replace_body(message: Message, data: bytes) -> None:
     """
-    Let the message be this one, with another body.
+    Replace the bytes of the message by `data`, which has another body.
     """
     message.data = data
     message.body = decode(data).body
@@ -48,7 +47,7 @@ def _with_auth(body: bytes, permitted: bool) -> bytes:
         fields: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Raw])
         fields["auth"] = permitted
         return msgspec.json.encode(fields)
-    except msgspec.DecodeError:  # half a character, which msgspec does not take
+    except msgspec.DecodeError:  # a lone surrogate, which msgspec refuses
         return lossless_json.dumps({**lossless_json.loads(body), "auth": permitted})
 
 
@@ -57,8 +56,8 @@ def _replace(message: Message, body: bytes) -> None:
     message.body = Raw(body)
     if old and data.endswith(old + b"}"):
         at = len(data) - len(old) - 1
-        # The key and not the end of a string: what follows it to the end is then the last field.
-        if data[at - 8 : at] == b',"body":' or _BEFORE.search(data, max(0, at - _SPACE), at):
+        # The key is a real key, not the end of a string, so the body is the last field.
+        if data[at - 8 : at] == b',"body":' or _BEFORE.search(data, max(0, at - _SEARCH_BYTES), at):
             message.data = data[:at] + body + b"}"
             return
     if not old and data[-1:] == b"}":

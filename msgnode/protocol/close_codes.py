@@ -1,5 +1,5 @@
 """
-Why the node closes a connection, and when the client may come back.
+Close codes: why the node closes a connection, and when the client may connect again.
 """
 
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 class Closing(NamedTuple):
     """
-    A close code, its reason, and `retry_after` in seconds; None means: do not come back.
+    A close code, its reason, and `retry_after` in seconds; None means that the client must not connect again.
 
-    docs/protocol.md, "Closing and close codes", lists them.
+    docs/protocol.md lists all of them under "Closing and close codes".
     """
 
     code: int
@@ -22,7 +22,7 @@ class Closing(NamedTuple):
 
     def spread(self, chance: float) -> "Closing":
         """
-        The same with up to twice the time, so that ten thousand do not come back at once.
+        The same closing with up to twice the delay (jitter), so that clients do not all connect at once.
         """
         if self.retry_after is None:
             return self
@@ -37,7 +37,7 @@ DISK = Closing(1013, "disk", 2)
 FAILED = Closing(1013, "failed", 30)
 POLICY_UNAVAILABLE = Closing(1013, "policy", 30)
 TOKEN_REJECTED = Closing(4401, "token")
-TOKEN_LATER = Closing(4401, "token", 5)  # its provider does not answer
+TOKEN_LATER = Closing(4401, "token", 5)  # the token's provider does not respond
 REFUSED = Closing(4403, "refused")
 OPEN_TIMEOUT = Closing(4408, "no open", 1)
 SUPERSEDED = Closing(4409, "superseded")

@@ -1,7 +1,7 @@
 """
-Why something is no message, in its sender's words.
+Explains, for the sender, why bytes are not a message.
 
-Looked for only once it could not be decoded, so it may take its time.
+Used only after decoding failed, so it may be slow.
 """
 
 import re
@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from msgnode.protocol.errors import Malformed
 
+UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"  # a regular expression
 _EXPECTED = {
     "id": "an integer or a string",
     "type": "a string",
@@ -24,8 +25,9 @@ _EXPECTED = {
     "bulk": "true or false",
     "log": "true or false",
     "transaction": "a text of at most 64 characters, or an integer of at most 64 bits",
+    "record": "the UUID of a record",
 }
-LONG = 64 * 1024  # bytes; of what is longer only the header's fields are read
+LONG_BYTES = 64 * 1024  # of a longer message only the header is decoded
 _raw = msgspec.json.Decoder(
     msgspec.defstruct(
         "Header",
@@ -35,12 +37,12 @@ _raw = msgspec.json.Decoder(
         ],
     )
 ).decode
-_OPTIONAL = ("from", "priority", "ttl", "receipt", "bulk", "log", "forward", "transaction")
+_OPTIONAL = ("from", "priority", "ttl", "receipt", "bulk", "log", "forward", "transaction", "record")
 
 
 def decode_error(data: bytes, why: Exception) -> Malformed:
     """
-    Why `data` is no message, and what can be read of its id and from.
+    The error for `data`, with its id and its from if they can be read.
     """
     if isinstance(why, RecursionError):
         return Malformed("nested too deeply")
@@ -73,7 +75,7 @@ def decode_error(data: bytes, why: Exception) -> Malformed:
 
 class Long:
     """
-    A long value that is not looked into.
+    A placeholder for a long value that is not decoded.
     """
 
     def __init__(self, kind: str) -> None:
@@ -82,20 +84,20 @@ class Long:
 
 def _header(data: bytes) -> Any:
     """
-    What can be read of the header; of what is long no more is built than its fields.
+    The header as far as it can be decoded. Of a long message nothing but the header is decoded.
     """
-    if len(data) <= LONG:
+    if len(data) <= LONG_BYTES:
         return msgspec.json.decode(data)
     try:
         header = _raw(data)
-    except msgspec.ValidationError:  # no object
+    except msgspec.ValidationError:  # not an object
         return _short(bytes(msgspec.json.decode(data, type=Raw)))
     given = {key: getattr(header, key + "_") for key in _EXPECTED}
     return {key: _short(bytes(value)) for key, value in given.items() if value is not msgspec.UNSET}
 
 
 def _short(value: bytes) -> Any:
-    if len(value) <= LONG or value[:1] not in (b"[", b"{"):
+    if len(value) <= LONG_BYTES or value[:1] not in (b"[", b"{"):
         return msgspec.json.decode(value)
     try:
         return msgspec.json.decode(value, type=list[str])
@@ -112,6 +114,8 @@ def _fits(key: str, value: object) -> bool:
         return isinstance(value, bool)
     if key == "transaction":
         return value is None or _is_transaction(value)
+    if key == "record":
+        return value is None or (isinstance(value, str) and re.fullmatch(UUID, value) is not None)
     if key in ("priority", "ttl"):
         if value is None or isinstance(value, bool):
             return value is None

@@ -1,15 +1,15 @@
 """
-What a sender is told when its message is not carried.
+Errors that are reported to the sender of a message.
 
-Raised where it is known, answered in one place: the ingress.  A bug is
-not one of these; it reaches the log.
+They are raised where they are detected, and answered in one place: the ingress. A bug raises another
+exception, which is logged.
 """
 
 from typing import Any
 
 FAILED = "the node failed over this message; its log says why"
 
-# What a code says by itself; any other needs a word with it.
+# Default reasons of the codes. An error with another code must give its reason.
 _REASONS = {
     400: "malformed",
     404: "not-found",
@@ -22,19 +22,18 @@ _REASONS = {
 
 def error_body(code: int, text: str) -> dict[str, Any]:
     """
-    The body that tells of an error; `desc` is what older clients read.
+    The body of an error reply. `desc` is for older clients, `description` for others.
     """
     return {"code": code, "desc": text, "description": text}
 
 
 class Rejected(Exception):
     """
-    A message the node does not carry, with the code its sender is told.
+    An error that the node reports to the sender of a message, with a code.
 
-    The codes are those of docs/protocol.md: 400 malformed, 401 no session,
-    403 refused, 404 nobody there, 413 too large, 429 too many, 501 not
-    offered, 503 not now.  `reason` is one word for programs, which does not
-    change; docs/protocol.md has them all.
+    The codes are those of docs/protocol.md: 400 malformed, 401 no session, 403 refused, 404 no session at the
+    address, 413 too large, 429 too many, 501 not offered, 503 temporarily unavailable. `reason` is a stable
+    word for programs; docs/protocol.md lists all of them.
     """
 
     code = 400
@@ -48,17 +47,17 @@ class Rejected(Exception):
 
     def body(self) -> dict[str, Any]:
         """
-        What the sender is told.
+        The body of the error reply.
         """
         return error_body(self.code, str(self))
 
 
 class Malformed(Rejected):
     """
-    Not a message at all; answered by mn:/validator.
+    Input that is not a message. The reply comes from mn:/validator.
 
-    `id`, `from_` and `transaction` are what could be read of it, for the answer;
-    `log` is false where it says that nothing is to be written down about it.
+    `id`, `from_` and `transaction` are what could be decoded, for the reply. `log` is false if the sender
+    asked for no log line.
     """
 
     def __init__(
@@ -79,14 +78,14 @@ class Malformed(Rejected):
 
     def is_of(self, id: int | str, from_: str) -> bool:
         """
-        Is it this message that is none, and not one that stands in it?
+        Is this the message that is malformed, and not a message inside it?
         """
         return self.id == id and (self.from_ or "") == from_
 
 
 class TooLarge(Malformed):
     """
-    A message that comes to too much; answered by mn:/validator.
+    A message beyond a size limit. The reply comes from mn:/validator.
     """
 
     code = 413
@@ -95,7 +94,7 @@ class TooLarge(Malformed):
 
 class Claimed(Rejected):
     """
-    The sender says it is the node; answered by mn:/validator.
+    A sender address that only the node may use. The reply comes from mn:/validator.
     """
 
     code = 403
@@ -104,7 +103,7 @@ class Claimed(Rejected):
 
 class Blocked(Rejected):
     """
-    A policy says no: 403, 429 with `retry_after` in seconds, 500 where it could not be decided.
+    A refusal by a policy: 403, 429 with `retry_after` in seconds, or 500 if no decision was possible.
     """
 
     code = 403
@@ -125,7 +124,7 @@ class Blocked(Rejected):
 
 class TooFast(Rejected):
     """
-    More than the operator lets a session or an address send; `retry_after` in seconds, where it is known.
+    A refusal by a rate limit of a session or an IP address. `retry_after` is in seconds, if known.
     """
 
     code = 429
@@ -136,9 +135,28 @@ class TooFast(Rejected):
         self.retry_after = retry_after
 
 
+class IllTyped(Rejected):
+    """
+    A body that does not fit the definition of its record. The reply comes from mn:/validator.
+
+    `slot` is the path of the slot that is wrong, "" if it is the body or the record itself.
+    """
+
+    code = 400
+    reason = "record"
+
+    def __init__(self, text: str, slot: str = "", expected: str = "") -> None:
+        super().__init__(text)
+        self.slot = slot
+        self.expected = expected
+
+    def body(self) -> dict[str, Any]:
+        return {**super().body(), "reason": self.reason, "slot": self.slot, "expected": self.expected}
+
+
 class NoSession(Rejected):
     """
-    A message before `open`; answered by mn:/validator.
+    A message before `open`. The reply comes from mn:/validator.
     """
 
     code = 401
@@ -156,19 +174,19 @@ class NoRoute(Rejected):
 
 class NotOffered(Rejected):
     """
-    A node address that nothing here answers for.
+    A node address at which no responder answers.
     """
 
     code = 501
     reason = "not-handled"
 
 
-# Where clients repeat a 500 ten times at once, they are told 503.
+# Deployed clients repeat a request ten times at once after a 500. To these addresses the node answers 503.
 _REPEATED = ("/sm", "-allocation", "domain://registry.", "global://registry")
 
 
 def failure_code(to: object) -> int:
     """
-    What a sender is told when the node itself failed over its message.
+    The code of the error reply to `to` after an unexpected exception in the node.
     """
     return 503 if isinstance(to, str) and any(part in to for part in _REPEATED) else 500

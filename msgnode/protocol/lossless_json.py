@@ -1,8 +1,8 @@
 """
-JSON that is read, changed and written again, with every number as its sender wrote it.
+Lossless JSON: decode, change and encode it again with every number as its sender wrote it.
 
-`1e400` is more than a float holds, and `0.10000000000000000001` less than one
-shows.  Both are JSON, and not ours to round.
+`1e400` exceeds a float, and `0.10000000000000000001` would be rounded. Both are valid JSON and must not
+change.
 """
 
 import json
@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-MAX_DIGITS = 4000  # digits of a number that Python reads and writes as an integer
+MAX_DIGITS = 4000  # longest number that is decoded as an integer
 
 
 class Literal(float):
     """
-    A number with the `text` it was written in.
+    A number that keeps the `text` it was written as.
     """
 
     text: str
@@ -29,24 +29,24 @@ class Literal(float):
 
 def loads(data: bytes) -> Any:
     """
-    What the JSON says; ValueError or RecursionError if it cannot be read.
+    Decode JSON. ValueError or RecursionError if it cannot be decoded.
     """
     return json.loads(data, parse_float=_float, parse_int=_int, parse_constant=_refuse)
 
 
 def dumps(value: Any) -> bytes:
     """
-    The JSON of what `loads` gave; RecursionError if it is nested too deeply.
+    Encode a value that `loads` returned. RecursionError if it is nested too deeply.
     """
     try:
         return msgspec.json.encode(value, enc_hook=_raw)
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
-        return _written(value).encode()  # half a character, or a long integer
+        return _written(value).encode()  # a lone surrogate, or a long integer
 
 
 def rough(text: str) -> float:
     """
-    An integer, or about that much of one that is too long to be one; it may be infinite.
+    An integer, or its approximation as a float if it is too long; maybe infinity.
     """
     return int(text) if len(text) <= MAX_DIGITS else float(text)
 
@@ -61,13 +61,13 @@ def _int(text: str) -> float:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _raw(value: Any) -> Raw:
     if isinstance(value, Literal):
         return Raw(value.text.encode())
-    raise TypeError(f"{type(value).__name__} is not of JSON")
+    raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
 def _written(value: Any) -> str:

@@ -1,79 +1,75 @@
 """
-A message: the header decoded, the bytes kept as they came.
+Messages: the header is decoded, the bytes stay as they were received.
 
-What a sender wrote is what its recipients read; nothing is encoded again.
-The body is decoded only when a responder asks for it.
+Recipients get the sender's bytes; nothing is encoded again. The body is decoded only when a responder needs
+it.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from itertools import islice
 from secrets import token_hex
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from msgnode.protocol import lossless_json
+from msgnode.protocol import lone_surrogates, lossless_json
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, SESSION
-from msgnode.protocol.decode_errors import decode_error
+from msgnode.protocol.decode_errors import UUID, decode_error
 from msgnode.protocol.errors import Malformed
+from msgnode.protocol.header_members import DuplicateKey, check_keys, members
 
 NO_BODY = Raw()
-SHORT = 64 * 1024  # bytes that cost little, whatever they hold
-MAX_HALVES = 100_000  # of a character, in one message
-QUOTE = ord('"')
-COUNTED = 512  # bytes, which are counted through before one has looked where the body stands
+SHORT_BYTES = 64 * 1024  # bytes that are cheap to decode with any content
+QUOTE, OPENING, CLOSING = b'"{}'
+COUNTED_BYTES = 512  # bytes that are faster to count than to find the body in
 NO_TOKEN = Raw()
-MAX_RECIPIENTS = 1000  # of one message whose `to` is a list
+MAX_RECIPIENTS = 1000  # recipients of one message whose `to` is a list
 MAX_NESTED = 100_000  # lists and objects in a body that the node reads: they cost far more than their bytes
 MAX_TEXTS = 150_000  # keys and texts in such a body: with escapes in all of them, twice as many
 MAX_TYPE_CHARS = 2048  # characters
 MAX_FROM_CHARS = (
     MAX_ADDRESS_CHARS + 64
-)  # in `from` and `to`: no longer address is bound, and a token may stand behind it
-MAX_STRINGS = 10_000  # keys and texts outside of the body
-MAX_COPIED = 64 * 1024 * 1024  # bytes of all its copies
+)  # in `from` and `to`: longer addresses are never bound, and a token may follow
+MAX_STRINGS = 10_000  # keys and texts outside the body
+MAX_COPIED_BYTES = 64 * 1024 * 1024  # bytes of all copies of a message
 
-# Our own fields share the Struct with the wire's, because one allocation a
-# message is all the hot path can afford.  No value from the wire fits their
-# types, so a client that guesses their names sends no message.
+# The node's own fields share the Struct with those of the wire, because the hot path can afford only one
+# allocation for a message. No value from the wire fits their types, so a client that guesses their names
+# sends no valid message.
 _OURS = "\x7f"
 _Number = Annotated[int, Meta(gt=0, lt=0)]
 _Text = Annotated[str, Meta(pattern="$.")]
 _List = Annotated[list[str], Meta(min_length=2, max_length=1)]
 _Several = Annotated[tuple[Any, ...], Meta(min_length=2, max_length=1)]
 
-MIDDLE, URGENT = 5, 7  # what a message's priority is when it does not say: a response leaves earlier,
-BULK = 1  # what is only logged and the pieces of a file leave last
+MIDDLE, URGENT = 5, 7  # default priorities: a response is sent before other messages,
+BULK = 1  # log messages and the pieces of a file are sent last
 MAX_TRANSACTION_CHARS = 64  # characters
 Transaction = (
     Annotated[str, Meta(max_length=MAX_TRANSACTION_CHARS)] | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 )
+RecordId = Annotated[str, Meta(pattern=rf"\A{UUID}\Z")]
 
 
 class Message(Struct, gc=False):
     """
     One message: `id`, `type`, `from_`, `to` and the undecoded `body`.
 
-    Header fields of our own, which a sender may add: `priority` (0 to 9),
-    `ttl` (seconds it may wait), `receipt` (tell me what became of it), `bulk`
-    (it may leave last), `log` (false: write nothing down about it),
-    `transaction` (stands in every answer, too), `forward` (who gets it may pass
-    it on) and `token`, which no recipient gets to see (token_redaction.py).
+    A sender may add these header fields: `priority` (0 to 9), `ttl` (time to live, in seconds), `receipt` (a
+    receipt is requested), `bulk` (it may be sent last), `log` (false: it must not be logged), `transaction`
+    (repeated in every answer), `forward` (recipients may forward it), `record` (the id of the record in the
+    body) and `token`, which is removed for all recipients (token_redaction.py).
 
-    `data` is the JSON object as it is forwarded.  The rest is what became of
-    it, filled in by the Router and read by the traffic log: `outcome`,
-    `recipients` (connections it was handed to), `waiting` (sessions that keep
-    it), `code` (of the node's own answer), `reason` (why it was not carried,
-    in a word that does not change), `resources` (addresses that a
-    request to the node named), `came` (nanoseconds since 1970) and `micros`
-    (microseconds until it was handed on).  `origin` is the connection it
-    came by, `done` what policies obliged to on its way in, `shown` what the
-    tokens in it prove (message_tokens.py).
+    `data` is the JSON object as it is forwarded. The other fields describe the outcome; the Router fills them
+    in and the traffic log reads them: `outcome`, `recipients` (connections it was sent on), `waiting`
+    (sessions it is queued for), `code` (of the node's own answer), `reason` (why it was refused, as a stable
+    word), `resources` (the addresses named in a request to the node), `received_at` (nanoseconds since 1970)
+    and `handling_us` (microseconds until it was sent). `origin` is the connection it was received on,
+    `applied` the obligations carried out for it, `shown` the result of validating its tokens
+    (message_tokens.py).
     """
 
     id: int | str
@@ -88,46 +84,47 @@ class Message(Struct, gc=False):
     log: bool = True
     transaction: Transaction | None = None
     forward: bool = False
+    record: RecordId | None = None
     data: bytes = field(name=_OURS + "data", default=b"")
     origin: Any = field(name=_OURS + "origin", default=None)
-    came: _Number = field(name=_OURS + "came", default=0)
+    received_at: _Number = field(name=_OURS + "received_at", default=0)
     outcome: _Text = field(name=_OURS + "outcome", default="")
     recipients: _Number = field(name=_OURS + "recipients", default=0)
     waiting: _Number = field(name=_OURS + "waiting", default=0)
     code: _Number = field(name=_OURS + "code", default=0)
     reason: _Text = field(name=_OURS + "reason", default="")
-    micros: _Number = field(name=_OURS + "micros", default=0)
+    handling_us: _Number = field(name=_OURS + "handling_us", default=0)
     resources: _List | None = field(name=_OURS + "resources", default=None)
-    done: _Several = field(name=_OURS + "done", default=())
+    applied: _Several = field(name=_OURS + "applied", default=())
     shown: _Several = field(name=_OURS + "shown", default=())
     token: Raw = NO_TOKEN
 
-    def fields(self, rough: bool = False) -> dict[str, Any]:
+    def fields(self, lossy: bool = False) -> dict[str, Any]:
         """
-        The body as a dict; empty when there is none.
+        The body as a dict; empty if there is none.
 
-        `rough`: to look at only, where a number too large to keep is about that large, or infinite.
+        `lossy`: for reading only; a number too large to keep becomes an approximation, or infinite.
         """
         if not memoryview(self.body).nbytes:
             return {}
         body = bytes(self.body)
         if len(body) > MAX_NESTED and body.count(b"[") + body.count(b"{") > MAX_NESTED:
-            most = f"the node reads no 'body' with more than {MAX_NESTED} of '[' and '{{' in it"
+            most = f"the node decodes no 'body' with more than {MAX_NESTED} of '[' and '{{' in it"
             raise Malformed(most, self.id, self.from_, 413, reason="limit")
-        # Of a text and its quotes at most one looks as if it were escaped.
+        # At most one of the two quotes of a text looks escaped.
         if len(body) > 2 * MAX_TEXTS and body.count(b'"') - body.count(b'\\"') > 2 * MAX_TEXTS:
-            most = f"the node reads no 'body' with more than {MAX_TEXTS} keys and texts in it"
+            most = f"the node decodes no 'body' with more than {MAX_TEXTS} keys and texts in it"
             raise Malformed(most, self.id, self.from_, 413, reason="limit")
         try:
-            return _loads(body, rough) or {}
+            return _loads(body, lossy) or {}
         except (ValueError, RecursionError):
-            # What was skipped at first: a number of 5000 digits, a nesting that is just too deep.
-            raise Malformed("'body' holds what cannot be read", self.id, self.from_) from None
+            # Invalid content that was skipped before: a number of 5000 digits, nesting just too deep.
+            raise Malformed("'body' has a part that cannot be decoded", self.id, self.from_) from None
 
     @property
     def effective_priority(self) -> int:
         """
-        Its priority, given or not.
+        The priority from the header, or the default of the type.
         """
         if self.priority is not None:
             return self.priority
@@ -139,23 +136,23 @@ class Message(Struct, gc=False):
     @property
     def has_via(self) -> bool:
         """
-        Does the body name the stub it went through (docs/protocol.md, "Routing")?
+        Does the body name the stub that the message passed through (docs/protocol.md, "Routing")?
         """
-        if b'"via"' not in self.data:
+        if b'"via"' not in self.data and b"\\u00" not in self.data:  # an escape may spell it
             return False
         try:
             found = _only("via")(bytes(self.body))
-            return found is not None and found.value is not msgspec.UNSET  # null is one, too
+            return found is not None and found.value is not msgspec.UNSET  # null counts, too
         except (msgspec.DecodeError, RecursionError):
             pass
         try:
             return "via" in self.fields()
         except Malformed:
-            return True  # as far as can be read
+            return True  # it cannot be decoded fully
 
     def field(self, name: str) -> Any:
         """
-        One field of the body, None if it is not there or null; nothing else of the body is built.
+        One field of the body, None if it is missing or null; nothing else of the body is built.
         """
         if not memoryview(self.body).nbytes:
             return None
@@ -177,16 +174,6 @@ class Message(Struct, gc=False):
         answer.log = self.log
         return answer
 
-    def _addressed_by_halves(self, address: str) -> bytes:
-        """
-        With signs for the halves, which then take their places again.
-        """
-        if SIGN in self.data or b"\\" in _encode(address):  # they could not be told from others
-            return lossless_json.dumps({**lossless_json.loads(self.data), "to": address})
-        fields = msgspec.json.decode(_whole(self.data), type=dict[str, Raw])
-        halves = iter(_HALF.findall(self.data))
-        return re.sub(re.escape(SIGN), lambda sign: next(halves), _encode({**fields, "to": address}))
-
     def copy_to(self, address: str) -> "Message":
         """
         A copy of this message for one of several recipients.
@@ -201,7 +188,7 @@ class Message(Struct, gc=False):
         try:
             fields = msgspec.json.decode(self.data, type=dict[str, Raw])
             data = _encode({**fields, "to": place})
-        except msgspec.DecodeError:  # half a character, which msgspec does not take
+        except msgspec.DecodeError:  # a lone surrogate, which msgspec refuses
             data = lossless_json.dumps({**lossless_json.loads(self.data), "to": place})
         before, _, after = data.partition(b'"%s"' % place.encode())
         for address in addresses:
@@ -218,8 +205,9 @@ class Message(Struct, gc=False):
                 self.log,
                 self.transaction,
                 self.forward,
+                self.record,
                 before + _encode(address) + after,
-                came=self.came,
+                received_at=self.received_at,
                 origin=self.origin,
                 shown=self.shown,
             )
@@ -227,14 +215,14 @@ class Message(Struct, gc=False):
 
 def part(data: bytes, name: str) -> bytes | None:
     """
-    One field of an object as it stands, None if it is not there; nothing is built, however much there is.
+    The bytes of one field of an object, None if it is missing; nothing is built, for input of any size.
 
-    Where there is half a character, a sign stands in its place.  ValueError if it cannot be read.
+    A lone surrogate becomes U+FFFD. Raises ValueError if the object cannot be decoded.
     """
     try:
         found = _only(name)(data)
     except msgspec.DecodeError:
-        found = _only(name)(_whole(data))
+        found = _only(name)(lone_surrogates.replaced(data))
     except RecursionError:
         raise ValueError("nested too deeply") from None
     return None if found is None or found.value is msgspec.UNSET else bytes(found.value)
@@ -243,7 +231,7 @@ def part(data: bytes, name: str) -> bytes | None:
 @cache
 def _only(name: str) -> Callable[[bytes], Any]:
     """
-    Reads one field of an object.
+    A decoder of one field of an object.
     """
     given: Any = (
         "value",
@@ -255,35 +243,18 @@ def _only(name: str) -> Callable[[bytes], Any]:
 
 _decoder = msgspec.json.Decoder(Message)
 _TOO_MANY = f"a header has at most {MAX_STRINGS} texts and keys; put more into the body"
-_KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*+")\s*:\s*')
-_scanner = json.JSONDecoder(parse_int=str, strict=False)
-_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.encode
 
 
-_HALF = re.compile(
-    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
-)
-SIGN = rb"\ufffd"  # in the place of half a character; as long
-
-
-def _whole(data: bytes) -> bytes:
+def _loads(data: bytes, lossy: bool = False) -> Any:
     """
-    The same with a sign in the place of half a character; not a byte longer.  Beyond so many it is no text.
-    """
-    return _HALF.sub(rb"\\ufffd", data, MAX_HALVES)
-
-
-def _loads(data: bytes, rough: bool = False) -> Any:
-    """
-    What this JSON says, with a sign in the place of half a character.
+    The decoded JSON, with U+FFFD in the place of a lone surrogate.
     """
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
-        whole = _whole(data)
-        return json.loads(whole, parse_int=lossless_json.rough) if rough else msgspec.json.decode(whole)
+        whole = lone_surrogates.replaced(data)
+        return json.loads(whole, parse_int=lossless_json.rough) if lossy else msgspec.json.decode(whole)
 
 
 def compose(
@@ -293,65 +264,79 @@ def compose(
     to: str | None,
     body: Mapping[str, Any],
     transaction: int | str | None = None,
+    record: str = "",
 ) -> Message:
     """
-    A message of the node's own; `transaction` is that of what it answers.
+    A message of the node's own; `transaction` is that of the message it answers, `record` the id of the
+    record in the body.
     """
     header: dict[str, Any] = {"id": id, "type": type, "from": from_, "to": to}
     if transaction is not None:
         header["transaction"] = transaction
+    if record:
+        header["record"] = record
     header["body"] = body
     return Message(
-        id if id is not None else 0, type, to or "", from_, transaction=transaction, data=_encode(header)
+        id if id is not None else 0,
+        type,
+        to or "",
+        from_,
+        transaction=transaction,
+        record=record or None,
+        data=_encode(header),
     )
 
 
 def decode(data: bytes, origin: Any = None) -> Message:
     """
-    The message in `data`, which is UTF-8; Malformed, in the sender's words, if it is none.
+    The message in `data`, which is UTF-8; raises Malformed, with a text for the sender, if it is invalid.
     """
-    half: Message | None = None
+    whole = data
     try:
         message = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as why:
-        half = _with_surrogates(data)
-        if half is None:
+        whole = lone_surrogates.replaced(data) if b"\\u" in data else data
+        surrogates = None if whole is data else _with_surrogates(data, whole)
+        if surrogates is None:
             raise decode_error(data, why) from None
-        message = half
+        message = surrogates
     message.data = data
     message.origin = origin
     if len(data) > MAX_TYPE_CHARS:
         _check_lengths(message)
-    quotes = 16
-    if message.body is NO_BODY:
+    body = message.body
+    if body is NO_BODY:
         found, quotes = data.count(QUOTE), 14
     else:
-        body = bytes(message.body)
-        if body[0] != 123 and body != b"null":
-            raise _complaint(message, "'body' must be an object")
-        end = len(data) - len(body) - 1
-        if len(data) < COUNTED or not _ends_in(data, end, body):
-            found = data.count(QUOTE) - body.count(QUOTE)
+        quotes = 16
+        last = len(data) - len(body) - 1
+        if data[-2] == CLOSING and data.startswith(body, last):  # the usual position
+            first, found = data[last], data.count(QUOTE, 0, last)
         else:
-            found = data.count(QUOTE, 0, end)
+            value = bytes(body)
+            first, found = value[0], _quotes_outside(data, value)
+        if first != OPENING and bytes(body) != b"null":
+            raise _malformed(message, "'body' must be an object")
     if message.id.__class__ is str:
         quotes += 2
-    # Five keys and three or four strings: that many quotes outside of the
-    # body leave no room for a key that stands twice.  With any other number
-    # the keys are looked at.
-    plain = message.to.__class__ is str and message.from_ and half is None
-    if not plain or (found != quotes and found != quotes + _ours(message)):
-        if found > 2 * MAX_STRINGS and half is None:
-            raise _complaint(message, _TOO_MANY, "limit")
-        _check_unusual(message)
+    # Five keys and three or four strings: with that many quotes outside the body, no key can occur twice.
+    # With any other number the keys are checked.
+    plain = message.to.__class__ is str and message.from_
+    if found != quotes or not plain:
+        if found > 2 * MAX_STRINGS:
+            raise _malformed(message, _TOO_MANY, "limit")
+        if not plain or found != quotes + _own_quotes(message):
+            _check_unusual(message, whole)
     return message
 
 
 def recall(data: bytes) -> Message:
     """
-    What was kept: taken before, perhaps by rules that were less strict, or written by the node itself.
+    Decodes a stored message: it was accepted before, perhaps by less strict rules, or composed by the node
+    itself.
 
-    Its `id` may be null, as in the refusal of what nobody could read.  Malformed if it is no JSON object.
+    Its `id` may be null, as in the refusal of a message that could not be decoded. Raises Malformed if it is
+    no JSON object.
     """
     with suppress(Malformed):
         return decode(data)
@@ -370,6 +355,7 @@ def recall(data: bytes) -> Message:
     message.receipt, message.bulk = bool(known.get("receipt")), bool(known.get("bulk"))
     message.forward = bool(known.get("forward"))
     message.log, message.transaction = known.get("log", True), known.get("transaction")
+    message.record = known.get("record")
     return message
 
 
@@ -385,82 +371,64 @@ _RECALLED: dict[str, Any] = {
     "bulk": bool,
     "log": bool,
     "transaction": Transaction,
+    "record": RecordId,
 }
 
 
-def _ends_in(data: bytes, end: int, body: bytes) -> bool:
-    r"""
-    Is the body the last field, and begins there?
-
-    Without the comma `"body":` could be the end of the key `x\"body`, and the body another.
+def _quotes_outside(data: bytes, body: bytes) -> int:
     """
-    return data.startswith(b',"body":', end - 8) and data.startswith(body, end) and data[-1] == 125
+    The number of quotes outside the body, wherever it is.
 
-
-def _with_surrogates(data: bytes) -> Message | None:
-    r"""
-    The message, if all that msgspec has against it is half a character in the body.
-
-    JSON.stringify writes one as `\ud83d` when a text was cut inside an emoji, and JSON.parse reads it.
+    Bytes that equal the body have as many quotes, so the first object of the message is enough if it is
+    equal.
     """
-    if b"\\u" not in data:
-        return None
-    whole = _whole(data)
+    if len(data) > COUNTED_BYTES:
+        first = data.find(OPENING, 1)
+        if data.startswith(body, first):
+            return data.count(QUOTE, 0, first) + data.count(QUOTE, first + len(body))
+    return data.count(QUOTE) - body.count(QUOTE)
+
+
+def _with_surrogates(data: bytes, whole: bytes) -> Message | None:
+    """
+    The message, if its only errors for msgspec are lone surrogates in its body; `whole` is without them.
+    """
     try:
         message = _decoder.decode(whole)
     except (msgspec.DecodeError, RecursionError):
         return None
-    body = bytes(message.body)
-    start = _body_at(whole, body)
-    if start < 0 or not body or _HALF.search(data, 0, start) or _HALF.search(data, start + len(body)):
-        return None  # half a character in the header, which is nobody's address
-    message.body = Raw(data[start : start + len(body)])
+    if message.body is NO_BODY:
+        return None
+    if _quotes_outside(whole, bytes(message.body)) > 2 * MAX_STRINGS:
+        raise _malformed(message, _TOO_MANY, "limit")
+    try:
+        start, end = next((m.start, m.end) for m in members(whole) if m.name == "body")
+    except (DuplicateKey, RecursionError) as why:
+        raise _unreadable(message, why) from None
+    if lone_surrogates.is_between(data, 0, start) or lone_surrogates.is_between(data, end, len(data)):
+        return None  # in the header, where they are not allowed
+    message.body = Raw(data[start:end])
     return message
 
 
-def _body_at(data: bytes, body: bytes) -> int:
+def _own_quotes(message: Message) -> int:
     """
-    Where the body stands; another field may say the same.  -1 if that cannot be read.
-    """
-    start = data.find(body)
-    if data.rfind(body) == start:
-        return start
-    try:
-        keys = islice(_keys(data, body), MAX_STRINGS)
-        return next((at for name, at in keys if name == "body"), -1)
-    except (ValueError, RecursionError):
-        return -1
-
-
-def _keys(data: bytes, body: bytes) -> Iterator[tuple[Any, int]]:
-    """
-    The keys of the header, each with where its value begins.  ValueError or RecursionError.
-    """
-    text = data.decode("latin-1")  # as long as the bytes
-    at = text.index("{") + 1
-    while (key := _KEY.match(text, at)) is not None:
-        at = key.end()
-        yield json.loads(data[key.start(1) : key.end(1)]), at
-        # No object is the beginning of another.
-        at = at + len(body) if body and data.startswith(body, at) else _scanner.raw_decode(text, at)[1]
-
-
-def _ours(message: Message) -> int:
-    """
-    The quotes of our own header fields, as far as they say anything.
+    The number of quotes in the optional header fields that are set.
     """
     given = (message.priority is not None) + (message.ttl is not None) + message.receipt
     given += message.bulk + (not message.log) + message.forward
     if message.transaction is not None:
         given += 2 if message.transaction.__class__ is str else 1
+    if message.record is not None:
+        given += 2
     if message.token is NO_TOKEN:
         return 2 * given
     return 2 * given + 2 + bytes(message.token).count(b'"')
 
 
-def _complaint(message: Message, text: str, reason: str = "", named: bool = True) -> Malformed:
+def _malformed(message: Message, text: str, reason: str = "", named: bool = True) -> Malformed:
     """
-    What is wrong with a message whose header can be read; the answer goes to its `from` if that is `named`.
+    The error for a message whose header can be decoded; the answer goes to its `from` if that is `named`.
     """
     from_ = message.from_ or None if named else None
     return Malformed(text, message.id, from_, None, message.transaction, reason, message.log)
@@ -468,9 +436,9 @@ def _complaint(message: Message, text: str, reason: str = "", named: bool = True
 
 def _check_lengths(message: Message) -> None:
     """
-    Nothing that is looked at, written down and answered again and again is as long as a message may be.
+    Limits the length of the fields that are examined, logged and repeated in answers.
 
-    What opens a session is closed for its name, not answered.
+    A message that opens a session with a name too long is not answered: its connection is closed.
     """
     for name, value, most in (
         ("from", message.from_ if message.to != SESSION else "", MAX_FROM_CHARS),
@@ -480,47 +448,30 @@ def _check_lengths(message: Message) -> None:
         longest = len(value) if isinstance(value, str) else max(map(len, value), default=0)
         if longest > most:
             text = f"'{name}' has at most {most} characters, not {longest}"
-            raise _complaint(message, text, "limit", name != "from")
+            raise _malformed(message, text, "limit", name != "from")
 
 
-def _check_unusual(message: Message) -> None:
-    double = _doubled(message)
-    if double is not None:
-        raise _complaint(message, f"'{double[:80]}' stands twice in the header")
+def _check_unusual(message: Message, whole: bytes) -> None:
+    """
+    Checks for keys that occur twice, and checks lists of recipients; `whole` is the message without lone
+    surrogates.
+    """
+    try:
+        check_keys(whole)
+    except (DuplicateKey, RecursionError) as why:
+        raise _unreadable(message, why) from None
     if isinstance(message.to, list):
         if not message.to:
-            raise _complaint(message, "'to' must name at least one recipient, not []")
+            raise _malformed(message, "'to' must name at least one recipient, not []")
         if len(message.to) > MAX_RECIPIENTS:
             most = f"'to' may name at most {MAX_RECIPIENTS} recipients, not {len(message.to)}"
-            raise _complaint(message, most, "limit")
-        if len(message.to) * len(message.data) > MAX_COPIED:
-            most = f"copies for all in 'to' may have {MAX_COPIED} bytes together; send it to fewer"
-            raise _complaint(message, most, "limit")
+            raise _malformed(message, most, "limit")
+        if len(message.to) * len(message.data) > MAX_COPIED_BYTES:
+            most = f"copies for all in 'to' may have {MAX_COPIED_BYTES} bytes together; send it to fewer"
+            raise _malformed(message, most, "limit")
 
 
-def _doubled(message: Message) -> str | None:
-    """
-    The header key that stands twice, in whatever escapes; None if there is none.
-    """
-    data = message.data
-    try:
-        fields = _fields_of(data)
-    except (msgspec.DecodeError, RecursionError):  # half a character, or far within
-        pass
-    else:
-        # Each key has two quotes.  If that accounts for all, no other stands beside these.
-        if data.count(b'"') == sum(2 + bytes(value).count(b'"') for value in fields.values()):
-            return None
-    body, seen = bytes(message.body), set()
-    try:
-        for name, _ in _keys(data, body):
-            if name in seen:
-                return str(name)
-            seen.add(name)
-            if len(seen) > MAX_STRINGS:
-                raise _complaint(message, _TOO_MANY, "limit")
-    except RecursionError:
-        raise _complaint(message, "nested too deeply") from None
-    except ValueError:
-        raise _complaint(message, "not JSON") from None
-    return None
+def _unreadable(message: Message, why: DuplicateKey | RecursionError) -> Malformed:
+    if isinstance(why, DuplicateKey):
+        return _malformed(message, f"'{why.key[:80]}' occurs twice in the header")
+    return _malformed(message, "nested too deeply")

@@ -1,5 +1,5 @@
 """
-A peer's name in the logs, where a connection comes from; and its host, which limits go by.
+The name of a peer in the logs, and the host that limits per IP address count for.
 """
 
 from collections.abc import Collection
@@ -9,10 +9,10 @@ from typing import Any
 
 def peer_name(address: Any, forwarded: str = "", trusted: Collection[str] = ()) -> str:
     """
-    `192.0.2.7:51234` for the address of a transport; `unix` for a UNIX socket.
+    The name of a transport's peer: `192.0.2.7:51234`, or `unix` for a UNIX socket.
 
-    Behind a proxy that is trusted (`unix` may be one), the last address in `forwarded` (the
-    X-Forwarded-For header) that is not itself a trusted proxy.
+    If the peer is a trusted proxy (`unix` may be one), the last address in `forwarded` (the X-Forwarded-For
+    header) that is not itself a trusted proxy.
     """
     host = getattr(address, "host", None)
     if forwarded and (host or "unix") in trusted:
@@ -26,17 +26,16 @@ def peer_name(address: Any, forwarded: str = "", trusted: Collection[str] = ()) 
 
 def peer_host(peer: str, trusted: Collection[str] = ()) -> str:
     """
-    Whom a limit by address holds for: the host of a peer's name; "" for nobody.
+    The host of a peer, for limits per IP address; "" if there is no limit.
 
-    A UNIX socket is nobody, and so is a trusted proxy: all the world is behind
-    it.  Of an IPv6 address the first half counts: whoever has one address of a
-    network has them all.
+    UNIX sockets and trusted proxies are not limited: many clients are behind them. For IPv6, the host is the
+    /64 network, since a client usually has all its addresses.
     """
     if peer == "unix":
         return ""
     if peer[:1] == "[":
         host = peer[1:].partition("]")[0]
-    else:  # without brackets a proxy's IPv6 address has no port
+    else:  # a proxy writes IPv6 addresses without brackets and port
         host = peer.partition(":")[0] if peer.count(":") == 1 else peer
     if host in trusted:
         return ""

@@ -1,52 +1,48 @@
-r"""
-Redaction: no message carries a token of the node's to others, and no log holds one.
+"""
+Redaction: session and device tokens are removed from messages and logs.
 
-A message is cleaned before it is checked, and what was checked is delivered.
-The header field `token` is taken out.  In the values of a body asterisks
-stand in a token's place, as many as it has characters.  Anywhere else, in
-another header field or in a key, a token is refused: what is left of a key or
-of an address without it might be another's.
+A message is redacted before policies check it, and the redacted message is delivered. The header field
+`token` is removed. In the values of the body, asterisks replace each character of a token. Anywhere else, in
+another header field or in a key, a token is refused: a key or an address with asterisks might be another
+valid one.
 
-An escape may spell any character of a token (`\u006dns_...`), so the search
-reads escapes too, and only where there are some.
+JSON escapes can spell any character of a token (`\u006dns_...`), so the search decodes escapes where there
+are some.
 """
 
-import json
 import re
 
 import msgspec
-from msgspec import Raw
 
+from msgnode.protocol import lone_surrogates
 from msgnode.protocol.address import SESSION, split_token
 from msgnode.protocol.errors import Malformed
+from msgnode.protocol.header_members import members
 from msgnode.protocol.message import NO_TOKEN, Message, decode
 
-UNDERSCORE, BACKSLASH = b"_\\"  # a byte is found in a seventh of the time of a string
-SPELT_LINE = b"\\u005"  # what an underscore begins with where it is an escape
+UNDERSCORE, BACKSLASH = b"_\\"  # searching for a byte takes a seventh of the time of a string
+SPELT_LINE = b"\\u005"  # the beginning of an escaped underscore
 MARK = "*"
 MAX_TOKENS = 1000  # in one message
-TOKEN_STATES = ("none", "valid", "invalid", "unknown")  # what the identity tokens in a message may prove
+TOKEN_STATES = ("none", "valid", "invalid", "unknown")  # the results for identity tokens in messages
 
-_SHAPE = r"mn[sd]_[A-Za-z0-9_-]{43,}"  # a longer word holds one, too
+_SHAPE = r"mn[sd]_[A-Za-z0-9_-]{43,}"  # also inside a longer word
 _IN_TEXT = re.compile(_SHAPE)
 _PLAIN = re.compile(_SHAPE.encode())
 _SPELT = rb"\\u00(?:2[dD]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])"
 _WORD = rb"[A-Za-z0-9_-]"
 _ESCAPED = re.compile(
     rb"(?:m|\\u006[dD])(?:n|\\u006[eE])(?:[sd]|\\u00(?:73|64))(?:_|\\u005[fF])"
-    # Most are plain, and quicker to look at so.
+    # Most characters are not escaped; that alternative is faster and comes first.
     rb"(?:%(word)s{43}|(?=%(word)s{0,42}+\\u00)(?:%(word)s|%(spelt)s){43}+)(?:%(word)s++|%(spelt)s)*+"
     % {b"word": _WORD, b"spelt": _SPELT}
 )
-_KEY = re.compile(rb'[\s,{]*("[^"]*")\s*:\s*')
 _IS_KEY = re.compile(rb'"\s*:')
-
-_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def redacted(message: Message) -> Message:
     """
-    The message without tokens; Malformed if one stands where it must not.
+    The message without tokens. Malformed if a token is in a place where it is refused.
     """
     data = message.data
     if message.token is NO_TOKEN and not may_hold_token(data):
@@ -55,33 +51,33 @@ def redacted(message: Message) -> Message:
     if cleaned is data:
         return message
     again = decode(cleaned, message.origin)
-    again.came = message.came
+    again.received_at = message.received_at
     return again
 
 
 def may_hold_token(data: bytes) -> bool:
     """
-    Is this worth a closer look?
+    Might the bytes contain a token? A fast check without false negatives.
     """
     if b"mn" in data and (b"mns_" in data or b"mnd_" in data):
         return True
-    # Else one of the first four characters is an escape.
+    # Else one of the first four characters must be an escape.
     return BACKSLASH in data and (SPELT_LINE in data or b"\\u006" in data or b"\\u0073" in data)
 
 
 def loggable(text: str) -> str:
     """
-    The text with asterisks in the place of tokens.
+    The text with each token replaced by asterisks.
     """
     return _IN_TEXT.sub(_asterisks, text) if "mn" in text else text
 
 
 def without_secrets(message: Message) -> None:
     """
-    Let nothing of a refused message's header tell a token: it goes into logs, and into the answer.
+    Redact the header of a refused message, in place: it appears in logs and in the reply.
     """
     if message.to == SESSION:
-        message.from_ = split_token(message.from_)[0]  # a re-open's ends in it
+        message.from_ = split_token(message.from_)[0]  # the `from` of a re-open ends in the token
     message.from_, message.type = loggable(message.from_), loggable(message.type)
     if isinstance(message.id, str):
         message.id = loggable(message.id)
@@ -99,18 +95,18 @@ def _asterisks(found: re.Match[str]) -> str:
 
 def _cleaned(message: Message) -> bytes:
     """
-    The message's bytes without tokens; all others as they came.
+    The bytes of the message without tokens; `message.data` itself if it has none.
     """
     data = message.data
-    # The same, with every quote the end or the beginning of a string, and every backslash before an
-    # escape that is no backslash.
+    # A copy of the same length, in which every quote delimits a string, and every backslash begins an escape
+    # other than an escaped backslash or quote.
     even = data
     if b"\\" in data:
         even = data.replace(b"\\\\", b"//").replace(b'\\"', b"//")
     search = _ESCAPED if b"\\u00" in even else _PLAIN
     if message.token is NO_TOKEN and search.search(even) is None:
         return data
-    token, body = _places(message, even)
+    token, body = _places(message)
     edits = [(*token, b"")] if token[1] else []
     known, number = 0, 0
     for found in search.finditer(even):
@@ -119,7 +115,7 @@ def _cleaned(message: Message) -> bytes:
             continue
         if not body[0] <= at < body[1]:
             raise _refusal(message, "elsewhere in the header")
-        if at >= known:  # in another string than the one before
+        if at >= known:  # in another string than the previous token
             known = even.index(b'"', end)
             if _IS_KEY.match(even, known):
                 raise _refusal(message, "in a key")
@@ -135,33 +131,25 @@ def _refusal(message: Message, where: str) -> Malformed:
     return Malformed(f"{allowed}, not {where}", message.id, message.from_)
 
 
-def _places(message: Message, even: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
+def _places(message: Message) -> tuple[tuple[int, int], tuple[int, int]]:
     """
-    From where to where the field `token` reaches, with its comma, and the value of `body`.
+    The start and end of the field `token` with its comma, and of the value of `body`.
 
-    The header has no key twice, or it would have been refused.
+    No key occurs twice in the header: decoding would have refused it.
     """
     try:
-        fields = _fields_of(message.data)
-    except (msgspec.DecodeError, RecursionError):
-        fields = _fields_of(even.replace(b"\\u", b"//"))  # half a character; as long without
+        try:
+            header = members(message.data)
+        except msgspec.DecodeError:
+            header = members(lone_surrogates.replaced(message.data))
+    except RecursionError:
+        raise Malformed("nested too deeply", message.id, message.from_) from None
     token = body = (0, 0)
-    at = even.index(b"{") + 1
-    for value in fields.values():
-        key = _KEY.match(even, at)
-        if key is None:
-            raise Malformed("not JSON", message.id, message.from_)
-        start = key.end()
-        end = start + memoryview(value).nbytes
-        name = key[1]
-        if b"\\" in name:
-            name = json.dumps(json.loads(message.data[key.start(1) : key.end(1)])).encode()
-        if name == b'"body"':
-            body = start, end
-        elif name == b'"token"':
-            is_first = b"," not in even[at : key.start(1)]
-            token = (key.start(1), even.index(b'"', end)) if is_first else (at, end)
-        at = end
+    for number, member in enumerate(header):
+        if member.name == "body":
+            body = member.start, member.end
+        elif member.name == "token":
+            token = (member.after, member.end) if number else (member.key, header[1].key)
     return token, body
 
 

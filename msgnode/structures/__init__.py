@@ -1,3 +1,3 @@
 """
-Data structures and small tools that know nothing of messages: each could be a library of its own.
+Data structures and small tools that know nothing of messages. Each could be a library of its own.
 """

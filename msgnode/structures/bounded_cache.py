@@ -1,5 +1,5 @@
 """
-A cache with a bound: the entry that was used longest ago gives way.
+A bounded least-recently-used (LRU) cache.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 class BoundedCache(Generic[K, V]):
     """
-    A mapping of at most `most` entries.
+    An LRU cache: a mapping of at most `most` entries. When it is full, `put` evicts the least recently used.
     """
 
     def __init__(self, most: int) -> None:
@@ -30,7 +30,7 @@ class BoundedCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """
-        What is there, which is now the entry used last; None if nothing is.
+        The value for `key`, or None. The entry becomes the most recently used.
         """
         found = self._entries.get(key)
         if found is not None:
@@ -39,7 +39,7 @@ class BoundedCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """
-        Remember it, in the place of the entry used longest ago if there is no room.
+        Store `value` under `key`. If the cache is full, the least recently used entry is evicted.
         """
         self._entries[key] = value
         self._entries.move_to_end(key)
@@ -48,7 +48,7 @@ class BoundedCache(Generic[K, V]):
 
     def pop(self, key: K) -> V | None:
         """
-        Forget it; what was there, or None.
+        Remove the entry for `key`. Returns its value, or None.
         """
         return self._entries.pop(key, None)
 

@@ -1,7 +1,6 @@
 """
-A bounded table that is shared fairly: when it is full, the longest queue drops its oldest.
-
-So whoever puts in very much pushes out what is its own.
+A bounded table that is shared fairly between its owners: when it is full, the longest queue drops its oldest
+entry. An owner that adds very many entries therefore evicts its own.
 """
 
 from collections import OrderedDict
@@ -14,12 +13,12 @@ V = TypeVar("V")
 
 class Lengths:
     """
-    A count for each owner, and who has most; all of it in constant time.
+    Counts one number for each owner, and knows the owner with the largest. All operations take constant time.
     """
 
     def __init__(self) -> None:
         self._of: dict[Hashable, int] = {}
-        self._having: dict[int, dict[Hashable, None]] = {}  # who has so many, in the order of arrival there
+        self._having: dict[int, dict[Hashable, None]] = {}  # owners by their count, in order of arrival there
         self._most = 0
 
     def __bool__(self) -> bool:
@@ -31,7 +30,7 @@ class Lengths:
 
     def change(self, who: Hashable, step: int) -> None:
         """
-        One more, or with -1 one less.
+        Add `step`, which is 1 or -1, to the count of `who`.
         """
         before = self._of.pop(who, 0)
         after = before + step
@@ -48,10 +47,10 @@ class Lengths:
 
 class FairTable(Generic[K, V]):
     """
-    Values by their keys, at most so many.
+    A fair, bounded table of at most `most` values by key.
 
-    Each is somebody's, and that one's is a group's: of the group that has most
-    the member that has most loses its oldest.
+    Each value belongs to a member, and each member to a group. When the table is full, the largest member of
+    the largest group loses its oldest value.
     """
 
     def __init__(self, most: int) -> None:
@@ -73,9 +72,9 @@ class FairTable(Generic[K, V]):
         key, (value, _, _) = next(iter(self._values.items()))
         return key, value
 
-    def put(self, key: K, value: V, group: Hashable, member: Hashable) -> None:
+    def put(self, key: K, value: V, group: Hashable, member: Hashable) -> tuple[K, V] | None:
         """
-        As the newest; if that is one too many, another goes.
+        Add a value as the newest. If the table is full, it evicts another value, and returns that.
         """
         if key in self._values:
             self.remove(key)
@@ -83,8 +82,7 @@ class FairTable(Generic[K, V]):
         self._groups.change(group, 1)
         self._members.setdefault(group, Lengths()).change(member, 1)
         self._queues.setdefault((group, member), OrderedDict())[key] = None
-        if len(self._values) > self._most:
-            self._drop()
+        return self._drop() if len(self._values) > self._most else None
 
     def remove(self, key: K) -> None:
         _, group, member = self._values.pop(key)
@@ -97,7 +95,10 @@ class FairTable(Generic[K, V]):
         if not queue:
             del self._queues[group, member]
 
-    def _drop(self) -> None:
+    def _drop(self) -> tuple[K, V]:
         group = self._groups.longest
         member = self._members[group].longest
-        self.remove(next(iter(self._queues[group, member])))
+        key = next(iter(self._queues[group, member]))
+        value, _, _ = self._values[key]
+        self.remove(key)
+        return key, value

@@ -1,6 +1,6 @@
 """
-What may happen a million times, in the log, but not each time: failures that nobody foresaw, with their
-traceback, and what strangers do wrong.
+Rate limits for log lines that may be repeated a million times: unexpected failures with their traceback, and
+errors of clients.
 """
 
 from collections import Counter
@@ -11,15 +11,17 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 MAX_KINDS = 1000
-MAX_LINES = 10  # in LINES_WITHIN seconds, of what strangers do wrong
-LINES_WITHIN = 60.0
+MAX_LINES = 10  # about client errors, in WINDOW_SECONDS seconds
+WINDOW_SECONDS = 60.0
+
+MAX_LOGGED_ADDRESSES = 1000  # in one line of the traffic log; a replay cannot judge a line with more
 
 
 class FailureLog:
     """
-    The log has the first of each kind, the tenth, the hundredth and so on, with how many there were.
+    Logs the first failure of each kind, then the tenth, the hundredth and so on, with the number so far.
 
-    A kind is an exception's class and the line it comes from.
+    The kind is the class of the exception and the line that raised it.
     """
 
     def __init__(self, log: Logger) -> None:
@@ -28,7 +30,8 @@ class FailureLog:
 
     def note(self, text: str, why: Failure, **fields: Any) -> None:
         """
-        It happened; `text` says at what, with `fields` as of any log event.
+        Log the failure `why`, unless its kind was logged too often. `text` and `fields` are those of any log
+        event.
         """
         where = why.frames[-1] if why.frames else ("", "", 0)
         kind = (why.type, where[1], where[2])
@@ -43,7 +46,8 @@ class FailureLog:
 
 class StrangerLog:
     """
-    A rate limit for log lines about what clients do wrong: some lines a minute, and how many were left out.
+    A rate limit for log lines about client errors: MAX_LINES in WINDOW_SECONDS. The next line says how
+    many were suppressed.
     """
 
     def __init__(self, log: Logger, seconds: Callable[[], float]) -> None:
@@ -54,15 +58,15 @@ class StrangerLog:
 
     def note(self, text: str, **fields: Any) -> None:
         """
-        It happened; `text` says what, with `fields` as of any log event.
+        Log an event unless the limit is reached. `text` and `fields` are those of any log event.
         """
         now = self._seconds()
-        if now >= self._since + LINES_WITHIN:
+        if now >= self._since + WINDOW_SECONDS:
             self._since, self._lines = now, 0
         if self._lines == MAX_LINES:
             self._left_out += 1
             return
         self._lines += 1
         left_out, self._left_out = self._left_out, 0
-        more = f" ({left_out} more such lines were left out)" if left_out else ""
+        more = f" ({left_out} similar lines were suppressed)" if left_out else ""
         self._log.info(text + more, **fields)

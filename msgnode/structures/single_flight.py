@@ -1,5 +1,5 @@
 """
-Calls that are shared: who asks for what is being asked for waits for the same answer.
+Single flight: concurrent calls with the same key share one call and its result.
 """
 
 from collections.abc import Callable, Coroutine, Hashable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 class SingleFlight(Generic[K, T]):
     """
-    The calls under way, by what they ask for.
+    The calls in progress, by key.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,8 @@ class SingleFlight(Generic[K, T]):
 
     def call(self, key: K, ask: Callable[[], Coroutine[Any, Any, T]]) -> Deferred[T]:
         """
-        The answer; `ask` is called unless somebody waits for this one already.
+        The result for `key`. `ask` is called unless a call with the same key is in progress; then its result
+        is shared.
         """
         mine: Deferred[T] = Deferred()
         waiting = self._waiting.get(key)

@@ -1,5 +1,5 @@
 """
-Long work in slices: between two of them everybody else has a turn of the event loop.
+Time slices: long work is divided, so that the event loop serves other clients between two slices.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,16 +9,16 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Cooperator
 
-MESSAGES = 128  # of one client that are carried in one slice
-ADDRESSES = 1000  # bound, freed or asked about in one slice: some milliseconds
-SIZE = 16 * 1024  # and bytes, about: as many as one read of a socket brings
+MESSAGES = 128  # of one client that are processed in one slice
+ADDRESSES = 1000  # bound, freed or looked up in one slice: some milliseconds
+SLICE_BYTES = 16 * 1024  # bytes in one slice, about: the size of one read of a socket
 
 
 class Slices:
     """
-    Works off iterators, a step of one of them each turn of the event loop, whoever's they are.
+    A scheduler of long work, given as iterators: one step of one iterator for each turn of the event loop.
 
-    `done` counts the steps, `at_work` what is not finished.
+    `done` counts the steps taken, `at_work` the iterators that are not finished.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -27,9 +27,9 @@ class Slices:
 
     def work(self, steps: Iterator[Deferred[Any] | None]) -> Deferred[None]:
         """
-        Take all the steps, the first one in the next turn; a Deferred among them is waited for.
+        Take all the steps, the first one in the next turn. A step that is a Deferred is waited for.
 
-        Fires at the end; what a step raises ends the work, and is the caller's to see to.
+        The result fires after the last step. An exception in a step ends the work and fails the result.
         """
         self.at_work += 1
         over: Deferred[Any] = self._cooperator.cooperate(self._counted(steps)).whenDone()
@@ -37,7 +37,7 @@ class Slices:
 
     def begin(self, steps: Iterator[None]) -> Deferred[None] | None:
         """
-        Take the first step now.  None if that was all; else the rest as `work` does.
+        Take the first step now. None if there was only one; else the remaining steps are taken as by `work`.
         """
         for _ in steps:
             return self.work(steps)

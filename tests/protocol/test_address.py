@@ -39,7 +39,7 @@ class SplitTokenTests(SynchronousTestCase):
 
             self.assertEqual((address, ""), split_token(address))
 
-    def test_only_segment(self) -> None:
+    def test_uuid_or_token_that_is_the_whole_path_stays(self) -> None:
         """
         A UUID4 or a token that is the whole path is not cut off: nothing would be left of the name.
         """
@@ -62,7 +62,7 @@ class DomainTests(SynchronousTestCase):
 
     domain = Domain("example.org")
 
-    def test_owns(self) -> None:
+    def test_addresses_that_the_node_answers_at(self) -> None:
         """
         The node answers at `mn:`, `global:` and every `domain://` address of its domain.
         """
@@ -96,7 +96,7 @@ class DomainTests(SynchronousTestCase):
         ):
             self.assertFalse(self.domain.owns(address), address)
 
-    def test_claimed(self) -> None:
+    def test_senders_may_not_use_the_nodes_names(self) -> None:
         """
         A sender may not call itself by the names that the node answers under.
         """
@@ -182,7 +182,7 @@ class ShapeTests(SynchronousTestCase):
     Schemes, and addresses that are published to.
     """
 
-    def test_scheme(self) -> None:
+    def test_scheme_is_lower_case_as_in_rfc_3986(self) -> None:
         """
         A scheme is as RFC 3986 has it, in lower case.
         """
@@ -191,7 +191,7 @@ class ShapeTests(SynchronousTestCase):
         for text in ("", "1a", "-a", "Comm", "a b", "comm:", "comm://x", "ä", "a\n"):
             self.assertFalse(is_scheme(text), text)
 
-    def test_multicast(self) -> None:
+    def test_nobody_waits_for_answers_from_channels(self) -> None:
         """
         Nobody waits for an answer to what is published at an object's channels.
         """

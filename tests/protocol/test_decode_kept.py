@@ -32,7 +32,7 @@ class GarbageTests(SynchronousTestCase):
         bob.drop()
         self.ann.send(*({"id": n, "type": "update", "from": ANN, "to": BOB} for n in range(8)))
 
-    def test_opens_anew(self) -> None:
+    def test_recipient_opens_again_and_gets_what_waited(self) -> None:
         """
         He opens again, by lines or by WebSocket, with `resume` or without, and gets all that waited.
         """
@@ -71,7 +71,7 @@ class UnreadableTests(SynchronousTestCase):
         """
         That one of the messages has become this.
         """
-        bad, read = self.node.sessions.get(BOB).owed()[number].place, self.node.spool.read
+        bad, read = self.node.sessions.get(BOB).mailbox.undelivered()[number].place, self.node.spool.read
         self.node.spool.read = lambda place, size: data if place == bad else read(place, size)
 
     def open_anew(self) -> list[Any]:
@@ -105,7 +105,7 @@ class FailingTests(SynchronousTestCase):
     The node itself fails over an `open`.
     """
 
-    def test_closes(self) -> None:
+    def test_failing_open_closes_with_1013(self) -> None:
         """
         It closes with 1013 and says when to come back: today's clients take no other answer than 200.
         """
@@ -129,7 +129,7 @@ class RecallTests(SynchronousTestCase):
     What is still known of something that was kept.
     """
 
-    def test_fields(self) -> None:
+    def test_kept_header_fields_that_make_sense_are_taken(self) -> None:
         """
         What of the header makes sense is taken, the rest is as if it were not there.
         """

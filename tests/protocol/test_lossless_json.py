@@ -35,5 +35,5 @@ def test_no_numbers(name: str) -> None:
     What JSON does not know is refused, though Python would read it.
     """
     assert json.loads(name) is not None
-    with pytest.raises(ValueError, match=f"{name} is no number of JSON"):
+    with pytest.raises(ValueError, match=f"{name} is not a number in JSON"):
         loads(name.encode())

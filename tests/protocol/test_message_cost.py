@@ -10,7 +10,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Malformed
-from msgnode.protocol.message import MAX_HALVES, MAX_TEXTS, SHORT, decode
+from msgnode.protocol.lone_surrogates import MAX_SURROGATES
+from msgnode.protocol.message import MAX_TEXTS, SHORT_BYTES, decode
 from tests.support.fakes import MemoryNode, refused_codes
 
 HEAD = b'{"id":1,"type":"update","from":"x","to":"runtime://example.org/b"'
@@ -87,7 +88,7 @@ class HeavyTests(SynchronousTestCase):
                 b'{"id":1,"type":3,"to":[%s""]}' % (b'"",' * 100_000),
                 "'type' must be a string, not the number 3",
             ),
-            (b"[" * 2 * SHORT, "nested too deeply"),
+            (b"[" * 2 * SHORT_BYTES, "nested too deeply"),
         ):
             self.assertSmall(data)
             with self.assertRaises(Malformed) as caught:
@@ -107,7 +108,7 @@ class HeavyTests(SynchronousTestCase):
             self.a.tell(sm + body + b"}")
             self.assertEqual(413, self.a.take()[-1]["body"]["code"])
 
-    def test_quotes(self) -> None:
+    def test_long_text_of_quotes_is_one_text(self) -> None:
         """
         A long text with very many quotes in it is one text.
         """
@@ -118,11 +119,11 @@ class HeavyTests(SynchronousTestCase):
 
         self.assertEqual(200, self.a.take()[-1]["body"]["code"])
 
-    def test_halves(self) -> None:
+    def test_message_of_half_characters_is_no_text(self) -> None:
         """
         A message of nothing but half characters is no text.
         """
-        few, many = b"\\ud83d" * 1000, b"\\ud83d" * (MAX_HALVES + 1)
+        few, many = b"\\ud83d" * 1000, b"\\ud83d" * (MAX_SURROGATES + 1)
 
         self.a.tell(HEAD + b',"body":{"v":"%s"}}' % few)
         self.a.tell(HEAD + b',"body":{"v":"%s"}}' % many)

@@ -156,9 +156,9 @@ class TransactionTests(SynchronousTestCase):
                 for other in values:
                     self.ann.tell(f'{start},"{name}":{one},"{name}":{other},"body":{{}}}}'.encode())
 
-                    self.assertIn(f"'{name}' stands twice", self.ann.take()[0]["body"]["desc"])
+                    self.assertIn(f"'{name}' occurs twice", self.ann.take()[0]["body"]["desc"])
 
-    def test_token(self) -> None:
+    def test_token_in_a_transaction_is_refused(self) -> None:
         """
         A token in it is refused, and stands neither in the answer nor in the log.
         """
@@ -188,7 +188,7 @@ class QuietTests(SynchronousTestCase):
         lines = [json.loads(line) for path in self.place.iterdir() for line in path.read_bytes().splitlines()]
         return [line for line in lines if line["kind"] == "message" and line.get("type") != "open"]
 
-    def test_quiet(self) -> None:
+    def test_unlogged_message_is_delivered_and_counted(self) -> None:
         """
         It is delivered as it came, and the traffic log has no line of it; it is counted.
         """
@@ -263,7 +263,7 @@ class QuietTests(SynchronousTestCase):
         self.assertEqual(([], 2), (list(decisions.recent), decisions.unlogged))
         self.assertEqual({"deny": 1, "permit": 1}, {tally.effect: tally.hits for tally in decisions})
 
-    def test_always(self) -> None:
+    def test_operator_may_log_against_the_senders_wish(self) -> None:
         """
         Where the operator writes down everything, a sender's wish does not count.
         """

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import msgnode
 from msgnode.bus.receipts import OVERFLOW, REASONS
+from msgnode.links.exchange.status import TEXTS
 from msgnode.protocol.errors import Rejected
 from msgnode.storage.traffic_log import TrafficLog
 from tests.docs.test_docs import rows
@@ -29,7 +31,7 @@ WORDS = {cells[0].strip("`") for cells in rows("docs/protocol.md", "## Reasons")
 PLAIN = {400, 404, 409, 412, 502, 504}  # codes that say why by themselves
 
 
-def kinds(base: type = Rejected) -> Iterator[type]:
+def kinds(base: type[Rejected] = Rejected) -> Iterator[type[Rejected]]:
     """
     Every class of refusals, wherever it is.
     """
@@ -38,7 +40,7 @@ def kinds(base: type = Rejected) -> Iterator[type]:
         yield from kinds(kind)
 
 
-def parsed() -> Iterator[tuple[str, ast.Module]]:
+def modules() -> Iterator[tuple[str, Path]]:
     """
     The node's source, without the programs that only talk to it.
     """
@@ -46,17 +48,27 @@ def parsed() -> Iterator[tuple[str, ast.Module]]:
         name = path.relative_to(SOURCE).as_posix()
         if name.split("/")[0] not in ("client", "cli", "mining", "devregistry", "stub"):
             import_module("msgnode." + name[:-3].replace("/", ".").removesuffix(".__init__"))
-            yield name, ast.parse(path.read_text())
+            yield name, path
 
 
-MODULES = list(parsed())
+MODULES = list(modules())
 
 
-def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
-    for name, tree in MODULES:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
-                yield f"{name}:{node.lineno}", node
+@cache
+def all_calls() -> dict[str, list[tuple[str, ast.Call]]]:
+    """
+    By the name of what is called, where, and the call.
+    """
+    found: dict[str, list[tuple[str, ast.Call]]] = {}
+    for name, path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found.setdefault(node.func.id, []).append((f"{name}:{node.lineno}", node))
+    return found
+
+
+def calls(name: str) -> list[tuple[str, ast.Call]]:
+    return all_calls().get(name, [])
 
 
 def given(call: ast.Call, name: str, position: int) -> ast.expr | None:
@@ -66,7 +78,7 @@ def given(call: ast.Call, name: str, position: int) -> ast.expr | None:
     return call.args[position] if len(call.args) > position else None
 
 
-def test_every_class() -> None:
+def test_every_refusal_class_has_a_reason_word() -> None:
     """
     A refusal of each class that has a code of its own says why in a word of docs/protocol.md.
     """
@@ -104,6 +116,7 @@ def test_every_word() -> None:
         if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value
     }
     elsewhere = {*REASONS.values(), OVERFLOW, *(kind.reason for kind in kinds() if kind.reason)}
+    elsewhere |= set(TEXTS)  # the outcomes of streams
     elsewhere |= {Rejected("", code).reason for code in PLAIN} | {Rejected("", 500).reason}
 
     unknown = {word: where for word, where in found.items() if word not in WORDS}
@@ -160,7 +173,7 @@ class ReasonTests(SynchronousTestCase):
         (body,) = bodies
         return body["code"], body["reason"], body["description"], body["recipients"]
 
-    def test_policy(self) -> None:
+    def test_policy_refusal_says_why_everywhere(self) -> None:
         """
         A policy's refusal: in the receipt, the traffic log and what was lately decided.
         """
@@ -173,7 +186,7 @@ class ReasonTests(SynchronousTestCase):
         self.assertEqual("policy", decision.reason)
         self.assertEqual(["policy"], self.logged())
 
-    def test_policy_rate(self) -> None:
+    def test_policy_rate_refusal_says_rate(self) -> None:
         """
         What a policy lets pass so often only is refused for its rate, not for what it is.
         """
@@ -261,7 +274,7 @@ class ReasonTests(SynchronousTestCase):
         self.assertEqual("policy", reasons[0])
         self.assertEqual({"no-route"}, set(reasons[1:]))
 
-    def test_failed(self) -> None:
+    def test_node_failure_says_no_more_than_failed(self) -> None:
         """
         What the node itself failed over says no more than that.
         """

@@ -2,33 +2,13 @@
 Long work is done in slices.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.structures.time_slices import Slices
-
-
-class Turns(Clock):
-    """
-    A clock that tells one turn of the event loop from the next; Clock itself runs on until nothing is due.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._due: list[Callable[[], Any]] = []
-
-    def callLater(self, delay: float, call: Any, *args: Any, **more: Any) -> Any:
-        self._due.append(lambda: call(*args, **more))
-        return super().callLater(delay, lambda: None)
-
-    def turn(self) -> None:
-        due, self._due = self._due, []
-        for call in due:
-            call()
+from tests.support.fakes import Turns
 
 
 class SlicesTests(SynchronousTestCase):
@@ -54,7 +34,7 @@ class SlicesTests(SynchronousTestCase):
         self.clock.turn()
         return list(self.log)
 
-    def test_one_a_turn(self) -> None:
+    def test_one_step_of_all_works_a_turn(self) -> None:
         """
         A turn of the event loop has one step, however many works there are, and each has its turn.
         """
@@ -78,7 +58,7 @@ class SlicesTests(SynchronousTestCase):
 
         self.assertIsNone(self.successResultOf(over))
 
-    def test_failure(self) -> None:
+    def test_step_that_raises_ends_its_work_only(self) -> None:
         """
         What a step raises ends this work and no other.
         """
@@ -95,7 +75,7 @@ class SlicesTests(SynchronousTestCase):
         self.failureResultOf(failed, KeyError)
         self.assertIsNone(self.successResultOf(other))
 
-    def test_waiting(self) -> None:
+    def test_step_with_a_deferred_is_waited_for(self) -> None:
         """
         A step that gives a Deferred is waited for, while others go on.
         """
