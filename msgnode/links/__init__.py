@@ -1,0 +1,3 @@
+"""
+Links between nodes: carriers, the overlay, streams, and the exchange of messages between domains.
+"""

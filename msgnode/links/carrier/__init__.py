@@ -1,0 +1,3 @@
+"""
+Carriers: they take datagrams to a neighbour, at most once.
+"""

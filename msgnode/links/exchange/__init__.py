@@ -1,0 +1,3 @@
+"""
+The exchange: messages, receipts and subscriptions between this domain and others.
+"""

@@ -1,0 +1,365 @@
+"""
+The exchange between domains: a listener to streams, and what the bus knows of other domains.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.links.exchange.allocations import Allocations
+from msgnode.links.exchange.counts import ExchangeCounts
+from msgnode.links.exchange.deliveries import Deliveries
+from msgnode.links.exchange.domains import Gateways, HomeDomains
+from msgnode.links.exchange.envelopes import MessageIds, envelope_of
+from msgnode.links.exchange.incoming import Incoming
+from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
+from msgnode.links.exchange.node_sessions import Arrival, NodeSessions
+from msgnode.links.exchange.outgoing import Outgoing
+from msgnode.links.exchange.passing.origins import REDIRECTS, Origins, Signer
+from msgnode.links.exchange.rates import DomainRates
+from msgnode.links.exchange.receipts import AskedReceipts, RemoteReceipt
+from msgnode.links.exchange.status import ACKNOWLEDGED, MAX_REASON_CHARS, MAX_TEXT_CHARS
+from msgnode.links.exchange.subscriptions.entries import (
+    Answer,
+    AnyEntry,
+    Revoke,
+    decode,
+)
+from msgnode.links.exchange.subscriptions.grants import Grants
+from msgnode.links.exchange.subscriptions.upstream import Upstream
+from msgnode.links.overlay.network import Network
+from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
+from msgnode.links.wire.node_name import domain_of
+from msgnode.policy.decision.addresses import split
+from msgnode.protocol.message import Message
+from msgnode.sessions.routing import ALLOCATED
+from msgnode.sessions.session import Session
+from msgnode.sessions.session_table import TrafficRecorder
+from msgnode.structures.log_limits import FailureLog
+
+log = Logger()
+
+SUBSCRIPTION_PRIORITY = 7  # one lane, so that entries arrive in their order
+ANSWER_PRIORITY = 9  # before what is published then
+_receipt = msgspec.msgpack.Decoder(RemoteReceipt)
+_MANAGER = "domain://msg-node."
+
+
+class Exchange:
+    """
+    The exchange (StreamListener, ForeignDomains).
+
+    `counts` counts what crossed, and what was refused or lost, by reason. `signer` proves to third domains
+    what clients here publish; without one they get only what clients of the home domain publish.
+    """
+
+    def __init__(
+        self,
+        node: NodeParts,
+        streams: Streams,
+        network: Network,
+        ids: MessageIds,
+        clock: IReactorTime,
+        traffic_recorder: TrafficRecorder,
+        options: ExchangeOptions | None = None,
+        signer: Signer | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.options = options = options or ExchangeOptions()
+        self.counts = ExchangeCounts(clock.seconds)
+        self.rates = DomainRates(options, clock.seconds)
+        self.own_host = f"{node.config.domain}/"
+        self._node = node
+        self._network = network
+        self._streams = streams
+        self._ids = ids
+        self._failures = FailureLog(log)
+        self.homes = homes = HomeDomains(
+            node.config.domain, network, node.owners, node.routes.resolve, options
+        )
+        self.nodes = NodeSessions(node.sessions, self._carry, network.has_route, clock.seconds, options)
+        self.gateways = Gateways(network, self.nodes, streams, clock, self.counts)
+        self.receipts = AskedReceipts(node.routes, clock.seconds)
+        self.origins = origins = Origins(network.node, signer, self._asks_for_signatures, wall)
+        self._make_messages(node, network, clock, traffic_recorder, origins)
+        self.grants = Grants(node, homes, self.nodes, ids, self._answer, clock, options, self.counts)
+        self.upstream = Upstream(node, homes, self.gateways, ids, self._ask, clock, options, self.counts)
+        self.gateways.replaced = self.upstream.restarted  # the other gateway is asked for all subscriptions
+        self.apply()
+
+    def _make_messages(
+        self,
+        node: NodeParts,
+        network: Network,
+        clock: IReactorTime,
+        traffic_recorder: TrafficRecorder,
+        origins: Origins,
+    ) -> None:
+        options, streams, homes = self.options, self._streams, self.homes
+        self.allocations = Allocations(node, homes, self._send_own, clock, self.counts)
+        self._deliveries = Deliveries(
+            streams,
+            homes,
+            self._ids,
+            origins,
+            node.owners,
+            options,
+            lambda: node.config.policy.expose_reason,
+            self.counts,
+            network.node,
+        )
+        self._outgoing = Outgoing(
+            streams,
+            network,
+            node.router,
+            node.routes,
+            homes,
+            self.nodes,
+            self.gateways,
+            self._ids,
+            origins,
+            self.receipts,
+            self.allocations,
+            self._deliveries,
+            lambda: node.ingress.together,
+            options,
+            self.counts,
+        )
+        self._incoming = Incoming(
+            node,
+            traffic_recorder,
+            homes,
+            self.nodes,
+            origins,
+            self._deliveries,
+            self.allocations,
+            self.rates,
+            clock.seconds,
+            self.counts,
+        )
+
+    def apply(self) -> None:
+        """
+        Applies options that have changed.
+        """
+        self.rates.apply()
+
+    def start(self) -> None:
+        """
+        Connects to the bus, when the sessions of before a restart are there.
+        """
+        restored = [session for session in self._node.sessions if not session.is_node]
+        self.receipts.start(restored, self.options.max_wait_seconds)
+        self.nodes.start()
+        self._node.federate(self)
+        self.gateways.start()
+        self.allocations.start()
+        self.grants.start()
+        self.upstream.start()
+
+    def stop(self) -> None:
+        self.gateways.stop()
+        self.grants.stop()
+        self.upstream.stop()
+
+    def forget(self, domain: str) -> None:
+        """
+        Ends what the nodes of a domain hold here, because it is no longer a peer.
+        """
+        for node in self.nodes.nodes_of(domain):
+            self.forget_node(node)
+
+    def forget_node(self, node: str) -> None:
+        """
+        Ends what a node holds here.
+        """
+        self.grants.forget(node)
+        self.nodes.end(node)
+
+    # -- StreamListener ------------------------------------------------------------------
+
+    def received(
+        self,
+        source: str,
+        envelope: Envelope,
+        payload: bytes,
+        path: tuple[tuple[str, int], ...],
+        done: Callable[[], None],
+    ) -> None:
+        """
+        Takes a message, a receipt or an entry about subscriptions; never raises.
+
+        All output to clients here leaves after the journal is written.
+        """
+        if envelope.identity and self._is_own_user(envelope.identity):
+            self.counts.note(source, "identity")
+            envelope.identity = {}
+        with self._node.ingress.together:
+            self._receive(source, envelope, payload, path, done)
+
+    def _is_own_user(self, identity: dict[str, str]) -> bool:
+        """
+        Does another domain say that its client is a user of this domain, or of a provider of this domain?
+        """
+        hosts = [identity.get("idp", "")]
+        for user in (identity.get("user", ""), identity.get("subject", "")):
+            hosts += [user.rpartition("@")[2], split(user)[1]]
+        return any(
+            self.homes.domain_of_host(host.strip().casefold()) == self.homes.own for host in hosts if host
+        )
+
+    def _receive(
+        self,
+        source: str,
+        envelope: Envelope,
+        payload: bytes,
+        path: tuple[tuple[str, int], ...],
+        done: Callable[[], None],
+    ) -> None:
+        try:
+            if envelope.kind == "message":
+                self._incoming.receive(source, envelope, payload, path, done)
+                return
+            self.rates.count(domain_of(source), len(payload))
+            if envelope.kind == "subscription":
+                self._subscription(source, envelope, payload, done)
+                return
+            if envelope.kind == "receipt":
+                self._receipt(source, envelope, payload)
+            else:
+                self.counts.note(source, "malformed")
+        except ValueError:  # also msgspec.DecodeError
+            self.counts.note(source, "malformed")
+        except Exception:
+            self.counts.note(source, "failed")
+            self._failures.note("what {node} sent could not be taken", Failure(), node=source)
+        done()
+
+    def ended(self, destination: str, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
+        """
+        Tells the sender of a message from before a restart what became of it.
+        """
+        if envelope.kind == "message":
+            with self._node.ingress.together:
+                self._outgoing.ended(envelope, payload, outcome)
+
+    def restarted(self, source: str) -> None:
+        self.upstream.restarted(source)
+
+    def _receipt(self, source: str, envelope: Envelope, payload: bytes) -> None:
+        receipt = _receipt.decode(payload)
+        if not 200 <= envelope.code <= 599:
+            raise ValueError(f"{envelope.code} is no code of a final receipt")
+        envelope.text, envelope.reason = envelope.text[:MAX_TEXT_CHARS], envelope.reason[:MAX_REASON_CHARS]
+        if self.homes.home(receipt.to) != domain_of(source):
+            self.counts.note(source, "peer")
+            return
+        if not self._outgoing.passed_on(receipt, envelope) and not self.receipts.receive(envelope, receipt):
+            self.counts.note(source, "unasked")
+
+    def _subscription(
+        self, source: str, envelope: Envelope, payload: bytes, done: Callable[[], None]
+    ) -> None:
+        entry = decode(payload)
+        if isinstance(entry, Answer):
+            self.upstream.answer(source, entry)
+        elif isinstance(entry, Revoke):
+            self.upstream.revoke(source, entry)
+        else:
+            self.grants.receive(source, entry, envelope.identity, done)
+            return
+        done()
+
+    # -- ForeignDomains ------------------------------------------------------------------
+
+    def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
+        arrival = message.origin if message is not None else None
+        is_redirected = isinstance(arrival, Arrival) and not arrival.is_publication
+        return self.homes.decides(address, session, is_redirected)
+
+    def same_here(self, address: str) -> str:
+        """
+        Subscribing at the node of another domain is the same as subscribing at this one.
+        """
+        if address.startswith(_MANAGER) and address.endswith("/sm"):
+            home = self.homes.home(address)
+            if address == f"{_MANAGER}{home}/sm":
+                return f"{_MANAGER}{self._node.config.domain}/sm"
+        return ""
+
+    def is_held_elsewhere(self, address: str, session: Session) -> bool:
+        return self.homes.is_held_elsewhere(address, session)
+
+    def permitted(
+        self, message: Message, found: tuple[Session, ...], session: Session
+    ) -> tuple[Session, ...]:
+        """
+        For what another domain publishes, the subscribers that it has permitted, without the sender itself.
+        """
+        to, origin = message.to, message.origin
+        if not isinstance(to, str) or self.homes.home(to) != domain_of(session.runtime):
+            return found
+        permitted = self.upstream.permitted(to, found)
+        if not permitted:  # a domain may have given an address of its own to a session here
+            permitted = tuple(each for each in found if each.bindings.get(to, 0) & ALLOCATED)
+        sender = self.origins.sender(origin.id) if isinstance(origin, Arrival) else 0
+        if sender:
+            permitted = tuple(each for each in permitted if each.sid != sender)
+        return permitted
+
+    def send(self, message: Message, session: Session) -> None:
+        self._outgoing.send(message, session)
+
+    def together(self) -> AbstractContextManager[None]:
+        return self._outgoing.together()
+
+    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
+        return self.upstream.subscribe(message, addresses, session)
+
+    def unbound(self, address: str, session: Session) -> None:
+        if not session.is_node:
+            self.upstream.unbound(address, session)
+            self.allocations.unbound(address)
+
+    def _asks_for_signatures(self, node: str) -> bool:
+        keys = self._network.keys(node)
+        return keys is not None and REDIRECTS in keys.features
+
+    # -- to streams ----------------------------------------------------------------------
+
+    def _carry(self, node: str, data: bytes) -> None:
+        self._deliveries.carry(node, data)
+
+    def _send_own(self, message: Message) -> None:
+        node = self.gateways.choose(self.homes.home(str(message.to)))
+        try:
+            if node:
+                envelope = envelope_of(message, self._ids.next(), self.options)
+                self._streams.send(node, envelope, message.data, if_replaced="move")
+        except NoRoom:
+            self.counts.note(node, "overflow")
+
+    def _answer(self, node: str, entry: Answer | Revoke) -> None:
+        try:
+            self._streams.send(node, self._envelope(ANSWER_PRIORITY), msgspec.msgpack.encode(entry))
+        except NoRoom:
+            self.counts.note(node, "overflow")  # the other node asks again
+
+    def _ask(self, node: str, entry: AnyEntry, identity: dict[str, str], lost: Callable[[], None]) -> None:
+        def done(envelope: Envelope, outcome: Outcome) -> None:
+            if outcome.reason != ACKNOWLEDGED:
+                lost()
+
+        envelope = self._envelope(SUBSCRIPTION_PRIORITY)
+        envelope.identity = identity
+        self._streams.send(node, envelope, msgspec.msgpack.encode(entry), done, if_replaced="end")
+
+    def _envelope(self, priority: int) -> Envelope:
+        millis = int(1000 * self.options.max_wait_seconds)
+        return Envelope("subscription", self._ids.next(), millis, priority)

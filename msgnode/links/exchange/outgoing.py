@@ -1,0 +1,327 @@
+"""
+Outgoing messages: what clients here send to addresses of other domains.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
+from functools import partial
+from time import time_ns
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from msgnode.bus.receipts import is_awaited
+from msgnode.bus.router import Router
+from msgnode.bus.routing_table import RoutingTable
+from msgnode.links.exchange.allocations import Allocations
+from msgnode.links.exchange.counts import ExchangeCounts
+from msgnode.links.exchange.deliveries import Deliveries
+from msgnode.links.exchange.domains import Gateways, HomeDomains
+from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, without_via
+from msgnode.links.exchange.node_parts import ExchangeOptions
+from msgnode.links.exchange.node_sessions import NodeSessions
+from msgnode.links.exchange.passing.origins import Origins, Passed
+from msgnode.links.exchange.passing.passing_on import PassingOn
+from msgnode.links.exchange.receipts import AskedReceipts, Path, RemoteReceipt
+from msgnode.links.exchange.status import ACKNOWLEDGED, TEXTS, response_body, text_of
+from msgnode.links.overlay.network import Network
+from msgnode.links.stream.streams import Envelope, Outcome, Streams
+from msgnode.links.wire.node_name import domain_of
+from msgnode.policy.enforcement.points import OUT
+from msgnode.protocol import lossless_json
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message, compose, recall
+from msgnode.sessions.routing import ALLOCATED
+from msgnode.sessions.session import Session
+
+PROVISIONAL = (b'"code":1', b'"code": 1')
+
+
+class Outgoing:
+    """
+    The sender of clients' messages to other domains, and of what became of them to the clients.
+
+    Output to clients in a later turn is sent within the `cork`.
+    The copies of a message to a list are collected in `_together`, by domain.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        network: Network,
+        router: Router,
+        routes: RoutingTable,
+        homes: HomeDomains,
+        nodes: NodeSessions,
+        gateways: Gateways,
+        ids: MessageIds,
+        origins: Origins,
+        receipts: AskedReceipts,
+        allocations: Allocations,
+        deliveries: Deliveries,
+        cork: Callable[[], AbstractContextManager[Any]],
+        options: ExchangeOptions,
+        counts: ExchangeCounts,
+    ) -> None:
+        self._streams = streams
+        self._network = network
+        self._router = router
+        self._routes = routes
+        self._homes = homes
+        self._nodes = nodes
+        self._gateways = gateways
+        self._ids = ids
+        self._origins = origins
+        self._receipts = receipts
+        self._allocations = allocations
+        self._cork = cork
+        self._options = options
+        self._counts = counts
+        self._passing_on = PassingOn(
+            network.node,
+            streams,
+            origins,
+            deliveries,
+            lambda header, outcome: self._fail(Sent(header, 0, header.receipt), outcome),
+            cork,
+            options,
+            counts,
+        )
+        self._together: list[tuple[Message, Session]] | None = None
+
+    def send(self, message: Message, session: Session) -> None:
+        """
+        Sends a message to the home domain of its address. Raises Rejected if it cannot leave.
+        """
+        try:
+            node, passed = self._check(message, session)
+        except Rejected as why:
+            if message.receipt and not session.is_node:
+                message.receipt = False  # this is the final one
+                self._receipts.finish(
+                    message, why.code, str(why), why.reason, self._here(message.received_at)
+                )
+            raise
+        if passed is not None:
+            self._passing_on.send(passed, message, session, domain_of(node), node)
+            return
+        if self._together is not None:
+            self._together.append((message, session))
+            message.outcome, message.recipients = "delivered", 1
+            return
+        self._send_now(message, session, node)
+
+    def _check(self, message: Message, session: Session) -> tuple[str, Passed | None]:
+        """
+        The gateway of the domain, and what is known of a message that another domain sent first. Raises
+        Rejected if the message may not leave.
+        """
+        assert isinstance(message.to, str)
+        domain, sender = self._homes.home(message.to), self._homes.home(message.from_)
+        is_given = sender == domain and bool(session.bindings.get(message.from_, 0) & ALLOCATED)
+        passed = None
+        if (sender != self._homes.own and not is_given) or session.is_node:
+            passed = self._passing_on.find(message, session)
+        node = self._gateways.choose(domain)
+        far = self._nodes.find(node) if node else None
+        if far is None:
+            raise Rejected(f"{TEXTS['no-path']}: {domain}", 502, "no-path")
+        policy = self._router.policy
+        if policy is not None and policy.between_nodes:
+            policy.check(OUT, message, far)
+        if self._allocations.is_service(message.to):
+            self._allocations.request(message, session)
+        return node, passed
+
+    def _send_now(self, message: Message, session: Session, node: str) -> None:
+        envelope = envelope_of(message, self._ids.next(), self._options)
+        envelope.identity = identity_of(session, self._homes.own)
+        payload = without_via(message)
+        sid = 0 if payload is message.data else session.sid  # the stub of the sender would hear it
+        self._origins.sign(envelope, message, payload, sid, node, domain_of(node))
+        asked, message.receipt = message.receipt, False  # which the exchange gives
+        if asked:
+            self._receipts.ask(message, session)
+        sent = Sent(message, session.sid, asked)
+        try:
+            done = partial(self._done, sent)
+            self._streams.send(node, envelope, payload, done, session.runtime, "move")
+        except Rejected as why:  # NoRoom, or a domain that is drained
+            self._counts.note(node, why.reason)
+            if asked:
+                self._receipts.finish(
+                    message, why.code, str(why), why.reason, self._here(message.received_at)
+                )
+            raise
+        self._counts.note(node, "sent")
+        if self._network.has_route(node):
+            message.outcome, message.recipients = "delivered", 1
+            return
+        message.outcome, message.waiting, message.reason = "waiting", 1, "no-path"
+        if asked:
+            self._receipts.wait(message, session)
+
+    # -- lists -----------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """
+        Sends the copies made within as one message for each domain.
+        """
+        if self._together is not None:
+            yield
+            return
+        collected: list[tuple[Message, Session]] = []
+        self._together = collected
+        try:
+            yield
+        finally:
+            self._together = None
+            for message, session in self._merged(collected):
+                domain = self._homes.home(message.to[0] if isinstance(message.to, list) else message.to)
+                try:
+                    self._send_now(message, session, self._gateways.choose(domain))
+                except Rejected as why:
+                    self._answer(Sent(message, session.sid, False), why.code, str(why), why.reason)
+
+    def _merged(self, collected: list[tuple[Message, Session]]) -> Iterator[tuple[Message, Session]]:
+        groups: dict[tuple[Any, ...], list[tuple[Message, Session]]] = {}
+        for message, session in collected:
+            assert isinstance(message.to, str)
+            rest = message.data.replace(msgspec.json.encode(message.to), b"", 1)
+            groups.setdefault((self._homes.home(message.to), session, rest), []).append((message, session))
+        for group in groups.values():
+            message, session = group[0]
+            yield (message if len(group) == 1 else _with_list(message, [one.to for one, _ in group])), session
+
+    # -- outcomes --------------------------------------------------------------------
+
+    def _done(self, sent: "Sent", envelope: Envelope, outcome: Outcome) -> None:
+        if outcome.reason == ACKNOWLEDGED:
+            if sent.receipt:
+                self._receipts.passed(sent.header(), outcome.path)
+            return
+        with self._cork():
+            self._fail(sent, outcome)
+
+    def ended(self, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
+        """
+        Tells the sender of a message from before a restart what became of it.
+        """
+        if outcome.reason == ACKNOWLEDGED:
+            return
+        if envelope.origin is not None and envelope.origin.hops:
+            self._passing_on.ended(envelope.origin, payload, outcome)
+        else:
+            message = recall(payload)
+            self._fail(Sent(message, 0, message.receipt), outcome)
+
+    def passed_on(self, receipt: RemoteReceipt, envelope: Envelope) -> bool:
+        """
+        Takes a receipt for a message that this node passed on; False if it is for another one.
+        """
+        return self._passing_on.receive(receipt, envelope)
+
+    def _fail(self, sent: "Sent", outcome: Outcome) -> None:
+        to = sent.to if isinstance(sent.to, str) else sent.to[0]
+        self._counts.note(self._homes.home(to), outcome.reason)
+        text = text_of(outcome)
+        if sent.receipt:
+            path = outcome.path or self._here(sent.received_at)
+            self._receipts.finish(sent.header(), outcome.code, text, outcome.reason, path)
+        self._answer(sent, outcome.code, text, outcome.reason)
+        if outcome.reason == "stale" and sent.is_answer:
+            self._replace(sent, text)
+
+    def _replace(self, answer: "Sent", text: str) -> None:
+        """
+        Sends a short answer in the place of one that went stale, for its asker still waits.
+        """
+        assert isinstance(answer.to, str)
+        body = response_body(404, text, "stale")
+        message = compose(answer.id, "response", answer.from_, answer.to, body, answer.transaction)
+        wait = int(1000 * self._options.max_wait_seconds)
+        envelope = Envelope("message", self._ids.next(), wait, message.effective_priority, log=answer.log)
+        node = self._gateways.choose(self._homes.home(answer.to))
+        if node:
+            with suppress(Rejected):  # then it is counted only
+                self._streams.send(node, envelope, message.data)
+
+    def _here(self, received_at: int) -> Path:
+        """
+        The path of a message that did not get further than this node.
+        """
+        return ((self._network.node, (time_ns() - received_at) // 1000 if received_at else 0),)
+
+    def _answer(self, sent: "Sent", code: int, text: str, reason: str) -> None:
+        """
+        Answers a request that did not reach the other domain.
+        """
+        for address in sent.awaited:
+            message = sent.header(address)
+            session = self._routes.listener(message.from_, sent.sid) if sent.sid else None
+            found = (session,) if session is not None else self._routes.resolve(message.from_)
+            reply = message.reply(response_body(code, text, reason))
+            waiting = self._router.expected_responses
+            if found:
+                found[0].deliver(reply)
+            elif waiting.waiting:
+                waiting.deliver(reply, None)
+
+
+class Sent:
+    """
+    A message under way: what is needed to tell its sender what became of it. The bytes are the stream's.
+    """
+
+    __slots__ = (
+        "awaited",
+        "from_",
+        "id",
+        "is_answer",
+        "log",
+        "receipt",
+        "received_at",
+        "sid",
+        "to",
+        "transaction",
+        "type",
+    )
+
+    def __init__(self, message: Message, sid: int, receipt: bool) -> None:
+        self.id, self.type, self.from_, self.to = message.id, message.type, message.from_, message.to
+        self.transaction, self.log = message.transaction, message.log
+        self.sid = sid
+        self.receipt = receipt
+        self.received_at = message.received_at  # 0: before a restart
+        self.awaited: Sequence[str]
+        if isinstance(message.to, str):
+            # A provisional answer has a code below 200, and another one follows it.
+            self.is_answer = message.type.lower() == "response" and not any(
+                sign in message.data for sign in PROVISIONAL
+            )
+            self.awaited = (message.to,) if is_awaited(message) else ()
+        else:
+            self.is_answer = False
+            self.awaited = [to for to in message.to if is_awaited(Message(message.id, message.type, to))]
+
+    def header(self, to: str | None = None) -> Message:
+        message = Message(self.id, self.type, to or self.to, self.from_, transaction=self.transaction)
+        message.log = self.log
+        return message
+
+
+def _with_list(message: Message, addresses: list[Any]) -> Message:
+    """
+    The message with all these addresses in `to`.
+    """
+    merged = copy(message)
+    merged.to = addresses
+    try:
+        fields: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Raw])
+        merged.data = msgspec.json.encode({**fields, "to": addresses})
+    except msgspec.DecodeError:  # a lone surrogate, which msgspec refuses
+        merged.data = lossless_json.dumps({**lossless_json.loads(message.data), "to": addresses})
+    return merged

@@ -1,0 +1,207 @@
+"""
+Receipts across domains: exactly one is final, and says which nodes the message passed.
+
+The home domain gives the receipt of a message that it got. The sender's node gives it if the message never
+got there.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import msgspec
+from twisted.logger import Logger
+
+from msgnode.bus.receipts import RECEIPT, TEXTS
+from msgnode.bus.routing_table import RoutingTable
+from msgnode.links.exchange.status import WAITING, told
+from msgnode.links.stream.streams import Envelope
+from msgnode.links.wire.datagram import HOP_LIMIT, Name
+from msgnode.protocol.message import Message, compose
+from msgnode.sessions.session import Session
+from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.fair_table import FairTable
+
+log = Logger()
+
+MAX_ASKED = 50_000  # receipts that clients here wait for
+MAX_GIVEN = 10_000  # receipts that were given, and are not given again
+
+Path = tuple[tuple[str, int], ...]
+_Hop = tuple[Name, Annotated[int, msgspec.Meta(ge=0)]]
+Key = tuple[str, int | str, str]  # from, id and one address in `to`
+
+
+class RemoteReceipt(msgspec.Struct, array_like=True):
+    """
+    The payload of a receipt between nodes: the id and sender of the message, and the address it was sent to.
+
+    The code, reason and text are in the envelope. `path` has the nodes that the message passed, each with the
+    microseconds it stayed there; it is the same for a refusal and for an unknown address.
+    """
+
+    id: int | str
+    from_: str
+    to: str
+    path: Annotated[tuple[_Hop, ...], msgspec.Meta(max_length=HOP_LIMIT + 2)] = ()
+
+
+class Asked(msgspec.Struct):
+    """
+    A receipt that a client here asked for: its session, and what the receipt repeats.
+    """
+
+    sid: int
+    transaction: int | str | None
+    path: Path = ()
+
+
+class AskedReceipts:
+    """
+    The receipts that clients of this node asked for, of messages to other domains.
+
+    A receipt that no client asked for is dropped. This node does not remember what was asked for before a
+    restart, so the sessions of before it get their receipts for as long as a message may wait.
+    """
+
+    def __init__(self, routes: RoutingTable, seconds: Callable[[], float], most: int = MAX_ASKED) -> None:
+        self._routes = routes
+        self._seconds = seconds
+        self._restored: frozenset[int] = frozenset()
+        self._restored_until = 0.0
+        self._asked: FairTable[Key, Asked] = FairTable(most)
+        self._given: BoundedCache[Key, None] = BoundedCache(MAX_GIVEN)
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def start(self, restored: Iterable[Session], wait_seconds: float) -> None:
+        """
+        Notes the sessions of before a restart; a message of theirs waits for at most `wait_seconds`.
+        """
+        self._restored = frozenset(session.sid for session in restored)
+        self._restored_until = self._seconds() + wait_seconds
+
+    def ask(self, message: Message, session: Session) -> None:
+        """
+        Notes that the sender wants a receipt for each address of the message.
+
+        If too many are awaited, the sender of the most gets a last one for its oldest message, which says so.
+        """
+        for key in keys_of(message):
+            self._given.pop(key)
+            asked = Asked(session.sid, message.transaction)
+            evicted = self._asked.put(key, asked, session.sid, session.sid)
+            if evicted is not None:
+                self._give(*evicted, 507, "too many receipts are awaited; it may be delivered", "limit")
+
+    def passed(self, message: Message, path: Path) -> None:
+        """
+        Notes which nodes the message passed on its way to the home domain.
+        """
+        for key in keys_of(message):
+            asked = self._asked.get(key)
+            if asked is not None:
+                asked.path = path
+
+    def wait(self, message: Message, session: Session) -> None:
+        """
+        Tells the sender that its message waits; the final receipt follows.
+        """
+        for from_, id, to in keys_of(message):
+            body = {"code": 202, "description": WAITING, "to": to, "final": False}
+            session.deliver(compose(id, "receipt", RECEIPT, from_, body, message.transaction))
+
+    def finish(self, message: Message, code: int, text: str, reason: str, path: Path = ()) -> None:
+        """
+        Gives the final receipt for each address of a message that did not reach the home domain.
+        """
+        for key in keys_of(message):
+            self._finish(key, code, text, reason, path, message.transaction)
+
+    def receive(self, envelope: Envelope, receipt: RemoteReceipt) -> bool:
+        """
+        Gives the receipt of the home domain to the client that asked. False if none did.
+        """
+        key = receipt.from_, receipt.id, receipt.to
+        if key in self._given:
+            return True
+        if self._asked.get(key) is None and not self._may_be_restored(receipt.from_):
+            return False
+        text = envelope.text or TEXTS.get(envelope.code, "")
+        self._finish(key, envelope.code, text, envelope.reason, receipt.path, envelope.transaction)
+        return True
+
+    def _may_be_restored(self, from_: str) -> bool:
+        """
+        May a session of before a restart have asked, which has that address?
+        """
+        if not self._restored or self._seconds() >= self._restored_until:
+            self._restored = frozenset()
+            return False
+        return any(session.sid in self._restored for session in self._routes.resolve(from_)[:1])
+
+    def _finish(
+        self, key: Key, code: int, text: str, reason: str, path: Path, transaction: int | str | None
+    ) -> None:
+        if key in self._given:
+            return
+        asked = self._asked.get(key)
+        if asked is not None:
+            self._asked.remove(key)
+        self._give(key, asked or Asked(0, transaction), code, text, reason, path)
+
+    def _give(self, key: Key, asked: Asked, code: int, text: str, reason: str, path: Path = ()) -> None:
+        self._given.put(key, None)
+        from_, id, to = key
+        session = self._session(from_, asked)
+        if session is None:
+            return
+        body: dict[str, Any] = {"code": code, "description": text}
+        if reason:
+            body["reason"] = reason
+        passed = path or asked.path
+        body |= {"to": to, "path": [{"node": node, "micros": micros} for node, micros in passed]}
+        body["final"] = True
+        session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
+
+    def _session(self, from_: str, asked: Asked) -> Session | None:
+        """
+        The session that asked; after a restart, the one that holds the address it sent from.
+        """
+        session = self._routes.listener(from_, asked.sid) if asked.sid else None
+        if session is None:
+            found = self._routes.resolve(from_)
+            session = found[0] if found else None
+        return session if session is not None and not session.is_node else None
+
+
+def keys_of(message: Message) -> list[Key]:
+    addresses = [message.to] if isinstance(message.to, str) else message.to
+    return [(message.from_, message.id, to) for to in addresses]
+
+
+def to_remote(
+    receipt: Message, id: tuple[bytes, int], is_exposed: bool, path: Path = ()
+) -> tuple[Envelope, bytes]:
+    """
+    A receipt of this node for the sender's node; it says no more than a foreign sender may know.
+
+    `path` is the one that the message came by.
+    """
+    body = receipt.fields()
+    code, text, reason = told(
+        int(body.get("code", 0)), body.get("description", ""), body.get("reason", ""), is_exposed
+    )
+    envelope = Envelope(
+        "receipt",
+        id,
+        0,
+        receipt.effective_priority,
+        transaction=receipt.transaction,
+        code=code,
+        text=text,
+        reason=reason,
+    )
+    to = receipt.to if isinstance(receipt.to, str) else receipt.to[0]
+    about = RemoteReceipt(receipt.id, to, str(body.get("to", "")), path)
+    return envelope, msgspec.msgpack.encode(about)

@@ -1,0 +1,62 @@
+"""
+Statuses: which code the sender of a message gets in a response, and which in a receipt.
+
+Responses never have 408 or 500, because deployed runtimes repeat a request ten times at once after those. A
+foreign sender gets 404 for unknown and for refused alike.
+"""
+
+from typing import Any
+
+from msgnode.links.stream.streams import Outcome
+from msgnode.protocol.errors import Rejected, error_body
+
+MAX_TEXT_CHARS = 1000  # that a client gets of what another domain says
+MAX_REASON_CHARS = 64
+ACKNOWLEDGED = "acknowledged"  # the reason of an outcome that is no failure
+WAITING = "waiting for a route"
+UNKNOWN = "no session is bound to this address"
+
+TEXTS = {
+    "stale": "its time to live ended before it reached the other domain",
+    "in-doubt": "the other node has lost its memory of this message; it may have been delivered",
+    "no-path": "no path leads to the other domain",
+    "no-key": "it must be encrypted, and there is no key of the other domain",
+    "overflow": "there is no room for more messages to this domain",
+    "peer": "the other domain does not accept this sender from here",
+}
+_IN_RESPONSE = {408: 404, 410: 404, 413: 413, 429: 429, 500: 502, 503: 507}
+_NOT_TOLD = frozenset({401, 403, 404, 410, 500, 501})  # to a foreign sender these look alike
+
+
+def in_response(code: int) -> int:
+    """
+    The code of a response for a receipt's code.
+    """
+    return _IN_RESPONSE.get(code, code)
+
+
+def refusal(code: int, text: str, reason: str) -> Rejected:
+    """
+    The refusal of another domain, as a client here gets it: 502 if its code is none of a failure.
+    """
+    known = in_response(code) if 400 <= code <= 599 else 502
+    return Rejected(text[:MAX_TEXT_CHARS], known, reason[:MAX_REASON_CHARS])
+
+
+def text_of(outcome: Outcome) -> str:
+    return outcome.text or TEXTS.get(outcome.reason, "it was not delivered")
+
+
+def response_body(code: int, text: str, reason: str) -> dict[str, Any]:
+    return {**error_body(in_response(code), text), "reason": reason}
+
+
+def told(code: int, text: str, reason: str, is_exposed: bool) -> tuple[int, str, str]:
+    """
+    The code, text and reason that a foreign sender gets.
+    """
+    if code in _NOT_TOLD and reason != "peer" and not is_exposed:
+        return 404, UNKNOWN, "no-route"
+    if code == 503 and reason == "overflow":
+        return 507, text, "overflow"
+    return code, text, reason

@@ -1,0 +1,359 @@
+"""
+Upstream subscriptions: what sessions of this node are subscribed to in other domains.
+
+Each session is asked for with its own identity; what is published travels once to this node, for all of them.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from msgnode.links.exchange.counts import ExchangeCounts
+from msgnode.links.exchange.domains import Gateways, HomeDomains
+from msgnode.links.exchange.envelopes import MessageIds, identity_of
+from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
+from msgnode.links.exchange.status import TEXTS, refusal
+from msgnode.links.exchange.subscriptions.entries import (
+    Answer,
+    AnyEntry,
+    Ask,
+    Begin,
+    End,
+    Release,
+    Revoke,
+    in_parts,
+)
+from msgnode.links.exchange.subscriptions.pending import Asking, PendingAnswers, Request
+from msgnode.links.exchange.subscriptions.snapshot_pace import SnapshotPace
+from msgnode.links.exchange.subscriptions.upstream_table import UpstreamTable
+from msgnode.links.stream.streams import NoRoom
+from msgnode.links.wire.node_name import domain_of
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message
+from msgnode.sessions.routing import ALLOCATED, SUBSCRIBED
+from msgnode.sessions.session import Session
+from msgnode.structures.time_slices import ADDRESSES
+
+log = Logger()
+
+RETRY_SECONDS = 5.0  # after a subscription was not delivered, everything is asked for again
+RENEWALS = 2  # in the time of a lease
+SESSION_SHARE = 4  # one session may have a quarter of the subscriptions in a domain
+
+Send = Callable[[str, AnyEntry, dict[str, str], Callable[[], None]], None]
+
+
+class Upstream:
+    """
+    The asker for what clients here are subscribed to in other domains. `send` raises NoRoom.
+    """
+
+    def __init__(
+        self,
+        node: NodeParts,
+        homes: HomeDomains,
+        gateways: Gateways,
+        ids: MessageIds,
+        send: Send,
+        clock: IReactorTime,
+        options: ExchangeOptions,
+        counts: ExchangeCounts,
+    ) -> None:
+        self._node = node
+        self._homes = homes
+        self._gateways = gateways
+        self._ids = ids
+        self._send = send
+        self._clock = clock
+        self._options = options
+        self._counts = counts
+        self._table = UpstreamTable()
+        self.pending = PendingAnswers()
+        self._paces: dict[str, SnapshotPace] = {}  # by domain
+        self._asked_at: dict[str, str] = {}  # the node of a domain that has the subscriptions
+        self._released: dict[tuple[str, int], list[tuple[str, Session]]] = {}
+        self._flush: IDelayedCall | None = None
+        self._retries: dict[str, IDelayedCall] = {}  # by domain
+        self._renewal: IDelayedCall | None = None
+        self._watching: IDelayedCall | None = None
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def count(self, domain: str) -> int:
+        """
+        The number of subscriptions in a domain.
+        """
+        return self._table.count(domain)
+
+    def start(self) -> None:
+        """
+        Takes the subscriptions of before a restart, and asks for all of them again.
+        """
+        for session in [session for session in self._node.sessions if not session.is_node]:
+            for address, kinds in list(session.bindings.items()):
+                if kinds & SUBSCRIBED and self._homes.decides(address, session):
+                    self._add(address, session, True)
+        self._renew()
+        self._watch()
+
+    def stop(self) -> None:
+        for timer in (self._renewal, self._watching, self._flush, *self._retries.values()):
+            if timer is not None and timer.active():
+                timer.cancel()
+
+    # -- what clients want -------------------------------------------------------------
+
+    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
+        """
+        Asks for those of the addresses that other domains decide about; None if there are none.
+        """
+        by_domain: dict[str, list[str]] = {}
+        for address in dict.fromkeys(addresses):
+            if self._homes.decides(address, session):
+                by_domain.setdefault(self._homes.home(address), []).append(address)
+        if not by_domain:
+            return None
+        request = Request(self._clock)
+        for domain, wanted in by_domain.items():
+            refusal = self._check_room(domain, wanted, session)
+            if refusal is not None:
+                request.left = 1
+                request.answer(refusal)
+                return request.answered
+        parts = [(domain, some) for domain, all in by_domain.items() for some in in_parts(all)]
+        request.left = len(parts)
+        for domain, some in parts:
+            for address in some:
+                self._add(address, session, False)
+            self._ask(domain, some, session, message.from_, request)
+        return request.answered
+
+    def _check_room(self, domain: str, wanted: list[str], session: Session) -> Rejected | None:
+        """
+        Why the session cannot have these subscriptions, too; None if it can.
+        """
+        table, most = self._table, self._options.limits_of(domain).max_upstream
+        new = sum(session.sid not in table.sids(address) for address in wanted)
+        if (
+            table.count(domain) + new <= most
+            and table.share(domain, session.sid) + new <= max(1, most // SESSION_SHARE)
+            and self.pending.count(domain) + len(wanted) <= most
+        ):
+            return None
+        self._counts.note(domain, "limit")
+        text = f"the clients of this node may have {most} subscriptions in {domain}, one of them a quarter"
+        return Rejected(text, 429, "limit")
+
+    def _add(self, address: str, session: Session, is_permitted: bool) -> None:
+        self._table.add(address, self._homes.home(address), session, is_permitted)
+
+    def _ask(
+        self, domain: str, addresses: list[str], session: Session, from_: str, request: Request | None
+    ) -> None:
+        node = self._gateway(domain)
+        if not node:
+            self._retry(domain)
+            if request is not None:
+                request.answer(Rejected(f"{TEXTS['no-path']}: {domain}", 502, "no-path"))
+            return
+        self._asked_at.setdefault(domain, node)
+        generation = self._ids.next()[1]
+        entry = Ask(generation, session.sid, from_, addresses)
+        self.pending.add(generation, Asking(node, self._clock.seconds(), session, addresses, request))
+        try:
+            self._send(node, entry, identity_of(session, self._homes.own), lambda: self._lost(generation))
+        except NoRoom as why:
+            self.pending.pop(generation)
+            self._retry(domain)
+            if request is not None:
+                request.answer(why)
+
+    def unbound(self, address: str, session: Session) -> None:
+        """
+        The session is no longer bound to the address: the other domain learns it after this turn.
+        """
+        if address not in self._table:
+            return
+        for sid in (session.sid, *session.former):
+            if self._table.remove(address, sid):
+                node = self._gateway(self._homes.home(address))
+                self._released.setdefault((node, sid), []).append((address, session))
+        if self._released and (self._flush is None or not self._flush.active()):
+            self._flush = self._clock.callLater(0, self._release)
+
+    def _release(self) -> None:
+        released, self._released = self._released, {}
+        for (node, sid), left in released.items():
+            gone = []
+            for address, session in left:
+                heir = session.successor
+                if heir is not None and heir.bindings.get(address, 0) & SUBSCRIBED:
+                    self._add(address, heir, True)
+                    self._ask(self._homes.home(address), [address], heir, heir.runtime, None)
+                if sid not in self._table.sids(address):
+                    gone.append(address)
+            for some in in_parts(gone if node else []):
+                try:
+                    self._send(node, Release(self._ids.next()[1], sid, some), {}, lambda: None)
+                except NoRoom:
+                    self._retry(domain_of(node))
+
+    # -- what other domains say ----------------------------------------------------------
+
+    def answer(self, source: str, entry: Answer) -> None:
+        """
+        Notes the answer to what was asked last; an older one is ignored.
+        """
+        asking = self.pending.get(entry.generation)
+        if asking is None or asking.node != source or len(entry.codes) != len(asking.addresses):
+            self._counts.note(source, "old-answer")
+            return
+        self.pending.pop(entry.generation)
+        session, refused = asking.session, 0
+        for address, code in zip(asking.addresses, entry.codes, strict=True):
+            if code == 200:
+                self._table.permit(address, session.sid)
+                continue
+            refused = refused or code or 502
+            self._refuse(address, session)
+        if asking.request is not None:
+            asking.request.answer(refusal(refused, entry.text, entry.reason) if refused else None)
+
+    def revoke(self, source: str, entry: Revoke) -> None:
+        session = self._table.session(entry.subscriber)
+        if session is None:
+            return
+        for address in entry.addresses:
+            if self._homes.home(address) == domain_of(source):
+                self._counts.note(source, "revoked")
+                self._refuse(address, session)
+
+    def _refuse(self, address: str, session: Session) -> None:
+        if self._table.remove(address, session.sid):
+            self._node.routes.unbind(address, session, ~ALLOCATED)
+
+    def permitted(self, address: str, found: tuple[Session, ...]) -> tuple[Session, ...]:
+        """
+        Those of the sessions that the home domain has permitted to hear the address.
+
+        If only one ever asked, what is published counts although the answer is still under way.
+        """
+        sids = self._table.sids(address)
+        if not sids:
+            return ()
+        if all(sids.values()) and len(sids) == len(found):
+            return found
+        is_only = len(sids) == 1
+        return tuple(
+            session
+            for session in found
+            if any(
+                sids.get(sid, False) or (is_only and sid in sids) for sid in (session.sid, *session.former)
+            )
+        )
+
+    # -- again -----------------------------------------------------------------------
+
+    def _lost(self, generation: int) -> None:
+        """
+        The entry did not reach the other node: everything is asked for again.
+        """
+        asking = self.pending.pop(generation)
+        if asking is not None:
+            self._retry(domain_of(asking.node))
+
+    def _retry(self, domain: str, seconds: float = RETRY_SECONDS) -> None:
+        if domain not in self._retries:
+            self._retries[domain] = self._clock.callLater(seconds, self._snapshot, domain)
+
+    def _renew(self) -> None:
+        """
+        Renews the leases. What was not answered since the last time never will be.
+        """
+        now, seconds = self._clock.seconds(), self._options.lease_seconds / RENEWALS
+        self._renewal = self._clock.callLater(seconds, self._renew)
+        self.pending.drop_older(now - seconds)
+        self._paces = {domain: pace for domain, pace in self._paces.items() if not pace.is_over(now)}
+        for domain in {self._homes.home(address) for address in self._table.addresses()} - {
+            "",
+            self._homes.own,
+        }:
+            self._snapshot(domain)
+
+    def _gateway(self, domain: str) -> str:
+        """
+        The node that has the subscriptions in the domain, while there is a route to it; else its gateway.
+        """
+        node = self._asked_at.get(domain, "")
+        return node if node and self._gateways.has_route(node) else self._gateways.choose(domain)
+
+    def _watch(self) -> None:
+        """
+        Asks again in a domain that has moved to another node.
+        """
+        self._watching = self._clock.callLater(RETRY_SECONDS, self._watch)
+        self._asked_at = {
+            domain: node for domain, node in self._asked_at.items() if self._table.count(domain)
+        }
+        for domain, before in list(self._asked_at.items()):
+            node = self._gateway(domain)
+            if node != before and self._gateways.has_route(node):
+                self._snapshot(domain)
+
+    def restarted(self, source: str) -> None:
+        """
+        The other node began a new epoch: it gets all subscriptions again.
+        """
+        self._snapshot(domain_of(source))
+
+    def _snapshot(self, domain: str) -> None:
+        """
+        Asks for all subscriptions in the domain again, which renews their lease; not too often.
+        """
+        timer = self._retries.pop(domain, None)
+        if timer is not None and timer.active():
+            timer.cancel()
+        pace = self._paces.setdefault(domain, SnapshotPace())
+        wait = pace.wait(self._clock.seconds())
+        node = self._gateway(domain)
+        if wait or not node:
+            self._retry(domain, wait or RETRY_SECONDS)
+            return
+        pace.begin(self._clock.seconds())
+        self._asked_at[domain] = node
+        self._node.slices.work(self._ask_again(domain, node, pace))
+
+    def _ask_again(self, domain: str, node: str, pace: SnapshotPace) -> Iterator[None]:
+        """
+        A snapshot, in slices; what is asked for meanwhile has a higher generation and stays.
+        """
+        begun = self._ids.next()[1]
+        self.pending.drop_asked_again(domain, begun)
+        try:
+            by_session = yield from self._by_session(domain)
+            self._send(node, Begin(begun), {}, lambda: None)
+            for sid, addresses in by_session.items():
+                for some in in_parts(addresses):
+                    wanted = [address for address in some if sid in self._table.sids(address)]
+                    session = self._table.session(sid)
+                    if wanted and session is not None:
+                        self._ask(domain, wanted, session, session.runtime, None)
+                    yield
+            self._send(node, End(begun), {}, lambda: None)
+        except NoRoom:
+            self._retry(domain)
+        finally:
+            pace.end()
+
+    def _by_session(self, domain: str) -> Generator[None, None, dict[int, list[str]]]:
+        found: dict[int, list[str]] = {}
+        for done, address in enumerate(self._table.addresses(), 1):
+            if self._homes.home(address) == domain:
+                for sid in self._table.sids(address):
+                    found.setdefault(sid, []).append(address)
+            if done % ADDRESSES == 0:
+                yield
+        return found

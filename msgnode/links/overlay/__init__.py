@@ -1,0 +1,3 @@
+"""
+The overlay: the map of nodes and links, and the next hop of a datagram.
+"""

@@ -1,0 +1,3 @@
+"""
+Routes: the graph of the network, shortest paths, and the explanation of both.
+"""

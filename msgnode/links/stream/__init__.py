@@ -1,0 +1,3 @@
+"""
+Streams: numbered, acknowledged, stored delivery from a source node to a destination node.
+"""

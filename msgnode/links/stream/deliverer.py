@@ -1,0 +1,208 @@
+"""
+Delivery of what a stream brings to the listener, and the inbound journal of what the listener is not done
+with.
+
+A message that the listener is done with at once is on disk by the listener's own records. Any other one
+goes to the inbound journal, and is delivered again after a restart.
+"""
+
+from collections.abc import Callable, Iterator
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.links.stream.body import Malformed
+from msgnode.links.stream.common import Placed, StreamParts
+from msgnode.links.stream.safety.encryption import NotReadable
+from msgnode.links.stream.storage.store import StoredEntry
+from msgnode.links.stream.streams import Envelope
+from msgnode.links.wire.node_name import domain_of
+from msgnode.links.wire.stream_header import WRAPPED
+from msgnode.structures.log_limits import FailureLog
+
+log = Logger()
+failures = FailureLog(log)
+
+TURN_MESSAGES = 256  # rewritten in one turn of the event loop
+
+Path = tuple[tuple[str, int], ...]
+
+
+class Delivery:
+    """
+    One message that the listener has. The listener calls it when this node need not remember it any more.
+    """
+
+    __slots__ = ("_finish", "count", "data", "done", "key", "lane", "place", "size", "stored", "until")
+
+    def __init__(self, finish: Callable[["Delivery"], None], lane: int, size: int, until: float) -> None:
+        self._finish = finish
+        self.lane = lane
+        self.size = size
+        self.until = until
+        self.key = 0  # in the inbound journal; 0: it is not there
+        self.place = self.stored = 0  # there, and how many bytes
+        self.data: bytes | None = None  # until they are on disk
+        self.count: Callable[[], None] | None = None  # takes it into the stream's count, once
+        self.done = False
+
+    def __call__(self) -> None:
+        if not self.done:
+            self.done = True
+            self._finish(self)
+
+
+class Deliverer:
+    """
+    The deliverer of the messages of one source.
+
+    `pending` are those that the listener is not done with; `has_room` while there may be more of them.
+    """
+
+    def __init__(self, parts: StreamParts, source: str, index: int, on_done: Callable[[], None]) -> None:
+        self.pending: dict[Delivery, None] = {}
+        self.commit: Callable[[], None] = lambda: None
+        self._parts = parts
+        self._source = source
+        self._domain = domain_of(source)  # each domain has message ids of its own
+        self._index = index
+        self._on_done = on_done
+        self._last_key = 0
+        self._fresh: list[Delivery] = []  # whose bytes are in memory
+
+    @property
+    def has_room(self) -> bool:
+        parts = self._parts
+        return len(self.pending) < parts.limits.pending and parts.pending_bytes < parts.limits.pending_bytes
+
+    @property
+    def room(self) -> int:
+        """
+        The number of messages that there is room for.
+        """
+        return self._parts.limits.pending - len(self.pending) if self.has_room else 0
+
+    def deliver(
+        self, lane: int, data: bytes, flags: int, ttl: float, path: Path, count: Callable[[], None]
+    ) -> None:
+        """
+        Deliver a message, unless it was known. One that cannot be read is dropped.
+
+        `count` takes it into the stream's count: as soon as the listener is done with it, so that a batch
+        that the listener then writes has both; else when it is in the inbound journal.
+        """
+        parts = self._parts
+        try:
+            if flags & WRAPPED:
+                data = parts.encryption.unwrap(self._source, data)
+            envelope, payload = parts.codec.decode(data)
+        except Malformed:
+            parts.drop(self._source, "malformed")
+            count()
+            return
+        except NotReadable as why:
+            parts.drop(self._source, why.cause)
+            count()
+            return
+        if not parts.recent.add((self._domain, envelope.kind, *envelope.id)):
+            parts.counts["known-id"] += 1
+            count()
+            return
+        delivery = Delivery(self._finished, lane, len(payload), parts.clock.seconds() + ttl)
+        delivery.count = count
+        self._hand_over(envelope, payload, ttl, path, delivery)
+        delivery.count = None
+        if not delivery.done:
+            self._last_key += 1
+            delivery.key, delivery.stored, delivery.data = self._last_key, len(data), data
+            self._fresh.append(delivery)
+            delivery.place = parts.store.keep_inbound(self._index, lane, delivery.key, data, delivery.until)
+            count()
+
+    def _hand_over(
+        self, envelope: Envelope, payload: bytes, ttl: float, path: Path, delivery: Delivery
+    ) -> None:
+        parts = self._parts
+        self.pending[delivery] = None
+        parts.pending_bytes += delivery.size
+        envelope.ttl_millis = max(0, int(ttl * 1000))
+        parts.counts["delivered"] += 1
+        try:
+            assert parts.listener is not None, "streams receive after start"
+            parts.listener.received(self._source, envelope, payload, path, delivery)
+        except Exception:
+            failures.note("a message from {node} could not be handled", Failure(), node=self._source)
+            delivery()
+
+    def _finished(self, delivery: Delivery) -> None:
+        parts = self._parts
+        del self.pending[delivery]
+        parts.pending_bytes -= delivery.size
+        if delivery.count is not None:
+            delivery.count()
+        if delivery.key:
+            parts.store.remove_inbound(self._index, delivery.lane, delivery.key)
+            if delivery.place:
+                parts.store.release(delivery.stored)
+            self.commit()
+        self._on_done()
+
+    def written(self) -> None:
+        """
+        The inbound journal is on disk.
+        """
+        fresh, self._fresh = self._fresh, []
+        for delivery in fresh:
+            if not delivery.done and not self._parts.store.holds(delivery.place, delivery.stored):
+                self._fresh.append(delivery)  # it was dropped with the buffer of a failing disk
+            else:
+                delivery.data = None
+
+    # -- restarts and compaction ------------------------------------------------------
+
+    def redeliver(self, inbound: list[StoredEntry], last_key: int) -> None:
+        """
+        Deliver what was in the inbound journal at the last stop.
+        """
+        parts = self._parts
+        self._last_key = max(self._last_key, last_key)
+        for entry in inbound:
+            try:
+                envelope, payload = parts.codec.decode(parts.store.read(entry.place, entry.size))
+            except (OSError, Malformed) as why:
+                log.error("a message from {node} cannot be read back: {why}", node=self._source, why=why)
+                parts.store.remove_inbound(self._index, entry.lane, entry.key)
+                parts.store.release(entry.size)
+                continue
+            parts.recent.add((self._domain, envelope.kind, *envelope.id))
+            parts.counts["redelivered"] += 1
+            delivery = Delivery(self._finished, entry.lane, len(payload), entry.until)
+            delivery.key, delivery.place, delivery.stored = entry.key, entry.place, entry.size
+            self._hand_over(envelope, payload, entry.until - parts.clock.seconds(), (), delivery)
+
+    def rewrite(self, is_old: Callable[[int], bool], moved: list[tuple[Placed, int]]) -> Iterator[None]:
+        """
+        Append again what is in old segments. While the whole spool is rewritten, the places before stay
+        valid, and the new ones are added to `moved`.
+        """
+        store = self._parts.store
+        for count, delivery in enumerate(list(self.pending)):
+            if count % TURN_MESSAGES == TURN_MESSAGES - 1:
+                yield
+            if delivery.done or not delivery.key or not is_old(delivery.place):
+                continue
+            was_on_disk, data = delivery.data is None, delivery.data
+            if data is None:
+                try:
+                    data = store.read(delivery.place, delivery.stored)
+                except OSError:
+                    continue  # the listener has it; it does not come again after a restart
+            if delivery.place:
+                store.release(delivery.stored)
+            place = store.keep_inbound(self._index, delivery.lane, delivery.key, data, delivery.until)
+            if was_on_disk and store.rewriting:
+                moved.append((delivery, place))
+            else:
+                delivery.place, delivery.data = place, data
+                self._fresh.append(delivery)
+        self.commit()

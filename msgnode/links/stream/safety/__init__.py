@@ -1,0 +1,3 @@
+"""
+Safety of streams: the keys that two nodes agree on, the tag of each datagram, and encryption.
+"""

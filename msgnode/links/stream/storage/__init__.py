@@ -1,0 +1,3 @@
+"""
+Storage of streams: entries, counts and epochs, which survive a restart.
+"""

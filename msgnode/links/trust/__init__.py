@@ -1,0 +1,3 @@
+"""
+Trust between nodes: the certificates of peers, and this node's own.
+"""

@@ -1,0 +1,3 @@
+"""
+The wire format between nodes.
+"""

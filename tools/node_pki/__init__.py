@@ -1,0 +1,3 @@
+"""
+A certificate authority and certificates of nodes, to try links between nodes with.
+"""
