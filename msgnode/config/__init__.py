@@ -1,3 +1,3 @@
 """
-addressrange=address_range What an operator can set, and reading it again.
+The configuration: every key an operator can set, its checks, and reloading it.
 """

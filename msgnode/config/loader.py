@@ -1,7 +1,7 @@
 """
-Reading the configuration: a TOML file, and options laid over it.
+Loads the configuration: a TOML file, overridden by command-line options.
 
-A mistake names the file, the key, what was expected and what was found.
+An error names the file, the key, the expected value, and the value found.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from msgnode.config.federation import Peer
 from msgnode.config.schema import (
     Config,
     ConfigError,
@@ -23,7 +24,7 @@ from msgnode.config.schema import (
 )
 from msgnode.config.validation import cross_checks
 
-# What keys were called before, and what they are called now.
+# The old names of keys, and the names they have now.
 RENAMED = {
     "line": "lines",
     "admin": "admin.listen",
@@ -67,7 +68,8 @@ RENAMED = {
 
 def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> Config:
     """
-    The configuration in the file, where there is one, with the options laid over it.
+    Load the configuration from a file, if `path` is given, overridden by `options`. ConfigError if it is
+    invalid.
     """
     table: dict[str, Any] = {}
     if path is not None:
@@ -79,13 +81,13 @@ def load(path: str | None = None, options: Mapping[str, Any] | None = None) -> C
             raise ConfigError(f"{path}: is not UTF-8 at byte {why.start}") from why
         except tomllib.TOMLDecodeError as why:
             raise ConfigError(f"{path}: is not TOML: {why}") from why
-        check(table, path)  # a mistake in the file is told as the file's
+        check(table, path)  # so that an error in the file names the file
     return check(merge(table, options or {}), "options")
 
 
 def merge(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """
-    The table with the options in it; an option that is a table itself changes only the keys it names.
+    The table with the options in it. An option that is itself a table replaces only the keys it has.
     """
     merged = dict(table)
     for name, value in options.items():
@@ -99,7 +101,7 @@ def merge(table: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
 
 def check(table: Mapping[str, Any], where: str) -> Config:
     """
-    The Config in this table; ConfigError names `where` it came from.
+    Convert a table to the Config. ConfigError names `where` the table came from.
     """
     for key, name in _renamed(table):
         raise ConfigError(f"{where}: {key}: is now called {name}")
@@ -114,7 +116,7 @@ def check(table: Mapping[str, Any], where: str) -> Config:
 
 def _renamed(value: Any, key: str = "", shown: str = "") -> Iterator[tuple[str, str]]:
     """
-    The keys that have another name now, as the file shows them, and that name.
+    The renamed keys in a table, as the file spells them, each with its present name.
     """
     if key in RENAMED and not (key == "admin" and isinstance(value, dict)):  # now a table
         yield shown, RENAMED[key]
@@ -141,7 +143,7 @@ _WORDS = {
 
 def _in_words(complaint: str, table: Any) -> str:
     """
-    msgspec's complaint as: key, what was expected, what was found.
+    Rewrite an error of msgspec: the key, the expected value, the value found.
     """
     text, _, path = complaint.partition(" - at `")
     steps = re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", path.rstrip("`"))
@@ -157,7 +159,7 @@ def _in_words(complaint: str, table: Any) -> str:
         known = _known(names)
         near = get_close_matches(unknown[1], known, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        return f"{f'{key}.' if key else ''}{unknown[1]}: is not a key here; {hint}"
+        return f"{f'{key}.' if key else ''}{unknown[1]}: unknown key; {hint}"
     missing = re.match(r"Object missing required field `(.*)`", text)
     if missing:
         return f"{key}.{missing[1]}: is missing"
@@ -166,7 +168,7 @@ def _in_words(complaint: str, table: Any) -> str:
     if "Invalid enum value" in text:
         *others, last = (repr(word) for word in _choices(names))
         expected = f"expected {', '.join(others)} or {last}"
-    shown = "another" if names[-1:] == ["client_secret"] else repr(found)  # it may well be one
+    shown = "another" if names[-1:] == ["client_secret"] else repr(found)  # it may be a secret
     return f"{key}: {expected}, found {shown}"
 
 
@@ -179,7 +181,7 @@ def _step(value: Any, name: str | int) -> Any:
 
 def _guilty(pools: Mapping[str, Any]) -> str:
     """
-    The pool that msgspec complains about; it does not say which.
+    The pool that an error of msgspec is about, which the error does not name.
     """
     for name, pool in pools.items():
         try:
@@ -202,12 +204,12 @@ def _choices(names: list[str | int]) -> tuple[str, ...]:
 
 def _types(names: list[str | int]) -> dict[str, Any]:
     """
-    The keys of the table at this place, and what they take.
+    The keys of the table at this place, with their types.
     """
     place: Any = Config
     if names:
         first = str(names[0])
-        kinds: dict[str, Any] = {"pools": PoolAddresses, "listen": Listen}
+        kinds: dict[str, Any] = {"pools": PoolAddresses, "listen": Listen, "peer": Peer}
         place = kinds[first] if first in kinds else _types([])[first]
         if names[:2] == ["identity", "providers"]:
             place = IdentityProvider if len(names) < 4 else IntrospectionOptions

@@ -1,15 +1,17 @@
 """
-SIGHUP: the configuration file and the certificates are read again.
+Reload at SIGHUP: the configuration file, the certificates and the device tokens are read again.
 
-All of it takes effect, or nothing does.
+A reload is atomic: everything takes effect, or nothing.
 """
 
+import hashlib
 import signal
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, Protocol
 
+import msgspec
 from twisted.application.service import Service
 from twisted.logger import Logger
 
@@ -18,15 +20,18 @@ from msgnode.config.sections import Section
 
 log = Logger()
 
-# What may change while the node runs.  The rest is built into what is there.
+# The keys that may change while the node runs. All others need a restart.
 RELOADABLE = {
     "admin",
     "allowed_origins",
     "drain_seconds",
+    "federation",
     "identity",
     "limits",
+    "peer",
     "policy",
     "public_url",
+    "records",
     "routing",
     "session",
     "storage",
@@ -34,14 +39,14 @@ RELOADABLE = {
     "trusted_proxies",
     "websocket",
 }
-BUILT_IN = {"admin.listen"}  # of these, what needs a restart all the same
+BUILT_IN = {"admin.listen", "federation.listen"}  # the exceptions, which need a restart
 
 
 class Renewable(Protocol):
     """
-    Files that are read again: a TLS listener's certificate and key, the tokens of devices.
+    Files that are reloaded: a TLS listener's certificate and key, the device tokens.
 
-    `use` takes what `read` gave, and gives back what was used before.
+    `use` puts what `read` returned into effect, and returns what was in effect before.
     """
 
     def read(self) -> Any: ...
@@ -50,12 +55,10 @@ class Renewable(Protocol):
 
 class Reloading(Service):
     """
-    The service that reads the configuration again at SIGHUP.
+    The service that reloads the configuration at SIGHUP.
 
-    `read` gives the configuration as it is in the file now; `apply` tells those who keep something of it.
-
-    `call` runs a function on the event loop (reactor.callFromThread); a signal
-    may come in the middle of anything.
+    `read` loads the configuration file. The functions in `apply` put the changed configuration into effect.
+    `call` runs a function on the event loop (reactor.callFromThread), for a signal can interrupt any code.
     """
 
     def __init__(
@@ -79,12 +82,12 @@ class Reloading(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._listen()  # `python -m twisted` has no privileged start
+        self._listen()  # `python -m twisted` does not call privilegedStartService
 
     def _listen(self) -> None:
         if self._before is not None:
             return
-        # Not on every system is there a SIGHUP, and only the main thread hears it.
+        # Some systems have no SIGHUP, and only the main thread can handle signals.
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGHUP, lambda *_: self._call(self.reload))
 
@@ -103,19 +106,19 @@ class Reloading(Service):
             fresh = self._read()
             renewed = [(renewable, renewable.read()) for renewable in self._renewables]
         except ConfigError as why:
-            log.error("not reloaded, everything stays as it was: {why}", why=str(why))
+            log.error("the reload failed, nothing has changed: {why}", why=str(why))
             return
         before = deepcopy(self._config)
-        changed, waiting = adopt(self._config, fresh)
+        changed, waiting = apply_changes(self._config, fresh)
         used = [(renewable, renewable.use(read)) for renewable, read in renewed]
         try:
             self._apply_all()
         except Exception as why:
             if isinstance(why, ConfigError):
-                log.error("not reloaded, everything stays as it was: {why}", why=str(why))
+                log.error("the reload failed, nothing has changed: {why}", why=str(why))
             else:
-                log.failure("not reloaded, everything stays as it was")
-            adopt(self._config, before)
+                log.failure("the reload failed, nothing has changed")
+            apply_changes(self._config, before)
             for renewable, read in used:
                 renewable.use(read)
             self._apply_all()
@@ -125,14 +128,21 @@ class Reloading(Service):
             keys=", ".join(changed) or "no key",
         )
         if waiting:
-            log.warn("{keys} changed too, but only a restart makes it so", keys=", ".join(waiting))
+            log.warn("{keys} changed too, which takes effect only after a restart", keys=", ".join(waiting))
 
 
-def adopt(config: Config, fresh: Config) -> tuple[list[str], list[str]]:
+def revision(config: Config) -> str:
     """
-    Take over what may change while the node runs, in place.
+    A short text that differs when the configuration in effect differs.
+    """
+    return hashlib.sha256(msgspec.json.encode(config)).hexdigest()[:12]
 
-    The keys that did, and those that are other in `fresh` but need a restart.
+
+def apply_changes(config: Config, fresh: Config) -> tuple[list[str], list[str]]:
+    """
+    Copy the reloadable keys of `fresh` into `config`, in place.
+
+    Returns the keys that changed, and the keys that differ but need a restart.
     """
     changed, waiting = [], []
     for name in config.__struct_fields__:

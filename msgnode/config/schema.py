@@ -1,7 +1,7 @@
 """
-The configuration: one Struct, filled by the TOML file and by the options.
+The schema of the configuration: one Struct, filled from the TOML file and the options.
 
-Its types are the checks; loader.py turns their complaints into words.
+Its types are the checks. loader.py rewrites their errors for operators.
 """
 
 import socket
@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from msgnode.config.address_range import expand
+from msgnode.config.federation import FederationOptions, Peer
 from msgnode.config.sections import (
     BackEndOptions,
     Bytes,
@@ -18,12 +19,13 @@ from msgnode.config.sections import (
     OrOff,
     Positive,
     QoSOptions,
+    RecordsOptions,
     RegistryOptions,
     Seconds,
     Section,
 )
 
-Kind = Literal["web", "line", "admin"]
+Kind = Literal["web", "line", "admin", "node"]
 Sync = Literal["normal", "full"]
 Takeover = Literal["open", "token"]
 FromCheck = Literal["off", "log", "refuse"]
@@ -33,19 +35,19 @@ Effect = Literal["permit", "deny"]
 Share = Annotated[float, Meta(ge=0, le=1)]
 MessageIdentity = Literal["ignore", "mark", "refuse"]
 Auth = Literal["none", "optional", "required"]
-# Those that need a secret which the node would have to share are not among them, nor is none.
+# Symmetric algorithms are missing, for the node would have to share their secret; so is `none`.
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"
 ]
 
 WEB, LINE, ADMIN = 9090, 9091, 9092
 
-IDP = "devices"  # the provider of device tokens, where a policy asks for one
+IDP = "devices"  # the provider name of device tokens, as policies see it
 
 
 class ConfigError(Exception):
     """
-    The configuration cannot be used; the text says where and why.
+    The configuration is invalid. The text names the key, what was expected and what was found.
     """
 
 
@@ -60,7 +62,7 @@ class AdminOptions(Section):
 
 class SessionTimes(Section):
     """
-    Limits of a session: how long it lives without a connection, how much may wait, who may take it over.
+    Limits of a session: its lifetime without a connection, the size of its queue, and takeover.
     """
 
     expiry_seconds: Positive = 86400.0
@@ -91,6 +93,7 @@ class Limits(Section):
     partial_bytes: OrOff = 268_435_456
     partial_bytes_per_ip: OrOff = 67_108_864
     partial_seconds: Seconds = 60.0
+    flow_bytes: Bytes = 67_108_864
     state_bytes: OrOff = 536_870_912
     state_bytes_per_ip: OrOff = 134_217_728
     state_bytes_per_user: OrOff = 134_217_728
@@ -111,7 +114,7 @@ class Limits(Section):
 
 class StorageOptions(Section):
     """
-    Limits of what is written to disk, and how much of the disk is left alone.
+    Limits of what is written to disk, and how much disk space is left free.
     """
 
     reserve_bytes: OrOff = 256 * 1024 * 1024
@@ -123,7 +126,7 @@ class StorageOptions(Section):
 
 class AllocationLimits(Section):
     """
-    Addresses in one request.
+    Limits of address allocation.
     """
 
     per_request: Count = 1000
@@ -144,7 +147,7 @@ class PoolAddresses(Section):
 
 class Routing(Section):
     """
-    Options of routing: is a request to nobody answered 404?
+    Options of routing: whether a request to an address without a session is answered 404.
     """
 
     reply_unknown: bool = False
@@ -152,12 +155,23 @@ class Routing(Section):
 
 class WebSocketOptions(Section):
     """
-    Pings, and compression: of messages from how many bytes on (0: off), and what may come out of such.
+    Options of WebSocket: pings, and compression of messages from `compress_above_bytes` on (0: off).
     """
 
     ping_seconds: Seconds = 25.0
     compress_above_bytes: OrOff = 0
     inflated_bytes_per_second: OrOff = 16 * 1024 * 1024
+
+
+class PerformanceOptions(Section):
+    """
+    Options of performance. `native`: messages are carried by the compiled data plane, where it can.
+
+    `gather`: it waits a little for more messages where reads hold several small ones.
+    """
+
+    native: bool = True
+    gather: bool = True
 
 
 def _decisions() -> str:
@@ -166,7 +180,7 @@ def _decisions() -> str:
 
 class PolicyOptions(Section):
     """
-    Options of the policies: where they come from, and what is done with their decisions.
+    Options of policies: their source, their defaults, and the decision log.
     """
 
     source: str = ""
@@ -190,9 +204,10 @@ class PolicyOptions(Section):
 
 class IntrospectionOptions(Section):
     """
-    Options of token introspection: where a provider is asked about opaque tokens, and who asks.
+    Options of token introspection (RFC 7662): the endpoint for opaque tokens, and the node's client
+    credentials.
 
-    Without `url` the provider's own discovery document says where.
+    Without `url`, the provider's discovery document names the endpoint.
     """
 
     client_id: str
@@ -203,11 +218,10 @@ class IntrospectionOptions(Section):
 
 class IdentityProvider(BackEndOptions, kw_only=True):
     """
-    An OpenID provider whose tokens are believed.
+    An OpenID provider whose tokens are accepted.
 
-    `audiences` are the clients and services a token may be meant for; `user_url`
-    is what makes a user's address of a token's claims.  Without `jwks_uri` the
-    provider's own discovery document says where its keys are.
+    `audiences` are the clients and services a token may be issued for. `user_url` is the template of a user's
+    address, filled from the claims of the token. Without `jwks_uri`, the discovery document names the keys.
     """
 
     domain: str
@@ -226,10 +240,11 @@ class IdentityProvider(BackEndOptions, kw_only=True):
 
 class IdentityOptions(Section):
     """
-    Options of authentication: is a token wanted when a session opens, whose, and what happens when it ends?
+    Options of authentication: whether a session needs a token, from which providers, and what happens when it
+    expires.
 
-    `message_identity`: what is done about the tokens that messages carry.
-    `trust`: whose word policies take for who sends, the node's or the client's.
+    `message_identity`: what is done about identity tokens in messages. `trust`: whether policies see the
+    authenticated identity of a sender, or the one that its messages claim.
     """
 
     auth: Auth = "none"
@@ -244,7 +259,9 @@ class IdentityOptions(Section):
 
 class Listen(Section):
     """
-    One listener; with `cert` (and `key`) it speaks TLS, with `client_ca` it asks for a client's certificate.
+    A listener. With `cert` (and `key`) it uses TLS; with `client_ca` it requires a client certificate.
+
+    A listener for other nodes always uses TLS, with the certificate of `federation`.
     """
 
     kind: Kind
@@ -274,7 +291,7 @@ def _node() -> str:
 
 class Config(Section):
     """
-    Everything an operator can set.  etc/msgnode.toml explains each key.
+    The whole configuration. etc/msgnode.toml explains each key.
     """
 
     domain: str = "localhost"
@@ -301,21 +318,26 @@ class Config(Section):
     routing: Routing = field(default_factory=Routing)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     identity: IdentityOptions = field(default_factory=IdentityOptions)
+    performance: PerformanceOptions = field(default_factory=PerformanceOptions)
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     qos: QoSOptions = field(default_factory=QoSOptions)
     registry: RegistryOptions = field(default_factory=RegistryOptions)
     global_registry: GlobalRegistryOptions = field(default_factory=GlobalRegistryOptions)
+    records: RecordsOptions = field(default_factory=RecordsOptions)
+    federation: FederationOptions = field(default_factory=FederationOptions)
+    peer: list[Peer] = []
 
     @property
     def origins(self) -> list[str]:
         """
-        The origins whose pages may connect; all of them where the file says nothing.
+        The origins whose web pages may connect. All, if the key is not set.
         """
         return ["*"] if self.allowed_origins is None else self.allowed_origins
 
     def listeners(self) -> list[Listen]:
         """
-        Every listener: the endpoint strings, the tables, and for a kind that has neither its default.
+        The listeners for clients and operators: endpoint strings, tables, and the default endpoint of each
+        kind that has neither.
         """
         found: list[Listen] = []
         kinds: list[tuple[Kind, list[str] | str | None, int]] = [
@@ -330,3 +352,11 @@ class Config(Section):
             strings = [given] if isinstance(given, str) else given
             found += [Listen(kind=kind, endpoint=where) for where in strings if where != "none"] + tables
         return found
+
+    def node_listeners(self) -> list[Listen]:
+        """
+        The listeners for other nodes. There is none by default.
+        """
+        where = self.federation.listen
+        strings = [Listen(kind="node", endpoint=where)] if where not in ("", "none") else []
+        return strings + [listen for listen in self.listen if listen.kind == "node"]

@@ -1,12 +1,12 @@
 """
-What the configuration is made of: sections, and the kinds of numbers in them.
+The building blocks of the schema: sections, and the types of numbers in them.
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-MAX_SECONDS = 3_153_600_000  # a century; no timer waits for infinity
+MAX_SECONDS = 3_153_600_000  # a century: timers do not accept infinity
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 Positive = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 Count = Annotated[int, Meta(ge=1)]
@@ -16,13 +16,13 @@ OrOff = Annotated[int, Meta(ge=0)]
 
 class Section(Struct, forbid_unknown_fields=True, kw_only=True):
     """
-    A table of the file; a key that it does not know is a mistake.
+    A table of the file. An unknown key is an error.
     """
 
 
 class BackEndOptions(Section):
     """
-    A server that the node calls by HTTP: how long, how often, how much at once, and whom to trust.
+    A server that the node calls over HTTP: TLS files, deadlines, retries, and limits.
     """
 
     ca: str = ""
@@ -38,7 +38,7 @@ class BackEndOptions(Section):
 
 class RegistryOptions(BackEndOptions):
     """
-    The domain registry, the code for what is registered but away, and what is told it at a session's end.
+    Options of the domain registry, of the error for disconnected users, and of the disconnect notice.
     """
 
     url: str = "embedded"
@@ -57,7 +57,8 @@ class RegistryOptions(BackEndOptions):
 
 class GlobalRegistryOptions(BackEndOptions):
     """
-    The global registry; with `verify` a record's signature and GUID are checked before it is sent.
+    Options of the global registry. `verify`: the signature and GUID of a record are checked before it is
+    sent.
     """
 
     url: str = "embedded"
@@ -68,10 +69,22 @@ class GlobalRegistryOptions(BackEndOptions):
 
 class QoSOptions(BackEndOptions):
     """
-    The QoS broker, which knows TURN servers, and this domain's account with it.
+    Options of the QoS broker, which knows TURN servers, and of the domain's account there.
     """
 
     url: str = ""
     csp: str = ""
     connectivity: str = ""
     deadline_seconds: Positive = 4.0
+
+
+class RecordsOptions(Section):
+    """
+    Options of records: the directory of definitions, what is checked, and the namespaces of the public
+    catalogue.
+    """
+
+    dir: str = ""
+    check: Literal["off", "known", "all"] = "known"
+    public: list[str] = []
+    max_body_bytes: Bytes = 1024 * 1024

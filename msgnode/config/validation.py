@@ -1,7 +1,7 @@
 """
-What no type can say: values that make no sense, or none beside the others.
+Validation that types cannot express: single values, and combinations of values.
 
-Each mistake is a key, and what was expected and found.
+An error is a pair: the key, and a text with the expected and the found value.
 """
 
 import re
@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from msgnode.config.address_range import MAX_ADDRESSES, expand
+from msgnode.config.federation_checks import federation_mistakes
 from msgnode.config.schema import IDP, Config, IdentityOptions, IntrospectionOptions, PoolAddresses
 from msgnode.config.sections import BackEndOptions, QoSOptions
 from msgnode.protocol.address import Domain, is_scheme
@@ -78,7 +79,7 @@ def _registries(config: Config) -> Mistakes:
         if url not in ("embedded", "none") and (not _is_base_url(url) or re.match(r"http\S*\s", url)):
             yield f"{name}.url", f"expected 'embedded', 'none', {BASE_URLS}, found {url!r}"
         if registry.key and not registry.cert:
-            yield f"{name}.key", "expected 'cert' beside 'key'"
+            yield f"{name}.key", "expected 'cert' with 'key'"
 
 
 def _web(config: Config) -> Mistakes:
@@ -136,16 +137,19 @@ def _trust(config: Config) -> Mistakes:
 def _listeners(config: Config) -> Mistakes:
     for number, listen in enumerate(config.listen):
         if not listen.cert and (listen.key or listen.client_ca):
-            yield f"listen[{number}]", "expected 'cert' beside 'key' or 'client_ca'"
+            yield f"listen[{number}]", "expected 'cert' with 'key' or 'client_ca'"
 
 
-# In this order; only the first mistake is told.
-CHECKS = (_names, _sizes, _strangers, _policy, _directories, _registries, _web, _pools, _trust, _listeners)
+# The checks, in this order. Only the first error is reported.
+CHECKS = (
+    *(_names, _sizes, _strangers, _policy, _directories, _registries, _web, _pools, _trust, _listeners),
+    federation_mistakes,
+)
 
 
 def _is_base_url(url: str) -> bool:
     """
-    Can a back end be called there?
+    Is this the base URL of a back end?
     """
     if url.startswith("unix:/"):
         return True
@@ -165,7 +169,7 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-# What may stand in a provider's user_url.
+# The claims that a provider's user_url may use.
 USER_CLAIMS = ("domain", "email", "sub", "preferred_username")
 PLACEHOLDER = "{(" + "|".join(USER_CLAIMS) + ")}"
 
@@ -174,10 +178,10 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
     if options.auth != "none" and not (options.providers or options.devices or certificates):
         yield (
             "identity.auth",
-            f"expected providers or devices beside {options.auth!r}: nobody could show a token",
+            f"expected providers or devices with {options.auth!r}: no client could have a token",
         )
     if options.message_identity != "ignore" and not options.providers:
-        expected = f"expected providers beside {options.message_identity!r}: no token could be good"
+        expected = f"expected providers with {options.message_identity!r}: no token could be valid"
         yield "identity.message_identity", expected
     seen: set[str] = set()
     for number, provider in enumerate(options.providers):
@@ -191,7 +195,7 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
             expected = f"expected a name such as example.org, not {IDP!r}"
             yield f"{key}.domain", f"{expected}, found {provider.domain!r}"
         if not provider.audiences or "" in provider.audiences:
-            yield f"{key}.audiences", "expected at least one: tokens for others must not open doors here"
+            yield f"{key}.audiences", "expected one or more: tokens issued to others must not be accepted"
         if not provider.algs:
             yield f"{key}.algs", "expected at least one"
         named = re.findall(PLACEHOLDER, provider.user_url)
@@ -200,7 +204,7 @@ def wrong_identity(options: IdentityOptions, certificates: bool) -> Iterator[tup
             known = ", ".join(f"{{{name}}}" for name in USER_CLAIMS)
             yield (
                 f"{key}.user_url",
-                f"expected one of {known} that tells users apart, found {provider.user_url!r}",
+                f"expected one of {known} that identifies a user, found {provider.user_url!r}",
             )
         if provider.introspection is not None:
             yield from _wrong_introspection(f"{key}.introspection", provider.introspection)
@@ -221,7 +225,7 @@ def _wrong_introspection(key: str, options: IntrospectionOptions) -> Iterator[tu
 
 def _wrong_key(key: str, options: BackEndOptions) -> Iterator[tuple[str, str]]:
     if options.key and not options.cert:
-        yield f"{key}.key", "expected 'cert' beside 'key'"
+        yield f"{key}.key", "expected 'cert' with 'key'"
 
 
 def wrong_qos(options: QoSOptions) -> Iterator[tuple[str, str]]:
@@ -231,12 +235,12 @@ def wrong_qos(options: QoSOptions) -> Iterator[tuple[str, str]]:
         if url and not (re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", url) and _split(url)):
             yield f"qos.{name}", f"expected an http or https URL, found {url!r}"
     if options.url and not options.csp:
-        yield "qos.csp", "expected the name of this domain's account beside 'url'"
+        yield "qos.csp", "expected the name of this domain's account with 'url'"
 
 
 def is_safe_url(url: str) -> bool:
     """
-    An https URL; plain http only to this machine.
+    Is this an https URL, or an http URL of this machine?
     """
     parts = _split(url)
     if parts is None or parts.query or parts.fragment or parts.username is not None or not parts.hostname:
@@ -248,7 +252,7 @@ def is_safe_url(url: str) -> bool:
 
 def _split(url: str) -> SplitResult | None:
     """
-    Its parts; None if nobody could be called there.
+    The parts of a URL; None if it is malformed.
     """
     try:
         parts = urlsplit(url)

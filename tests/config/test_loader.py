@@ -175,7 +175,7 @@ class FileTests(ConfigTests):
     The file, and the options over it.
     """
 
-    def test_file(self) -> None:
+    def test_file_wins_over_the_defaults(self) -> None:
         """
         What the file says holds; what it does not say is the default.
         """
@@ -191,7 +191,7 @@ class FileTests(ConfigTests):
         )
         self.assertEqual(60, config.session.unused_expiry_seconds)
 
-    def test_options(self) -> None:
+    def test_options_win_over_the_file(self) -> None:
         """
         What the options say holds over the file.
         """
@@ -249,17 +249,17 @@ class MistakeTests(ConfigTests):
         """
         web = {"kind": "web", "endpoint": "tcp:1"}
         for table, text in (
-            ({"sesion": {}}, "sesion: is not a key here; did you mean 'session'?"),
-            ({"Domain": "x"}, "Domain: is not a key here; did you mean 'domain'?"),
+            ({"sesion": {}}, "sesion: unknown key; did you mean 'session'?"),
+            ({"Domain": "x"}, "Domain: unknown key; did you mean 'domain'?"),
             (
                 {"session": {"expirey_seconds": 3}},
-                "session.expirey_seconds: is not a key here; did you mean 'expiry_seconds'?",
+                "session.expirey_seconds: unknown key; did you mean 'expiry_seconds'?",
             ),
             (
                 {"limits": {"mesage_bytes": 3}},
-                "limits.mesage_bytes: is not a key here; did you mean 'message_bytes'?",
+                "limits.mesage_bytes: unknown key; did you mean 'message_bytes'?",
             ),
-            ({"listen": [web, {**web, "crt": ""}]}, "listen[1].crt: is not a key here; did you mean 'cert'?"),
+            ({"listen": [web, {**web, "crt": ""}]}, "listen[1].crt: unknown key; did you mean 'cert'?"),
             (
                 {
                     "pools": {
@@ -267,12 +267,12 @@ class MistakeTests(ConfigTests):
                         "ims": {"scheme": "sip", "adresses": []},
                     }
                 },
-                "pools.ims.adresses: is not a key here; did you mean 'addresses'?",
+                "pools.ims.adresses: unknown key; did you mean 'addresses'?",
             ),
-            ({"routing": {"zzz": 1}}, "routing.zzz: is not a key here; known are reply_unknown"),
+            ({"routing": {"zzz": 1}}, "routing.zzz: unknown key; known are reply_unknown"),
         ):
             self.assertEqual(text, self.wrong(table))
-        self.assertIn("zzz: is not a key here; known are domain, node, web", self.wrong({"zzz": 1}))
+        self.assertIn("zzz: unknown key; known are domain, node, web", self.wrong({"zzz": 1}))
 
     def test_value_of_another_type_is_told(self) -> None:
         """
@@ -308,7 +308,7 @@ class MistakeTests(ConfigTests):
         ):
             self.assertEqual(text, self.wrong(table))
 
-    def test_ranges(self) -> None:
+    def test_number_out_of_range_is_told_with_the_range(self) -> None:
         """
         A number out of range is told with the range.
         """
@@ -385,7 +385,7 @@ class MistakeTests(ConfigTests):
             self.assertEqual(text, self.wrong(table))
         check({"path_prefix": "/x/y", "domain": "localhost:9090"}, "node.toml")
 
-    def test_listen(self) -> None:
+    def test_listener_needs_kind_endpoint_and_certificate(self) -> None:
         """
         A listener has a kind and an endpoint, and a certificate where it has a key.
         """
@@ -394,11 +394,11 @@ class MistakeTests(ConfigTests):
             ({"kind": "web"}, "listen[0].endpoint: is missing"),
             (
                 {"kind": "wib", "endpoint": "tcp:1"},
-                "listen[0].kind: expected 'web', 'line' or 'admin', found 'wib'",
+                "listen[0].kind: expected 'web', 'line', 'admin' or 'node', found 'wib'",
             ),
             (
                 {"kind": "web", "endpoint": "tcp:1", "key": "k.pem"},
-                "listen[0]: expected 'cert' beside 'key' or 'client_ca'",
+                "listen[0]: expected 'cert' with 'key' or 'client_ca'",
             ),
         ):
             self.assertEqual(text, self.wrong({"listen": [listen]}))
@@ -421,7 +421,7 @@ class PoolTests(ConfigTests):
             ["sip:1@d", "sip:2@d"], self.pool(pattern="sip:{1..2}@d").pools["ims"].all_addresses()
         )
 
-    def test_mistakes(self) -> None:
+    def test_pool_mistakes_are_named(self) -> None:
         """
         Neither, both, no scheme, a scheme or a pattern that is none, an address twice.
         """
@@ -436,10 +436,10 @@ class PoolTests(ConfigTests):
                 {"scheme": "SIP", "addresses": ["a"]},
                 "pools.ims.scheme: expected a URL scheme such as sip, found 'SIP'",
             ),
-            ({"pattern": "sip:x"}, "pools.ims.pattern: a pattern has one range such as {1..99}, not 'sip:x'"),
+            ({"pattern": "sip:x"}, "pools.ims.pattern: expected one range such as {1..99}, found 'sip:x'"),
             (
                 {"pattern": "{9..1}"},
-                "pools.ims.pattern: a range goes up and holds at most 100000 addresses, not {9..1}",
+                "pools.ims.pattern: expected a range that ascends, of at most 100000, found {9..1}",
             ),
             (
                 {"addresses": ["a", "b", "a"]},
@@ -474,7 +474,7 @@ class BackEndTests(SynchronousTestCase):
     Where back ends are.
     """
 
-    def test_space(self) -> None:
+    def test_url_with_a_space_is_refused(self) -> None:
         """
         A URL with a space in it is refused in one line.
         """
@@ -540,7 +540,7 @@ def test_names_of_others() -> None:
     assert ["line"] == list(check({"pools": {"line": pool}}, "node.toml").pools)
 
 
-def test_units() -> None:
+def test_durations_and_sizes_have_units_in_their_names() -> None:
     """
     A duration has its unit in its name, and so has a size.
     """

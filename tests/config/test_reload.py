@@ -13,7 +13,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.loader import check
-from msgnode.config.reload import Reloading, adopt
+from msgnode.config.reload import Reloading, apply_changes
 from msgnode.config.schema import Config, ConfigError
 from msgnode.service.lifecycle import NodeService
 from msgnode.service.options import Options
@@ -69,7 +69,7 @@ class AdoptTests(SynchronousTestCase):
         config = Config()
         limits, session = config.limits, config.session
 
-        changed, waiting = adopt(
+        changed, waiting = apply_changes(
             config,
             check(
                 {
@@ -107,7 +107,7 @@ class AdoptTests(SynchronousTestCase):
             "sync": "full",
         }
 
-        changed, waiting = adopt(config, check(table, "x"))
+        changed, waiting = apply_changes(config, check(table, "x"))
 
         self.assertEqual(([], sorted(table)), (changed, sorted(waiting)))
         self.assertEqual("localhost", config.domain)
@@ -118,7 +118,7 @@ class AdoptTests(SynchronousTestCase):
         """
         config = Config()
 
-        changed, waiting = adopt(config, check({"admin": {"listen": "tcp:1", "hosts": ["mn"]}}, "x"))
+        changed, waiting = apply_changes(config, check({"admin": {"listen": "tcp:1", "hosts": ["mn"]}}, "x"))
 
         self.assertEqual((["admin.hosts"], ["admin.listen"]), (changed, waiting))
         self.assertEqual((None, ["mn"]), (config.admin.listen, config.admin.hosts))
@@ -137,12 +137,13 @@ class ReloadTests(SynchronousTestCase):
         self.config = self.options.loaded
         self.certificate = Renewed()
         self.applied: list[int] = []
+        self.apply: list[Any] = [lambda: self.applied.append(self.config.limits.message_bytes)]
         self.calls: list[Any] = []
         self.reloading = Reloading(
             self.config,
             self.options.read,
             [self.certificate],
-            [lambda: self.applied.append(self.config.limits.message_bytes)],
+            self.apply,
             self.calls.append,
         )
         self.logged = logged(self)
@@ -169,9 +170,11 @@ class ReloadTests(SynchronousTestCase):
         self.reload('domain = "example.com"\nnode = "x"\ntraffic = "none"\n')
 
         self.assertEqual("example.org", self.config.domain)
-        self.assertEqual(["warn: node, traffic changed too, but only a restart makes it so"], self.logged[1:])
+        self.assertEqual(
+            ["warn: node, traffic changed too, which takes effect only after a restart"], self.logged[1:]
+        )
 
-    def test_bad_file(self) -> None:
+    def test_reload_of_a_bad_file_changes_nothing(self) -> None:
         """
         A mistake in the file changes nothing, and is one line.
         """
@@ -181,7 +184,7 @@ class ReloadTests(SynchronousTestCase):
             ([], 0, 8_388_608), (self.applied, self.certificate.used, self.config.limits.message_bytes)
         )
         why = f"{self.path}: limits.sessions: expected a whole number >= 1, found 0"
-        self.assertEqual([f"error: not reloaded, everything stays as it was: {why}"], self.logged)
+        self.assertEqual([f"error: the reload failed, nothing has changed: {why}"], self.logged)
 
     def test_cannot_be_applied(self) -> None:
         """
@@ -193,7 +196,7 @@ class ReloadTests(SynchronousTestCase):
             if self.config.limits.message_bytes == 1000:
                 raise RuntimeError("not with me")
 
-        self.reloading._apply = [*self.reloading._apply, fragile]
+        self.apply.append(fragile)
         self.reload("limits.message_bytes = 1000\n")
 
         self.assertEqual((before, [1000, before]), (self.config.limits.message_bytes, self.applied))
@@ -209,12 +212,12 @@ class ReloadTests(SynchronousTestCase):
             if self.config.limits.message_bytes == 1000:
                 raise ConfigError("/x/secret: cannot be read: No such file or directory")
 
-        self.reloading._apply = [fragile]
+        self.apply[:] = [fragile]
         self.reload("limits.message_bytes = 1000\n")
 
         self.assertEqual(8_388_608, self.config.limits.message_bytes)
         why = "/x/secret: cannot be read: No such file or directory"
-        self.assertEqual([f"error: not reloaded, everything stays as it was: {why}"], self.logged)
+        self.assertEqual([f"error: the reload failed, nothing has changed: {why}"], self.logged)
 
     def test_bad_certificate(self) -> None:
         """
@@ -226,11 +229,11 @@ class ReloadTests(SynchronousTestCase):
 
         self.assertEqual(([], 8_388_608), (self.applied, self.config.limits.message_bytes))
         self.assertEqual(
-            ["error: not reloaded, everything stays as it was: /x/cert.pem: expected certificates in PEM"],
+            ["error: the reload failed, nothing has changed: /x/cert.pem: expected certificates in PEM"],
             self.logged,
         )
 
-    def test_signal(self) -> None:
+    def test_sighup_is_heard_from_start_to_stop(self) -> None:
         """
         The signal is heard from start to stop, and acted upon on the event loop.
         """
@@ -255,7 +258,7 @@ class ListenersTests(SynchronousTestCase):
     """
 
     def reload(self, net: Network, **sections: Any) -> None:
-        adopt(net.node.config, check({"domain": "example.org", "node": "test", **sections}, "test"))
+        apply_changes(net.node.config, check({"domain": "example.org", "node": "test", **sections}, "test"))
         for name in ("web", "line", "admin", "upgraded"):
             net.listener(name).apply()
         net.node.apply()
@@ -328,7 +331,7 @@ class StopTests(SynchronousTestCase):
         self.whole.startService()
         self.logged = logged(self)
 
-    def test_order(self) -> None:
+    def test_services_stop_one_after_another(self) -> None:
         """
         Each one waits for the one before.
         """
@@ -360,9 +363,11 @@ class StopTests(SynchronousTestCase):
 
         self.successResultOf(stopped)
         self.assertEqual("stop log", self.seen[-1])
-        self.assertEqual(["warn: Slow did not stop in time and is stopped now"] * 3, self.logged)
+        self.assertEqual(
+            ["warn: Slow did not stop in time; the node no longer waits for it"] * 3, self.logged
+        )
 
-    def test_failure(self) -> None:
+    def test_service_that_fails_to_stop_keeps_no_other(self) -> None:
         """
         One that fails to stop does not keep the others from it.
         """
@@ -380,7 +385,7 @@ class OptionsTests(SynchronousTestCase):
     The options of state.
     """
 
-    def test_state(self) -> None:
+    def test_state_and_sync_options_win_over_the_file(self) -> None:
         """
         `--state` and `--sync` win over the file.
         """

@@ -36,7 +36,7 @@ class MistakesTests(SynchronousTestCase):
         for issuer in ("https://id.example.org/realms/main", "http://localhost:8080", "http://127.0.0.1:1/x"):
             check({"identity": {"auth": "required", "providers": [provider(issuer=issuer)]}}, "x")
 
-    def test_issuer(self) -> None:
+    def test_issuer_keys_need_https(self) -> None:
         """
         Keys that come in plain text could be anybody's.
         """
@@ -62,10 +62,10 @@ class MistakesTests(SynchronousTestCase):
         Audiences, algorithms and the user's address have to make sense.
         """
         for audiences in ([], [""]):
-            self.one("audiences: expected at least one", audiences=audiences)
+            self.one("audiences: expected one or more", audiences=audiences)
         for domain in ("", "a b", "a/b", "devices"):
             self.one("identity.providers[0].domain: expected a name such as example.org", domain=domain)
-        self.one("identity.providers[0].key: expected 'cert' beside 'key'", key="key.pem")
+        self.one("identity.providers[0].key: expected 'cert' with 'key'", key="key.pem")
         self.one("algs: expected at least one", algs=[])
         for alg in ("none", "HS256", "rs256"):
             self.one("identity.providers[0].algs[0]: expected 'RS256'", algs=[alg])
@@ -78,9 +78,9 @@ class MistakesTests(SynchronousTestCase):
             "{}",
         ):
             self.one("user_url: expected", user_url=template)
-        self.one("identity.providers[0].isuer: is not a key here; did you mean 'issuer'?", isuer="x")
+        self.one("identity.providers[0].isuer: unknown key; did you mean 'issuer'?", isuer="x")
 
-    def test_introspection(self) -> None:
+    def test_introspection_needs_name_secret_and_https(self) -> None:
         """
         Who asks a provider about tokens has a name and a secret there, and sends it nowhere in plain text.
         """
@@ -94,7 +94,7 @@ class MistakesTests(SynchronousTestCase):
             (".url: expected an https URL", {**good, "url": "https://id.example.org/a?b"}),
             (": expected either 'client_secret' or", {"client_id": "msgnode"}),
             (": expected either 'client_secret' or", {**good, "client_secret_file": "/x"}),
-            (".secret: is not a key here; did you mean 'client_secret'?", {**good, "secret": "x"}),
+            (".secret: unknown key; did you mean 'client_secret'?", {**good, "secret": "x"}),
             (": expected a table, found 'https://x'", "https://x"),
         ):
             self.one(f"{key}{words}", introspection=options)
@@ -115,7 +115,7 @@ class MistakesTests(SynchronousTestCase):
         self.assertIn('"client_id": "msgnode"', result.output)
         self.assertNotIn("s3cret", result.output)
 
-    def test_secret_file(self) -> None:
+    def test_check_says_when_a_secret_file_cannot_be_read(self) -> None:
         """
         `msgnode check` says when the file of a secret cannot be read.
         """
@@ -147,7 +147,7 @@ class MistakesTests(SynchronousTestCase):
         listen = [{"kind": "web", "endpoint": "tcp:1", "cert": "c", "client_ca": "ca"}]
         check({"identity": {"auth": "required"}, "listen": listen}, "x")
 
-    def test_qos(self) -> None:
+    def test_broker_needs_a_url_and_an_account(self) -> None:
         """
         A broker has a URL, and we an account with it.
         """
@@ -171,7 +171,7 @@ class DevicesTests(SynchronousTestCase):
         self.path.write_text(text)
         return DeviceTokens(str(self.path)).read()
 
-    def test_made(self) -> None:
+    def test_made_device_token_fits_its_line_only(self) -> None:
         """
         `msgnode token` makes a token that its line knows, and no other.
         """
@@ -208,7 +208,7 @@ class DevicesTests(SynchronousTestCase):
         self.assertIn("identity.devices", result.output)
         self.assertIn("No such file", result.output)
 
-    def test_upper_case(self) -> None:
+    def test_token_hash_may_be_in_capitals(self) -> None:
         """
         A hash may be written in capitals, as some tools do.
         """
