@@ -1,0 +1,4 @@
+"""
+Records on the bus: the definitions that the node knows, the check of messages, the catalogue, and the
+node's own notifications.
+"""

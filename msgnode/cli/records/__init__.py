@@ -1,0 +1,3 @@
+"""
+`msgnode records`: the verbs for definitions of typed messages.
+"""

@@ -1,0 +1,3 @@
+"""
+Code generated from definitions of records: Python, TypeScript, Java and C.
+"""

@@ -1,0 +1,3 @@
+"""
+Fuzzer of the readers of definitions of records: damaged files are read or refused, never anything else.
+"""
