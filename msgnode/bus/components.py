@@ -1,17 +1,17 @@
 """
-The registry of connectors: how messages come in, who answers at the node's addresses, what it calls.
+The registry of components: the node's connectors, responders and back ends.
 
-Seed 002: session management "manages the registry of protocol stubs and
-connectors supported by the Messaging Nodes to support the routing of messages
-to these components".  The node is wired from it: the router finds responders
-here and nowhere else.
+Seed 002: session management "manages the registry of protocol stubs and connectors supported by the Messaging
+Nodes to support the routing of messages to these components". The router looks up responders only here.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from msgnode.bus.responder import Responder
+from twisted.internet.defer import Deferred
+
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Blocked, NotOffered
 from msgnode.protocol.message import Message
@@ -20,10 +20,23 @@ from msgnode.sessions.session import Session
 CONNECTOR, RESPONDER, BACK_END = "connector", "responder", "back end"
 UP, DOWN, PAUSED = "up", "down", "paused"
 
+Reply = Message | Deferred[Message] | None
+
+
+class Responder(Protocol):
+    """
+    Code of the node that answers at one of the node's own addresses.
+    """
+
+    def respond(self, message: Message, session: Session) -> Reply:
+        """
+        The reply, which the node delivers. Raises Rejected to refuse the message.
+        """
+
 
 class BackEnd(Protocol):
     """
-    A server that the node calls: what came of it so far, by outcome, and is it given up for the moment?
+    A server that the node calls, with its calls counted by outcome; `down`: is its circuit breaker open?
     """
 
     name: str
@@ -35,20 +48,75 @@ class BackEnd(Protocol):
 
 class Listening(Protocol):
     """
-    A listener: its kind, and where it listens, `""` while it does not.
+    A listener: its kind, and its address in `where`, `""` while it does not listen.
     """
 
     kind: str
     where: str
 
 
+class ForeignDomains(Protocol):
+    """
+    The domains that this node reaches over links, as the bus sees them (links/exchange).
+
+    `own_host` is the node's domain and a slash: an address with it behind `scheme://` is never asked about.
+    """
+
+    own_host: str
+
+    def decides(self, address: str, session: Session, message: Message | None = None) -> bool:
+        """
+        Does another domain decide who gets what this session sends to the address? A `message` may have been
+        redirected to it.
+        """
+
+    def same_here(self, address: str) -> str:
+        """
+        The address of this node that means the same as this service of another node; "" if there is none.
+        """
+
+    def is_held_elsewhere(self, address: str, session: Session) -> bool:
+        """
+        Is it an address of another domain, which this session may not hold?
+        """
+
+    def send(self, message: Message, session: Session) -> None:
+        """
+        Sends a message that another domain decides about. Raises Rejected to refuse it.
+        """
+
+    def permitted(
+        self, message: Message, found: tuple[Session, ...], session: Session
+    ) -> tuple[Session, ...]:
+        """
+        Those of these sessions that get what a node sends to their address; `session` is the node's.
+        """
+
+    def together(self) -> AbstractContextManager[None]:
+        """
+        Sends the copies of one message to a list, made within, as one message for each domain.
+        """
+
+    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
+        """
+        Subscribes at the domains that decide about these addresses; None if there are none.
+
+        The result fails with Rejected if one of them refuses, or does not answer in time.
+        """
+
+    def unbound(self, address: str, session: Session) -> None:
+        """
+        The session is no longer bound to the address.
+        """
+
+
 class Components:
     """
     The registry of connectors, back ends and responders.
 
-    `responders` by their addresses, `back_ends` in the order in which they came, `listeners` as configured.
+    `responders` are by address, `back_ends` in the order of registration, `listeners` as configured.
 
-    `answered` counts the requests that each responder was asked.
+    `answered` counts the requests to each responder.
     """
 
     def __init__(self, connections: Callable[[], Counter[str]]) -> None:
@@ -61,7 +129,7 @@ class Components:
 
     def offer(self, name: str, responder: Responder, addresses: Iterable[str]) -> None:
         """
-        Let it answer at these addresses, in the place of one of its name.
+        Adds a responder at these addresses; it replaces one of the same name.
         """
         for address in [at for at, other in self.responders.items() if self._names.get(other) == name]:
             before = self.responders.pop(address)
@@ -72,13 +140,13 @@ class Components:
 
     def call(self, back_end: BackEnd) -> None:
         """
-        Another back end, in the place of one of its name.
+        Adds a back end; it replaces one of the same name.
         """
         self.back_ends[:] = [other for other in self.back_ends if other.name != back_end.name] + [back_end]
 
     def to_builtins(self) -> list[dict[str, Any]]:
         """
-        Each with `name`, `kind`, `state` and its figures; for JSON.
+        The components as JSON values, each with `name`, `kind`, `state` and its figures.
         """
         return [*self._connectors(), *self._responders(), *self._back_ends()]
 
@@ -127,7 +195,7 @@ class Components:
 
 class ComponentResponder:
     """
-    Lists what the node is made of to those whom a policy names; `is_named` tells whether one does.
+    The responder that lists the node's components to clients that a policy names; `is_named` checks that.
     """
 
     def __init__(
@@ -139,10 +207,10 @@ class ComponentResponder:
 
     def respond(self, message: Message, session: Session) -> Message:
         """
-        200 with the list as `value`.
+        Answers 200 with the list as `value`.
         """
         if not self._is_named(message, session):
-            raise Blocked(f"only whom a policy names may read {self.address}", 403)
+            raise Blocked(f"only clients that a policy names may read {self.address}", 403)
         if message.type.lower() != "read":
             raise NotOffered(f"connectors understand read, not {message.type!r}"[:200])
         return message.reply({"code": 200, "value": self._components.to_builtins()})

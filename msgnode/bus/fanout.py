@@ -1,11 +1,11 @@
 """
-Fan-out: one message to more than can be sent to in one turn of the event loop.
+Fan-out: one message to more recipients than one turn of the event loop can serve.
 
-Who gets it, and what, is fixed and written down as a whole before its first
-byte leaves.  It is sent in slices: each recipient is paused until its turn, and
-what others send it meanwhile comes behind, or brings its turn forward.  What
-closes, opens again or is killed between two slices finds it where all that
-waits is.  The sender's later frames wait until everybody had a turn.
+The recipients and their bytes are fixed, and written to the journal as a whole, before the first byte is
+sent. The message is sent in slices: each recipient is paused until its slice. A message that arrives for it
+meanwhile is queued behind, or makes its slice come early. A session that closes, re-opens or is restored
+between two slices finds the message in its queue. The sender's later messages wait until every recipient was
+served.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,41 +22,42 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.input_order import InputOrder, Work
 from msgnode.sessions.journal import DeliveryJournal
-from msgnode.sessions.queue import OVERHEAD, Payload
+from msgnode.sessions.queue import OVERHEAD_BYTES, Payload
 from msgnode.sessions.session import Connection, Session
 from msgnode.structures.time_slices import Slices
+from msgnode.transport.cork import corked
 
 log = Logger()
 
-SLICES = 5  # what is sent without slices would be so many
-DECISIONS = 10  # decisions take as long as sending to so many more recipients
-PART = 16 * 1024  # bytes to send that take as long as one more recipient
-MAX_PARTS = 8  # of one recipient; a transport takes no more at once
-MANY = 10  # recipients; what is sent to fewer costs about what its own bytes do
-KEPT = 12  # to write down what is owed to one takes as long as sending to so many that do not acknowledge
-DECIDED = 30  # and to decide on one
-TURNS = 32  # what all messages of a turn may cost, in `at_once`
+SLICES = 5  # slices of a message with exactly as many recipients as are served at once
+DECISIONS = 10  # a decision about one recipient takes as long as sending to this many
+PART_BYTES = 16 * 1024  # bytes that take as long to send as one more recipient
+MAX_PARTS = 8  # parts of one recipient; a transport accepts no more at once
+MANY_RECIPIENTS = 10  # sending to fewer costs little more than reading the message
+JOURNAL_COST = 12  # the cost of one journal record, in recipients that do not acknowledge
+DECISION_COST = 30  # the cost of one decision, in the same unit
+TURN_COST = 32  # the cost of all messages in one turn, in `at_once`
 
-Delivery = tuple[Message, Sequence[Session]]
+PlannedDelivery = tuple[Message, Sequence[Session]]
 
 
 class Batch:
     """
-    The copies that one message of a sender comes to, and who gets each.
+    The copies made of one message, and the recipients of each copy.
 
     `pending` counts the decisions that are not made yet.
     """
 
     def __init__(self, origin: Connection | None) -> None:
         self.origin = origin
-        self.plan: list[Delivery] = []
+        self.plan: list[PlannedDelivery] = []
         self.pending = 0
         self.work: Work | None = None
         self.committed: Deferred[None] | None = None
 
     def add(self, message: Message, session: Session | None, recipients: Sequence[Session]) -> int:
         """
-        Plan this delivery, and say in the message what comes of it; how many are its own sender.
+        Plans this delivery, and notes its outcome in the message; 1 if the sender itself is left out, else 0.
         """
         echoes = 0
         if session in recipients and message.has_via:
@@ -70,14 +71,14 @@ class Batch:
 
 class Fanout:
     """
-    Sends messages with very many recipients in slices.
+    The sender of messages to very many recipients in slices, `slice` recipients in one turn.
 
-    `at_once` recipients are sent to without all this, and decided on `decided_at_once`; while a
-    batch is gathered all goes there.  In one turn it sends to `slice` of them.
-
-    `settle` writes down what is owed; `together` lets what is sent in one slice leave at once.
-    Many messages, each to fewer than `at_once`, are as much work: a sender whose messages cost more than
-    `most` in one turn goes on in a later one.  The cost of sending to one is 1.
+    A message to at most `at_once` recipients is not sent in slices; if policies decide about each recipient,
+    to at most `decided_at_once`. While a batch is gathered, every message goes into it. `together` collects
+    the output of one slice, so that each connection is written to once, and that of a batch that waited for
+    decisions. Many messages, each to fewer than `at_once`, are as much work: if a sender's messages cost more
+    than `most` in one turn, its next ones are processed in a later turn. The cost of sending to one recipient
+    is 1.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Fanout:
     ) -> None:
         self.together: AbstractContextManager[Any] = nullcontext()
         self.gathering: Batch | None = None
-        self.decides = False  # have policies a say in what goes out?
+        self.decides = False  # do policies decide at egress?
         self.at_once = self.slice = self.decided_at_once = self.most = 0
         self._limits = limits
         self._input_order = input_order
@@ -101,57 +102,58 @@ class Fanout:
         self._journal = journal
         self._is_there = is_there
         self._clock = clock
-        self._cost = 0  # of this turn
+        self._cost = 0  # the cost of this turn
         self.apply()
 
     @property
     def most_now(self) -> int:
         """
-        To how many a message is sent without all this.
+        The number of recipients up to which a message is sent without slices.
         """
         return self.decided_at_once if self.decides else self.at_once
 
     def apply(self) -> None:
         """
-        The configuration may have changed.
+        Applies the configuration, which may have changed.
         """
         self.at_once = self._limits.recipients_at_once
         self.slice = max(1, self.at_once // SLICES)
         self.decided_at_once = max(1, self.at_once // DECISIONS)
-        self.most = self.at_once * TURNS
+        self.most = self.at_once * TURN_COST
 
     # -- many messages -------------------------------------------------------------
 
     @property
-    def held(self) -> int:
+    def bytes_in_memory(self) -> int:
         """
-        The memory of what is owed: by it `sent` sees what had to be written down.
+        The bytes of undelivered messages in memory, from which `sent` computes how many were journaled.
         """
-        return self._journal.held
+        return self._journal.bytes_in_memory
 
-    def sent(self, message: Message, waiting: int, held: int) -> None:
+    def sent(self, message: Message, waiting: int, before: int) -> None:
         """
-        This message went to many: so many must wait for it, and so much was owed before.
+        Charges a message to many recipients: `waiting` did not get it at once; `before` is the memory used
+        before it.
         """
-        size = OVERHEAD + len(message.data)
-        counted = max(0, self._journal.held - held) // size
-        self.spend(message.origin, message.recipients + KEPT * max(waiting, counted))
+        size = OVERHEAD_BYTES + len(message.data)
+        counted = max(0, self._journal.bytes_in_memory - before) // size
+        self.spend(message.origin, message.recipients + JOURNAL_COST * max(waiting, counted))
 
     def spend(self, origin: Connection | None, cost: int) -> None:
         """
-        A message of this sender cost so much; if the turn has cost enough, its next ones wait.
+        Charges a message to this sender; beyond the limit of the turn, its next messages wait.
         """
         if not self._cost:
             self._clock.callLater(0, self._new_turn)
         self._cost += cost
         if self._cost > self.most and origin is not None and self._is_there(origin):
             work = self._input_order.hold(origin)
-            self._slices.work(iter(())).addCallback(lambda done: self._go_on(work))
+            self._slices.work(iter(())).addCallback(lambda done: self._continue(work))
 
     def _new_turn(self) -> None:
         self._cost = 0
 
-    def _go_on(self, work: Work) -> None:
+    def _continue(self, work: Work) -> None:
         self._cost = 0
         self._input_order.release(work)
 
@@ -159,7 +161,7 @@ class Fanout:
 
     def deliver(self, message: Message, session: Session | None, recipients: Sequence[Session]) -> None:
         """
-        Deliver to all of these, with the batch that is gathered or alone.
+        Delivers to all of these, in the batch that is being gathered or in a batch of its own.
         """
         batch = self.gathering
         if batch is not None:
@@ -172,7 +174,7 @@ class Fanout:
     @contextmanager
     def gather(self, origin: Connection | None) -> Iterator[Batch]:
         """
-        All that is delivered meanwhile is one batch, which `finish` sends.
+        Collects all deliveries made meanwhile in one batch, which `finish` sends.
         """
         batch = self.gathering = Batch(origin)
         self.at_once = -1
@@ -184,7 +186,7 @@ class Fanout:
 
     def decide(self, batch: Batch, steps: Iterator[None], plan: Callable[[], None]) -> Deferred[None]:
         """
-        Make decisions in slices, and then plan what they come to; the batch has to wait for it.
+        Makes decisions in slices, and then plans what they permit; the batch waits for it.
         """
         self._hold(batch)
         batch.pending += 1
@@ -200,17 +202,17 @@ class Fanout:
 
     def finish(self, batch: Batch) -> Deferred[None] | None:
         """
-        Write the batch down and send it; fires when it is written, if decisions are still to be made.
+        Writes the batch to the journal and sends it; a Deferred if decisions are pending.
         """
         if not batch.pending:
             self._commit(batch)
             return None
         batch.committed = Deferred()
-        return batch.committed.addCallback(lambda done: self._commit(batch))
+        return corked(self.together, batch.committed).addCallback(lambda done: self._commit(batch))
 
     def _commit(self, batch: Batch) -> None:
         """
-        Owe everything at once.
+        Queues and journals the whole batch, then starts to send it.
         """
         due: list[Session] = []
         number = 0
@@ -221,18 +223,18 @@ class Fanout:
                 if recipient.ready is not None:
                     recipient.stand_by()
                     due.append(recipient)
-                message.waiting -= not recipient.owe(message)
+                message.waiting -= not recipient.append(message)
             if not message.recipients and not message.waiting:
                 message.outcome = "dropped"
         batch.plan = []
         self._counts.waited -= len(due)
-        self.spend(batch.origin, KEPT * number)
+        self.spend(batch.origin, JOURNAL_COST * number)
         if not due:
             self._release(batch)
             return
         self._hold(batch)
         sent = self._slices.work(self._send(due))
-        sent.addErrback(partial(log.failure, "sending to many"))
+        sent.addErrback(partial(log.failure, "a message to many recipients could not be sent"))
         sent.addBoth(lambda done: self._release(batch))
 
     def _send(self, due: list[Session]) -> Iterator[None]:
@@ -244,7 +246,7 @@ class Fanout:
                 while at < len(due) and cost < self.slice:
                     recipient = due[at]
                     at += 1
-                    cost += 1 + min(recipient.waiting_bytes // PART, MAX_PARTS)
+                    cost += 1 + min(recipient.mailbox.queued_bytes // PART_BYTES, MAX_PARTS)
                     recipient.catch_up()
             yield
 

@@ -1,10 +1,9 @@
 """
-Forwarding: who got a message whose sender allows it may pass it on, with `from` as it is.
+Forwarding: a recipient passes a message on with its `from` unchanged, if the sender allows it.
 
-A header with `"forward": true` allows it, so that the third can answer the
-first directly.  Else a `from` that is another's is forged (address_ownership.py).
-What is passed on keeps its type too, and goes to one address of a client: the
-first sender's name is good for nothing else.
+The header field `"forward": true` allows it, so that a third client can answer the first directly. Otherwise
+a `from` that belongs to another session is refused (address_ownership.py). A forwarded message must also keep
+its type, and go to one address of a client.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,18 +13,18 @@ from msgnode.protocol.message import Message, recall
 from msgnode.sessions.session import Session
 from msgnode.structures.fair_table import FairTable
 
-ALLOWED_FOR = 60.0  # seconds from the delivery
-MAX_DELIVERIES = 10_000  # deliveries that are remembered, in all
-MAX_RECIPIENTS = 16  # of one message, in the order in which they bound its address
+ALLOWED_SECONDS = 60.0  # after the delivery
+MAX_DELIVERIES = 10_000  # deliveries in the table, in all
+MAX_RECIPIENTS = 16  # recipients of one message, in the order of their bindings
 
 Delivered = tuple[int, bytes]  # the sid of the recipient, and the digest of `from`, `id` and `type`
 
 
 class Forwards:
     """
-    The table of messages delivered with `forward`: to which session, and until when each may be passed on.
+    The table of messages delivered with `forward`: the recipients, and until when each may forward them.
 
-    `is_node` tells the addresses at which the node answers.
+    `is_node` says if the node answers at an address.
     """
 
     def __init__(self, now: Callable[[], float], is_node: Callable[[str], bool]) -> None:
@@ -38,7 +37,8 @@ class Forwards:
 
     def delivered(self, message: Message, recipients: Sequence[Session], sender: Session | None) -> None:
         """
-        These get the message, and may pass it on.  The sender's share pays for it, else the recipient's.
+        Adds the recipients of a message; they count in the sender's share of the table, else in the
+        recipient's.
         """
         if message.type.lower() == "response":
             return
@@ -46,24 +46,24 @@ class Forwards:
         while until and until.oldest[1] <= now:
             until.remove(until.oldest[0])
         digest = _digest(message)
-        # Who passes it on hands over what is left of the time, and does not begin it anew.
+        # A session that forwards a message passes on the remaining time; the time does not start again.
         left = until.get((sender.sid, digest)) if sender is not None else None
-        ends = now + ALLOWED_FOR if left is None else left
+        ends = now + ALLOWED_SECONDS if left is None else left
         for session in recipients[:MAX_RECIPIENTS]:
             until.put((session.sid, digest), ends, *_payer(sender or session))
 
     def delivered_late(self, data: bytes, session: Session) -> None:
         """
-        The session gets now what waited for it.
+        Adds a recipient that gets a queued message now.
         """
         if b"forward" in data or b"\\u00" in data:
             message = recall(data)
             if message.forward:
-                self.delivered(message, session.alone, None)
+                self.delivered(message, session.as_tuple, None)
 
     def allows(self, message: Message, session: Session) -> bool:
         """
-        Did this session get the message of late, and sends it on to one who is not the node?
+        Did this session get the message recently, and is it sent to a client?
         """
         if not message.forward or not isinstance(message.to, str) or self._is_node(message.to):
             return False
@@ -73,7 +73,7 @@ class Forwards:
 
 def _digest(message: Message) -> bytes:
     """
-    Which message it is, in few bytes however long its names are.
+    A digest of the fields that identify the message, short for names of any length.
     """
     what = repr((message.from_, message.id, message.type))
     return blake2b(what.encode(errors="surrogatepass"), digest_size=16).digest()
@@ -81,7 +81,7 @@ def _digest(message: Message) -> bytes:
 
 def _payer(session: Session) -> tuple[Hashable, Hashable]:
     """
-    Whose share it is: the user's or the host's, and therein the session's.  Who has none has one for all.
+    The share that is charged: the user's or the host's, and in it the session's; without these, a common one.
     """
     above = session.account.above
     if above is None:

@@ -1,10 +1,9 @@
 """
-mn:/session: a runtime opens its session, comes back to it, closes it.
+The handshake with mn:/session: a client opens its session, re-opens it, closes it.
 
-What each deployed stub says here, and what it makes of the answer, is in
-docs/protocol.md, "Opening a session".  A stub that gets any code but 200 never
-speaks to the node again, so nothing here answers anything else to `open` and
-`re-open`: a name that cannot be borne closes the connection instead.
+docs/protocol.md, "Opening a session", has the messages of each deployed stub, and how it handles the answer.
+A stub that gets any code but 200 never talks to the node again, so `open` and `re-open` have no other answer:
+if a session cannot be opened, the connection is closed instead.
 """
 
 from functools import partial
@@ -32,15 +31,15 @@ from msgnode.protocol.close_codes import (
 from msgnode.protocol.errors import Blocked, NoSession, NotOffered, Rejected
 from msgnode.protocol.message import Message, compose
 from msgnode.protocol.token_redaction import without_secrets
-from msgnode.sessions.access.address_ownership import AddressOwnership
-from msgnode.sessions.access.authentication import Authenticator
+from msgnode.sessions.access.authentication import Admission, Authenticator
+from msgnode.sessions.access.open_checks import OpenChecks, OpenRequest, may_belong_to
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.limits.memory_budget import Budget
 from msgnode.sessions.resume import ResumeRequest, must_wait, negotiate, resume_request
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
 
-# What the log and the metrics call a refusal.
+# The codes of refusals in the log and the metrics.
 _REFUSALS = {
     REFUSED.code: 403,
     OVER_CAPACITY.code: 503,
@@ -48,7 +47,7 @@ _REFUSALS = {
     TOKEN_REJECTED.code: 401,
     RATE.code: 429,
 }
-# And why, where nothing else says so.
+# The default reasons of refusals.
 _REASONS = {
     REFUSED.word: "reserved-address",
     OVER_CAPACITY.word: "limit",
@@ -58,14 +57,17 @@ _REASONS = {
     DISK.word: "disk",
     POLICY_UNAVAILABLE.word: "policy",
 }
-CLOSINGS = {429: RATE, 500: POLICY_UNAVAILABLE, 503: POLICY_UNAVAILABLE}  # by what a policy would answer
-DELAY = 5.0  # seconds before such a close: the stubs of today come back at once
+# The close code of the connection by the code of a policy's refusal.
+CLOSINGS = {429: RATE, 500: POLICY_UNAVAILABLE, 503: POLICY_UNAVAILABLE}
+CLOSE_DELAY_SECONDS = 5.0  # before some closes: the deployed stubs reconnect at once
 DELAYED = {why.word for why in (TOKEN_REJECTED, OVER_CAPACITY, RATE, POLICY_UNAVAILABLE, FAILED)}
 
 
 class Handshake:
     """
-    Answers for mn:/session, on the connection that asks and before anything else is read from it.
+    The responder of mn:/session.
+
+    It answers on the connection of the request, before anything else is read from it.
     """
 
     def __init__(
@@ -73,8 +75,8 @@ class Handshake:
         sessions: Sessions,
         domain: Domain,
         takeover: Takeover,
-        owners: AddressOwnership,
         authenticator: Authenticator,
+        checks: OpenChecks,
         budget: Budget,
         session_merge: SessionMerge,
     ) -> None:
@@ -84,16 +86,16 @@ class Handshake:
         self._sessions = sessions
         self._domain = domain
         self._takeover = takeover
-        self._owners = owners
+        self._checks = checks
         self.policy: Policy | None = None
 
     def respond(self, message: Message, connection: Connection) -> Session | None:
         """
-        The session that the message concerned.  Raises Rejected for a type that is none of ours.
+        Answers the message; returns the session that it concerns. Raises Rejected for an unknown type.
         """
         kind = message.type.lower()
         if kind in ("open", "re-open"):
-            return self.open(message, connection, kind) if self._may(message, connection) else None
+            return self._open_if_admitted(message, connection, kind)
         if kind == "ack":
             return self.acknowledge(message, connection)
         message.outcome, message.code = "answered", 200
@@ -110,35 +112,34 @@ class Handshake:
             f"{SESSION} understands open, re-open, update, close, ack and ping, not {message.type!r}"
         )
 
-    def _may(self, message: Message, connection: Connection) -> bool:
+    def _open_if_admitted(self, message: Message, connection: Connection, kind: str) -> Session | None:
         """
-        Has the client the token it takes?  False: not, or it is not known yet.
+        Opens the session if the client's token is valid; None if it is not, or is still being validated.
         """
         if self._authenticator.is_open:
-            return True
+            return self.open(message, connection, kind)
         token = message.fields().get("token") or connection.bearer
-        admitted = self._authenticator.admit(
-            token, connection, partial(self._authenticator.receive, message.data, connection)
-        )
-        if isinstance(admitted, Closing):
-            _note(message, admitted)
-            self._refuse(admitted, connection, message.reason)
-            return False
-        return admitted
+        again = partial(self._authenticator.receive, message.data, connection)
+        admission = self._authenticator.admit(token, connection, again)
+        if isinstance(admission, Closing):
+            _note(message, admission)
+            self._refuse(admission, connection, message.reason)
+            return None
+        return self.open(message, connection, kind) if admission is Admission.GRANTED else None
 
     def open(self, message: Message, connection: Connection, kind: str) -> Session | None:
         """
-        Bind the connection to its session, known or new, and say so: 200, with a token unless it has one.
+        Attaches the connection to its session, known or new, and answers 200, with a token unless it has one.
         """
         from_ = message.from_
         token = ""
         if from_ and self._sessions.get(from_) is None:
             from_, token = split_token(from_)
         before = connection.session
-        stands = before is not None and before.connection is connection
-        wish = resume_request(message)
-        nameless = self._sessions.by_token(token) if token else None
-        session = self._enter(from_, connection, token, message, wish)
+        same_connection = before is not None and before.connection is connection
+        wanted = resume_request(message)
+        anonymous = self._sessions.by_token(token) if token else None
+        session = self._enter(from_, connection, token, message, wanted)
         if isinstance(session, Closing):
             _note(message, session)
             return None
@@ -147,153 +148,153 @@ class Handshake:
         known = kind == "re-open" and session.has_token(token)
         if not known:
             body["runtimeToken"] = self._sessions.issue_token(session)
-        stands = stands and session is before
-        counts = session.outbox.epoch if session.outbox is not None else ""
-        merged = nameless is not None and nameless.successor is session
-        goes_on = known or (merged and isinstance(wish, tuple) and wish[0] == counts)
-        resume = negotiate(session, wish, connection.counted, not goes_on, stands)
+        same_connection = same_connection and session is before
+        counts = session.mailbox.outbox.epoch if session.mailbox.outbox is not None else ""
+        merged = anonymous is not None and anonymous.successor is session
+        continues = known or (merged and isinstance(wanted, tuple) and wanted[0] == counts)
+        resume = negotiate(session, wanted, connection.acks_by_request, not continues, same_connection)
         if resume is not None:
             body["resume"] = resume
         to = message.from_ or session.runtime
         reply = compose(message.id, "response", SESSION, to, body, message.transaction)
-        self._sessions.say(connection, reply.data)
-        if known and stands:
-            session.resume()  # what was sent is on its way
+        self._sessions.connections.send(connection, reply.data)
+        if known and same_connection:
+            session.flush()  # the sent messages are still in flight
         else:
-            session.go_on()
+            session.redeliver()
         return session
 
     def enter(self, runtime: str, connection: Connection, greeting: bytes = b"") -> None:
         """
-        Attach the connection of a client that never speaks of session tokens, or close it.
+        Attaches the connection of a client that does not know session tokens, or closes it.
 
-        `greeting` is sent before anything that waits.
+        `greeting` is sent before the queued messages.
         """
         again = partial(self.enter, runtime, connection, greeting)
-        admitted = self._authenticator.admit(connection.bearer, connection, again)
-        if isinstance(admitted, Closing):
-            self._refuse(admitted, connection)
-        if admitted is not True:
+        admission = self._authenticator.admit(connection.bearer, connection, again)
+        if isinstance(admission, Closing):
+            self._refuse(admission, connection)
+        if admission is not Admission.GRANTED:
             return
         session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
         if isinstance(session, Session):
-            negotiate(session, False, connection.counted, fresh=True)
+            negotiate(session, False, connection.acks_by_request, fresh=True)
             if greeting:
-                self._sessions.say(connection, greeting)
-            session.go_on()
+                self._sessions.connections.send(connection, greeting)
+            session.redeliver()
 
     def come_back(self, session: Session, connection: Connection) -> None:
         """
-        A request named this session's token: it goes on with this connection, unless that is closed now.
+        Attaches the connection of a request that has this session's token, or closes it.
         """
         obstacle = self._blocked(Message(0, "re-open", SESSION), session.runtime, session, connection)
         if obstacle is not None:
-            self._sessions.part(connection, obstacle)
+            self._sessions.connections.close(connection, obstacle)
             return
         before = session.identity
         self._sessions.attach(session, connection)
-        self._authenticator.entered(session, connection)
-        self._belongs(session, before)
-        negotiate(session, False, connection.counted, fresh=False)
-
-    def _nameless(self, runtime: str, connection: Connection, token: str) -> Session | None:
-        """
-        The anonymous session of whose token this is, if its client comes back by a name it has since.
-
-        The Vertx stubs open without one after their `disconnect`, and put their runtimeURL before the token.
-        """
-        session = self._sessions.by_token(token) if token else None
-        if session is None or not session.anonymous or session.runtime == runtime:
-            return None
-        return None if self._authenticator.refuses(session.runtime, session, connection, token) else session
+        self._authenticator.attached(session, connection)
+        self._settle_user(session, before)
+        negotiate(session, False, connection.acks_by_request, fresh=False)
 
     def _enter(
-        self, runtime: str, connection: Connection, token: str, message: Message, wish: ResumeRequest = False
+        self,
+        runtime: str,
+        connection: Connection,
+        token: str,
+        message: Message,
+        wanted: ResumeRequest = False,
     ) -> Session | Closing:
         """
-        Without a name: to the session it has, else to a new anonymous one.
+        Attaches the connection to the session of that name; without a name, to its session, else a new one.
         """
-        session = self._sessions.get(runtime) if runtime else connection.session
-        nameless = self._nameless(runtime, connection, token)
-        if session is None and nameless is not None:
-            self._authenticator.speak_for(nameless, connection)
-            user = self._user(connection)
-            if user and not self._shares(nameless, user):
-                nameless = None
-        obstacle = self._obstacle(message, runtime, session, connection, nameless)
-        if obstacle is None and not self._authenticator.owns(runtime, session, connection):
-            obstacle = self._takeover.refuses(runtime, session, connection, token)
-        if obstacle is None and self._authenticator.refuses(runtime, session, connection, token):
-            obstacle = TOKEN_REJECTED
-        found = session or nameless
-        if obstacle is None and found is not None and must_wait(found, wish):
-            obstacle = DISK
-        if obstacle is None:
-            obstacle = self._blocked(message, runtime, found, connection)
-        if obstacle is None and session is not None and nameless is not None and session is not nameless:
-            obstacle = None if self._session_merge.has_room(nameless, session) else OVER_CAPACITY
+        request = self._checks.look_up(message, runtime, token, connection)
+        obstacle = self._obstacle(request, wanted)
         if obstacle is not None:
             self._refuse(obstacle, connection, message.reason)
             return obstacle
-        if session is None and nameless is not None:
-            self._sessions.rename(nameless, runtime)
-            session = nameless
-        if session is None:
-            name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
-            host = self._budget.host(connection)
-            session = self._sessions.create(name, not runtime, host)
-            if not self._user(connection):
-                self._budget.take_turn(host)
+        anonymous, session = request.anonymous, self._session_for(request)
+        self._attach(session, connection, token)
+        if anonymous is not None and anonymous is not session and may_belong_to(anonymous, session.identity):
+            epoch = wanted[0] if isinstance(wanted, tuple) else ""
+            self._session_merge.merge(anonymous, session, connection, epoch)
+        return session
+
+    def _obstacle(self, request: OpenRequest, wanted: ResumeRequest) -> Closing | None:
+        """
+        The reason why the request is refused: by the checks, the disk, the policies, or an unfinished merge.
+        """
+        obstacle = self._checks.obstacle(request)
+        if obstacle is not None:
+            return obstacle
+        found = request.found
+        if found is not None and must_wait(found, wanted):
+            return DISK
+        obstacle = self._blocked(request.message, request.runtime, found, request.connection)
+        if obstacle is not None:
+            return obstacle
+        anonymous, session = request.anonymous, request.session
+        if session is None or anonymous is None or session is anonymous:
+            return None
+        return None if self._session_merge.has_room(anonymous, session) else OVER_CAPACITY
+
+    def _session_for(self, request: OpenRequest) -> Session:
+        """
+        The session of that name; else the anonymous one, which gets the name; else a new one.
+        """
+        runtime, connection, anonymous = request.runtime, request.connection, request.anonymous
+        if request.session is not None:
+            return request.session
+        if anonymous is not None:
+            self._sessions.rename(anonymous, runtime)
+            return anonymous
+        name = runtime or f"runtime://{self._domain.name}/anonymous-{token_hex(16)}"
+        host = self._budget.host(connection)
+        session = self._sessions.create(name, not runtime, host)
+        if not self._checks.user(connection):
+            self._budget.take_turn(host)
+        return session
+
+    def _attach(self, session: Session, connection: Connection, token: str) -> None:
         before = session.identity
         if not (
             self._authenticator.is_open or before or session.proof is not None or session.has_token(token)
         ):
-            # Whoever had what was nobody's keeps no key to what it may become.
+            # The session gets a user: the token of a client that had it without a user becomes void.
             self._sessions.void_token(session)
-        session.identity = self._takeover.identity(session, connection) or self._authenticator.kept(session)
+        certified = self._takeover.identity(session, connection)
+        session.identity = certified or self._authenticator.certificate_identity(session)
         self._sessions.attach(session, connection)
-        self._authenticator.entered(session, connection)
-        self._belongs(session, before)
-        if nameless is not None and nameless is not session and self._shares(nameless, session.identity):
-            epoch = wish[0] if isinstance(wish, tuple) else ""
-            self._session_merge.merge(nameless, session, connection, epoch)
-        return session
+        self._authenticator.attached(session, connection)
+        self._settle_user(session, before)
 
-    @staticmethod
-    def _shares(nameless: Session, other: str) -> bool:
+    def _settle_user(self, session: Session, before: str) -> None:
         """
-        Was it nobody's, or that user's too?  What is somebody's becomes nobody else's.
-        """
-        user = nameless.proof.user if nameless.proof is not None else nameless.identity
-        return not user or user == other
-
-    def _belongs(self, session: Session, before: str) -> None:
-        """
-        If it is somebody's now who it was not, whoever had it until then speaks for it no longer.
+        Charges the session to its user; a new user takes the session from its earlier connections.
         """
         self._budget.settle(session)
         if session.identity and session.identity != before:
-            self._sessions.unseat(session)
+            self._sessions.release_superseded(session)
 
     def _refuse(self, why: Closing, connection: Connection, reason: str = "") -> None:
         self._sessions.counts.refuse(_REFUSALS[why.code], reason or _reason(why))
-        delayed = why.word in DELAYED and not connection.counted
-        self._sessions.part(connection, why, DELAY if delayed else 0)
+        delayed = why.word in DELAYED and not connection.acks_by_request
+        self._sessions.connections.close(connection, why, CLOSE_DELAY_SECONDS if delayed else 0)
 
     def renew(self, message: Message, connection: Connection) -> Session | None:
         """
-        The session's client has a newer token: it goes on, and nothing is lost.
+        Validates a newer token of the session's client, and renews the session's authentication.
         """
         session, token = connection.session, message.fields()["token"]
         message.outcome = ""
         if session is None:
             raise NoSession("open a session before you renew its token")
         if self._authenticator.is_open:
-            raise NotOffered("this node looks at no tokens")
+            raise NotOffered("this node does not validate tokens")
         if not isinstance(token, str) or not token:
             raise Rejected("'body.token' must be the new token")
         if session.proof is None and session.connection is not connection:
-            # Anybody may have taken what is nobody's, and its token; it must not become theirs by this.
+            # Any client may have taken over a session without a user; a renewal must not give it to one.
             raise Rejected("a newer connection took this session; open it again with the token", 403, "token")
         verdict = self._authenticator.ask(token, connection)
         if isinstance(verdict, Deferred):
@@ -304,49 +305,18 @@ class Handshake:
             raise verdict
         before = session.identity
         self._authenticator.renew(session, connection, verdict)
-        self._belongs(session, before)
+        self._settle_user(session, before)
         message.outcome = "answered"
         to = message.from_ or session.runtime
         reply = compose(message.id, "response", SESSION, to, {"code": 200}, message.transaction)
-        self._sessions.say(connection, reply.data)
+        self._sessions.connections.send(connection, reply.data)
         return session
-
-    def _obstacle(
-        self,
-        message: Message,
-        runtime: str,
-        session: Session | None,
-        connection: Connection,
-        nameless: Session | None,
-    ) -> Closing | None:
-        if connection.full and connection.session is not None:
-            return SLOW  # it opens again and again, and does not read what is answered
-        if session is not None:
-            return None
-        if runtime and (not self._domain.can_open(runtime) or self._owners.holds(runtime, nameless)):
-            return REFUSED
-        if nameless is not None:
-            return None if self._budget.may_rename(nameless, runtime) else OVER_CAPACITY
-        watermark = self._sessions.watermark
-        if watermark is not None and watermark.low:
-            watermark.refused += 1
-            message.reason = "disk"
-            return OVER_CAPACITY
-        user = self._user(connection)
-        return None if self._budget.may_open(runtime, user, self._budget.host(connection)) else OVER_CAPACITY
-
-    def _user(self, connection: Connection) -> str:
-        """
-        Who the connection has shown itself to be, or "".
-        """
-        shown = self._authenticator.who(connection)
-        return shown.user if shown is not None else connection.identity
 
     def _blocked(
         self, message: Message, runtime: str, session: Session | None, connection: Connection
     ) -> Closing | None:
         """
-        Why the policies do not let this runtime in.
+        The close code if the policies refuse this runtime; None: they permit it.
         """
         try:
             self.check(message, runtime, session, connection)
@@ -357,52 +327,56 @@ class Handshake:
 
     def check(self, message: Message, runtime: str, session: Session | None, connection: Connection) -> None:
         """
-        Blocked, if the policies do not let this runtime in.
+        Raises Blocked if the policies refuse this runtime.
         """
         if self.policy is not None:
             asked = Message(message.id, message.type, SESSION, runtime, message.body, data=message.data)
-            without_secrets(asked)  # decisions are written down
-            asked.came, asked.origin, asked.log = message.came or time_ns(), connection, message.log
+            without_secrets(asked)  # decisions are logged
+            asked.received_at, asked.origin, asked.log = (
+                message.received_at or time_ns(),
+                connection,
+                message.log,
+            )
             self.policy.check(CONNECT, asked, session)
 
-    def give_up(self, connection: Connection) -> None:
+    def close_failed(self, connection: Connection) -> None:
         """
-        The node failed over an `open`, which is answered by nothing but 200.
+        Closes the connection of an `open` that failed in the node, because the only answer to `open` is 200.
         """
         self._refuse(FAILED, connection)
 
     def close(self, connection: Connection) -> Session | None:
         """
-        The client is done.  A connection that was superseded ends alone.
+        Ends the session of this connection; a superseded connection is only closed.
         """
         session = connection.session
         if session is not None and session.connection is connection:
             self._sessions.end(session, "closed")
-        self._sessions.part(connection, CLOSED)
+        self._sessions.connections.close(connection, CLOSED)
         return session
 
     def ping(self, message: Message, connection: Connection) -> Session | None:
         """
-        Say that the node is there, to clients that cannot see WebSocket's own pings.
+        Answers 200, for clients that cannot see WebSocket's own pings.
         """
         session = connection.session
         to = message.from_ or (session.runtime if session is not None else "")
         reply = compose(message.id, "response", SESSION, to, {"code": 200}, message.transaction)
-        self._sessions.say(connection, reply.data)
+        self._sessions.connections.send(connection, reply.data)
         return session
 
     def acknowledge(self, message: Message, connection: Connection) -> Session | None:
         """
-        The client has everything up to a number.  Not in the traffic log, and answered only if it is wrong.
+        Acknowledges all messages up to a number. The message is not logged, and answered only if malformed.
         """
         session = connection.session
         received = message.fields().get("received")
         if not isinstance(received, int) or isinstance(received, bool):
             raise Rejected(f"'received' must be a number of messages, not {received!r}"[:200])
-        if session is not None and session.connection is connection and session.outbox is not None:
-            session.outbox.acknowledge(received)
+        if session is not None and session.connection is connection and session.mailbox.outbox is not None:
+            session.mailbox.outbox.acknowledge(received)
             if session.ready is None:
-                session.resume()
+                session.flush()
         return session
 
 

@@ -1,8 +1,8 @@
 """
-Who hears each address, whose it is, and which addresses begin alike.
+The indexes of the routing table: sessions by address, owners by address, addresses in order.
 
-To bind and to unbind costs the same whether one session listens or all of
-them; what a lookup returns is shared, and made at most once after a change.
+Binding and unbinding cost the same for one session as for all sessions. The result of a lookup is shared, and
+made at most once after a change.
 """
 
 from bisect import bisect_left, insort
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from msgnode.sessions.session import Session
 
-BLOCK = 512  # strings that lie together: to add or to take out one moves no more than twice as many
+BLOCK = 512  # strings in a list: adding or removing one moves at most twice as many
 
 _last = itemgetter(-1)
 
 
 class Listeners:
     """
-    The sessions by address, in the order they came: a tuple for a lookup, a dict where it is of several.
+    The sessions by address, in the order in which they were bound: a tuple, and a dict if there are several.
 
-    `tuples` may be read by others; `unmade` says how many are missing there, each until it is looked up.
+    `tuples` may be read from outside; `unmade` counts the tuples that are not made until they are looked up.
     """
 
     __slots__ = ("_several", "tuples", "unmade")
@@ -46,7 +46,7 @@ class Listeners:
 
     def make(self, address: str) -> "tuple[Session, ...] | None":
         """
-        The tuple that is missing: once for all lookups until the next change.
+        Makes the missing tuple, once for all lookups until the next change.
         """
         several = self._several.get(address)
         if several is None:
@@ -55,16 +55,16 @@ class Listeners:
         self.unmade -= 1
         return made
 
-    def alone(self, address: str) -> "Session | None":
+    def only(self, address: str) -> "Session | None":
         """
-        The only one who hears it, if there is one and no other.
+        The only session bound to the address; None if there are several, or none.
         """
         if address in self._several:
             return None
         found = self.tuples.get(address)
         return found[0] if found is not None else None
 
-    def hears(self, address: str, session: "Session") -> bool:
+    def is_bound(self, address: str, session: "Session") -> bool:
         several = self._several.get(address)
         if several is not None:
             return session in several
@@ -76,7 +76,7 @@ class Listeners:
         if several is None:
             found = self.tuples.get(address)
             if found is None:
-                self.tuples[address] = session.alone
+                self.tuples[address] = session.as_tuple
                 return
             several = self._several[address] = {found[0]: None}
         several[session] = None
@@ -84,7 +84,7 @@ class Listeners:
 
     def remove(self, address: str, session: "Session") -> None:
         """
-        It listens there no more.
+        Removes the session from this address.
         """
         several = self._several.get(address)
         if several is None:
@@ -97,14 +97,14 @@ class Listeners:
         self.unmade -= address not in self.tuples
         del self._several[address]
         (last,) = several
-        self.tuples[address] = last.alone
+        self.tuples[address] = last.as_tuple
 
     def _changed(self, address: str) -> None:
         self.unmade += self.tuples.pop(address, None) is not None
 
     def move(self, address: str, other: "Listeners") -> None:
         """
-        All who hear it are kept by `other` from now on, which has nobody there.
+        Moves all sessions of this address to `other`, which has none there.
         """
         several = self._several.pop(address, None)
         if several is not None:
@@ -118,7 +118,7 @@ class Listeners:
 
 class Owners:
     """
-    The session that owns an address; behind it others of the same user, which own it too.
+    The sessions that own an address: the first, and behind it others of the same user.
     """
 
     __slots__ = ("_first", "_others")
@@ -152,7 +152,7 @@ class Owners:
 
 class Ordered:
     """
-    Different strings in order, so that those with one beginning are found without looking at the others.
+    A sorted set of strings, in which those with one prefix are found without a scan of the others.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Ordered:
 
     def first(self, beginning: str) -> str | None:
         """
-        The first that begins so.
+        The first string with this prefix.
         """
         at = bisect_left(self._blocks, beginning, key=_last)
         if at == len(self._blocks):

@@ -1,9 +1,8 @@
 """
-Receipts: what became of a message whose sender asked with `receipt: true`.
+Delivery receipts: the outcome of a message, sent to a sender that asked with `receipt: true`.
 
-One for each address the message was sent to.  A client that acknowledges is
-waited for (200); handing it to one that does not is all that can be said of it
-(202).
+There is one receipt for each address that the message was sent to. If the recipient acknowledges, the receipt
+is sent when it has acknowledged (200); otherwise when the message was sent on its connection (202).
 """
 
 from collections import deque
@@ -22,34 +21,34 @@ log = Logger()
 
 RECEIPT = "mn:/receipt"
 _WANT_ROUTE = frozenset({"create", "read", "subscribe", "execute"})
-# Who answers whatever is asked, an update too: registries, and identity by each of its names.
+# Responders that answer every type of request, `update` too: registries, and identity by each of its names.
 _ALWAYS_ANSWER = ("domain://registry.", "global://registry", "domain://idm.", "domain-idp://")
 _IDENTITY = ("/idm", "/idm/")
 
 TEXTS = {
-    200: "the recipient has it",
+    200: "the recipient has acknowledged the message",
     202: "delivered to a client that does not acknowledge",
     403: "refused",
-    404: "nobody is bound to this address",
-    408: "its time ran out while it waited",
-    410: "the recipient's session ended while it waited",
+    404: "no session is bound to this address",
+    408: "its time to live ended while it was queued",
+    410: "the recipient's session ended while it was queued",
     413: "too large",
-    429: "too many messages; it was not taken",
-    503: "dropped, because too much waited",
-    507: "not kept: there is no room for what waits",
+    429: "too many messages; it was not accepted",
+    503: "evicted, because the queue or the memory was full",
+    507: "not queued: there is no room",
 }
 
-# One word each, which does not change.
+# Stable words, which do not change.
 REASONS = {404: "no-route", 408: "stale", 410: "ended", 413: "too-long", 429: "rate", 507: "no-room"}
 OVERFLOW = "overflow"
-NEVER_CAME = (408, 410, 503, 507)  # what waited, and will not be delivered
+NEVER_DELIVERED = (408, 410, 503, 507)  # queued, and never delivered
 
 
 class Receipts:
     """
-    Written by the node, and given to the session that asked, whatever else is bound to its `from`.
+    The sender of receipts, to the session that asked, whatever else is bound to its `from`.
 
-    `answers`: a request that nobody will get is answered, receipt or not.
+    `answers`: is a request that reaches no session answered, even without a receipt?
     """
 
     def __init__(self, routes: RoutingTable, answers: Callable[[], bool] = lambda: False) -> None:
@@ -68,7 +67,7 @@ class Receipts:
         text: str = "",
     ) -> None:
         """
-        Tell the sender, if it asked; never about a receipt.  `text` says why it was refused.
+        Sends a receipt, if the sender asked for one; `text` says why the message was refused.
         """
         if not message.receipt or message.type.lower() == "receipt":
             return
@@ -78,18 +77,18 @@ class Receipts:
             body["reason"] = reason
         body |= {"to": message.to, "recipients": recipients}
         receipt = compose(message.id, "receipt", RECEIPT, message.from_, body, message.transaction)
-        if code == 202 and recipients > 1 and session.outbox is None:
-            # For some of them it may wait: not before that is written down.
-            session.journal.when_written(lambda: session.deliver(receipt))
+        if code == 202 and recipients > 1 and session.mailbox.outbox is None:
+            # It may be queued for some of them: the receipt waits until that is in the journal.
+            session.mailbox.journal.when_written(lambda: session.deliver(receipt))
         else:
             session.deliver(receipt)
 
     def give_late(self, data: bytes, code: int, asker: int) -> None:
         """
-        The same for what was kept, as bytes; `asker` is the sid of the session that sent it.
+        Sends the receipt for a queued message, given as bytes; `asker` is the sid of its sender's session.
 
-        A receipt may push out another message, whose receipt may push out one
-        more: they are given one after the other, not one within the other.
+        A receipt may evict another message from a queue, whose receipt may evict one more: they are sent one
+        after the other, without recursion.
         """
         self._late.append((data, code, asker))
         if self._giving:
@@ -99,7 +98,7 @@ class Receipts:
             try:
                 self._give_late(*self._late.popleft())
             except Exception:
-                log.failure("giving a receipt")
+                log.failure("a receipt could not be sent")
         self._giving = False
 
     def _give_late(self, data: bytes, code: int, asker: int) -> None:
@@ -108,27 +107,32 @@ class Receipts:
         session = self._routes.listener(message.from_, asker)
         if session is not None:
             self.give(message, code, session, reason=reason)
-            if code in NEVER_CAME and self.answered(message):
-                self._answer(message, TEXTS[code], reason, session)
+            if code in NEVER_DELIVERED and self.answered(message, session):
+                self._answer(message, code, reason, session)
 
-    def answered(self, message: Message) -> bool:
+    def answered(self, message: Message, session: Session, elsewhere: bool = False) -> bool:
         """
-        Is its sender told by a response that nobody gets it?
+        Does the sender get a response if no session gets the message? A sender of another domain always does,
+        and so does one who sends to another domain (`elsewhere`).
         """
-        return self._answers() and is_awaited(message)
+        return (self._answers() or session.is_node or elsewhere) and is_awaited(message)
 
     @staticmethod
-    def _answer(message: Message, text: str, reason: str, session: Session) -> None:
+    def _answer(message: Message, code: int, reason: str, session: Session) -> None:
         """
-        404, whatever it was: 408 and 500 are what today's runtimes repeat ten times at once.
+        The code is 404: after 408 and 500 the deployed runtimes repeat the request ten times at once.
+
+        A sender of another domain gets 507 if there is no room.
         """
-        body = NoRoute(f"nobody got this at {message.to}: {text}").body()
+        body = NoRoute(f"this was not delivered to {message.to}: {TEXTS[code]}").body()
+        if session.is_node and code in (503, 507):
+            body["code"] = 507
         session.deliver(message.reply({**body, "reason": reason}))
 
 
 def is_awaited(message: Message) -> bool:
     """
-    Does somebody wait for the response of one who is bound to its address?
+    Is it a request to a client, whose sender waits for the response?
     """
     to = message.to
     return isinstance(to, str) and message.type.lower() in _WANT_ROUTE and not is_multicast(to)
@@ -136,10 +140,10 @@ def is_awaited(message: Message) -> bool:
 
 def wants_answer(message: Message, by_validator: bool = False) -> bool:
     """
-    Is its sender told that it was refused?
+    Does the sender get an error if the message is refused?
 
-    Never of a response; nor, but by the validator, of what is published, unless a registry is asked, or
-    identity.
+    A response gets none; a publication gets none unless the validator refuses it, or it goes to a registry or
+    to identity.
     """
     kind = message.type.lower()
     if kind == "response":

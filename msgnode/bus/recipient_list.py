@@ -1,8 +1,9 @@
 """
-A message whose `to` is a list: each recipient gets a copy, which is carried and written down alone.
+Recipient list: a message whose `to` is a list; a copy for each recipient is routed and logged separately.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import copy
 from time import time_ns
 
@@ -10,9 +11,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.bus.fanout import KEPT, Fanout
+from msgnode.bus.components import ForeignDomains, Reply
+from msgnode.bus.fanout import JOURNAL_COST, Fanout
 from msgnode.bus.receipts import Receipts, wants_answer
-from msgnode.bus.responder import Reply
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import Domain
@@ -24,14 +25,14 @@ from msgnode.sessions.session_table import TrafficRecorder
 
 log = Logger()
 
-TIMES = 8  # the lines of one list in the traffic log have at most so many times its bytes,
-ROOM = 4096  # and these; what is beyond shares a line
-LINE = 400  # bytes of one, about, without what its sender wrote
+TIMES = 8  # the lines of one list in the traffic log have at most this many times its bytes,
+ROOM = 4096  # plus this many; the copies beyond share a line
+LINE_BYTES = 400  # bytes of one line, about, without the sender's texts
 
 
 class Lines:
     """
-    The log lines of `number` copies: a line for each while `room` lasts, and then one for each outcome.
+    The traffic-log lines of `number` copies: one for each within `room` bytes, then one for each outcome.
     """
 
     def __init__(self, number: int, room: int, write: Callable[[Message, Session], None]) -> None:
@@ -42,7 +43,7 @@ class Lines:
 
     def add(self, one: Message, session: Session) -> None:
         self._left -= 1
-        self._room -= LINE + len(one.from_) + len(one.type) + len(str(one.to)) + len(str(one.id))
+        self._room -= LINE_BYTES + len(one.from_) + len(one.type) + len(str(one.to)) + len(str(one.id))
         self._room -= 0 if one.transaction is None else len(str(one.transaction))
         if self._room >= 0:
             self._write(one, session)
@@ -64,19 +65,19 @@ class Lines:
             rest.to.append(one.to)
             rest.recipients += one.recipients
             rest.waiting += one.waiting
-            rest.micros = max(rest.micros, one.micros)
+            rest.handling_us = max(rest.handling_us, one.handling_us)
 
 
 class RecipientList:
     """
-    Routes a message whose `to` is a list (the EIP pattern of that name).
+    The router of messages whose `to` is a list (the EIP pattern of that name).
 
-    `carry` is the router's way for one message, which is told how many were sent.
+    `route_copy` is Router.route; its argument is the number of addresses.
     """
 
     def __init__(
         self,
-        carry: Callable[[Message, Session, int], Reply],
+        route_copy: Callable[[Message, Session, int], Reply],
         domain: Domain,
         routes: RoutingTable,
         receipts: Receipts,
@@ -85,9 +86,10 @@ class RecipientList:
         fanout: Fanout,
         limits: Limits,
     ) -> None:
-        # What the policies make of an answer of the node; None: it must not leave.
-        self.leaving: Callable[[Message, Session], Message | None] | None = None
-        self._carry = carry
+        # Applies the policies to a reply of the node's own; None: the reply is suppressed.
+        self.filter_reply: Callable[[Message, Session], Message | None] | None = None
+        self.foreign: ForeignDomains | None = None
+        self._route_copy = route_copy
         self._domain = domain
         self._routes = routes
         self._receipts = receipts
@@ -98,14 +100,14 @@ class RecipientList:
 
     def route(self, message: Message, to: list[str], session: Session) -> Reply:
         """
-        Carry a copy to each of several recipients, and write down each copy.
+        Routes a copy to each of several addresses.
         """
         if len(to) == 1:  # a message like any other
             message.data = message.copy_to(to[0]).data
             message.to = to[0]
-            return self._carry(message, session, 1)
+            return self._route_copy(message, session, 1)
         for address in to:
-            if self._domain.owns(address):
+            if self._domain.owns(address) and not self._is_foreign(address, session):
                 own = f"{address} is the node's own address; send to it alone"
                 raise Malformed(own, message.id, message.from_)
         addresses = list(dict.fromkeys(to))
@@ -113,7 +115,7 @@ class RecipientList:
         number = sum(len(resolve(address)) for address in addresses)
         if number <= self._fanout.most_now:
             self._route_each(message, addresses, session, len(to))
-            self._fanout.spend(message.origin, KEPT * number)
+            self._fanout.spend(message.origin, JOURNAL_COST * number)
             return None
         most = self._limits.list_deliveries
         if number > most:
@@ -125,11 +127,18 @@ class RecipientList:
             self._route_each(message, addresses, session, len(to))
         return self._fanout.finish(batch)  # type: ignore[return-value]
 
+    def _is_foreign(self, address: str, session: Session) -> bool:
+        return self.foreign is not None and self.foreign.decides(address, session)
+
     def _route_each(self, message: Message, addresses: list[str], session: Session, count: int) -> None:
+        with self.foreign.together() if self.foreign is not None else nullcontext():
+            self._route_copies(message, addresses, session, count)
+
+    def _route_copies(self, message: Message, addresses: list[str], session: Session, count: int) -> None:
         lines = Lines(len(addresses), TIMES * len(message.data) + ROOM, self._traffic_recorder.message)
         for one in message.copies(addresses):
             try:
-                reply = self._carry(one, session, count)
+                reply = self._route_copy(one, session, count)
                 if isinstance(reply, Deferred):
                     reply.addCallback(self._sent, one, session, lines)
                     reply.addErrback(self._not_sent, one, session, lines)
@@ -139,29 +148,31 @@ class RecipientList:
                 self._not_sent(Failure(), one, session, lines)
 
     def _sent(self, reply: Reply, one: Message, session: Session, lines: Lines) -> None:
-        if isinstance(reply, Message) and self.leaving is not None:
-            reply = self.leaving(reply, session)
+        if isinstance(reply, Message) and self.filter_reply is not None:
+            reply = self.filter_reply(reply, session)
         if isinstance(reply, Message):  # each copy has its own
             session.answer(reply, one.origin)
         self._write_down(one, session, lines)
 
     def _not_sent(self, why: Failure, one: Message, session: Session, lines: Lines) -> None:
         """
-        What befalls one copy does not befall the others.
+        Handles one copy that failed; the others are still routed.
         """
         if isinstance(why.value, NoRoute):
             one.outcome, one.code, one.reason = "no-route", why.value.code, why.value.reason
+            if session.is_node:  # a sender of another domain always learns it
+                session.answer(one.reply(why.value.body()), one.origin)
         elif isinstance(why.value, Rejected):
             self._refuse(why.value, one, session)
         else:
-            log.failure("carrying a message for {to}", why, to=str(one.to)[:200])
+            log.failure("a message to {to} could not be routed", why, to=str(one.to)[:200])
             sorry = "the node failed over this message; its log says why"
             self._refuse(Rejected(sorry, failure_code(one.to), "failed"), one, session)
         self._write_down(one, session, lines)
 
     def _refuse(self, why: Rejected, one: Message, session: Session) -> None:
         """
-        Tell the sender that this one of its recipients is not for it.
+        Reports to the sender that its message to this one of the addresses was refused.
         """
         one.outcome, one.code, one.reason = "refused", why.code, why.reason
         self._counts.refuse(why.code, why.reason)
@@ -171,5 +182,5 @@ class RecipientList:
 
     @staticmethod
     def _write_down(one: Message, session: Session, lines: Lines) -> None:
-        one.micros = (time_ns() - one.came) // 1000
+        one.handling_us = (time_ns() - one.received_at) // 1000
         lines.add(one, session)

@@ -1,14 +1,12 @@
 """
-The routing table: which sessions hear an address.
+The routing table: the sessions that are bound to each address.
 
-Each binding is kept twice: by address, so that a lookup is one dict access
-however many there are, and by session, so that a session's end costs only its
-own.  The tuples by address are what `resolve` returns, shared and never built
-for a message.
+Each binding is stored twice: by address, so that a lookup is one dict access for any number of bindings, and
+by session, so that the end of a session costs only its own. `resolve` returns the tuples by address; they are
+shared and never built for a message.
 
-To bind or unbind costs the same however many listen, and what would touch
-many addresses at once, a session's end or its beginning, goes on in slices;
-what `resolve` says is right from the first of them.
+Binding and unbinding cost the same for any number of sessions at the address. An operation on many addresses,
+the start or the end of a session, is done in slices; the result of `resolve` is right from the first of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +18,11 @@ from twisted.logger import Logger
 from msgnode.bus.listeners import Listeners, Ordered, Owners
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.sessions.allocation_keys import Keys
-from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.sessions.limits.memory_budget import binding_size
 from msgnode.sessions.persistence import SessionStore
+from msgnode.sessions.routing import ALLOCATED, LEARNED, OWNED, RUNTIMES, SUBSCRIBED
 from msgnode.structures.time_slices import ADDRESSES, Slices
+from msgnode.transport.data_plane import NO_DATA_PLANE
 
 if TYPE_CHECKING:
     from msgnode.sessions.session import Session
@@ -32,16 +31,16 @@ log = Logger()
 
 NOBODY: tuple["Session", ...] = ()
 
-_REASONS, _FLAGS = ALLOCATED | SUBSCRIBED | LEARNT, 0xFF
-_OBJECT = 8  # bits below the length of the object that the address was subscribed as a child of, or 0
+_REASONS, _FLAGS = ALLOCATED | SUBSCRIBED | LEARNED, 0xFF
+_OBJECT = 8  # bits below the length of the object of which the address was subscribed as a child, or 0
 
-MAX_FORMER = 64  # sessions that became one with one
-DEEPEST = 32  # segments below a runtimeURL that are looked through; an attacker chooses the slashes
+MAX_FORMER = 64  # names and sids of merged sessions that one session has
+MAX_SEGMENTS = 32  # path segments below a runtimeURL that a lookup tries; an attacker chooses the slashes
 
 
 class RoutingTable:
     """
-    Addresses are exact strings; nothing is normalised.
+    The routing table. Addresses are exact strings; nothing is normalised.
     """
 
     def __init__(self, session_store: SessionStore, slices: Slices) -> None:
@@ -52,25 +51,29 @@ class RoutingTable:
         self._runtimes: dict[str, Session] = {}
         self._by_sid: dict[int, Session] = {}
         self.owners = Owners()
-        # Bindings that look like part of a runtime, held by somebody else.  A runtime that opens above
-        # comes before them at once; in order they are found when they are taken back.
+        # Bindings of other sessions to addresses that look like part of a runtime. A runtime that opens above
+        # them has precedence at once; `_ordered` finds them when they are removed.
         self._strays = Listeners()
         self._ordered = Ordered()
-        self.released: Callable[[str], None] | None = None  # told of what is allocated no more
-        self._leaving: set[Session] = set()  # ended, and not yet forgotten at every address
+        # Called with each address that is released from its allocation.
+        self.released: Callable[[str], None] | None = None
+        # Called with each address to which a session is no longer bound, and the session.
+        self.unbound: Callable[[str, Session], None] | None = None
+        self.data_plane = NO_DATA_PLANE
+        self._leaving: set[Session] = set()  # ended sessions whose bindings are not all removed yet
 
     def __len__(self) -> int:
         return len(self._listeners) + len(self._strays)
 
     def __contains__(self, address: str) -> bool:
         """
-        Would a message to `address` find anybody?  Without looking at how many.
+        Is any session bound to `address`? Does not count them.
         """
         return (not self._leaving and address in self._listeners) or bool(self.resolve(address))
 
     def resolve(self, address: str) -> tuple["Session", ...]:
         """
-        The sessions bound to `address`, else the one whose runtimeURL it lies below.
+        The sessions bound to `address`, else the one whose runtimeURL it is below.
         """
         found = self._tuples.get(address)
         if found is None and self._listeners.unmade:
@@ -81,7 +84,7 @@ class RoutingTable:
             return found
         runtime = self.runtime(address)
         if runtime is not None:
-            return runtime.alone
+            return runtime.as_tuple
         return self._find_strays(address) if self._strays else NOBODY
 
     def _find_strays(self, address: str) -> tuple["Session", ...]:
@@ -92,31 +95,32 @@ class RoutingTable:
 
     def _still_there(self, found: tuple["Session", ...]) -> tuple["Session", ...] | None:
         """
-        Without those that have ended; None if that is nobody.
+        The tuple without the sessions that have ended; None if none is left.
         """
         return tuple([session for session in found if session not in self._leaving]) or None
 
     def listener(self, address: str, sid: int) -> "Session | None":
         """
-        The session of that sid, if it is one of those that `resolve` finds; without looking at the others.
+        The session with that sid, if `resolve` would find it, or if it is another node's; does not examine
+        the others.
         """
         session = self._by_sid.get(sid)
-        if session is None:
-            return None
+        if session is None or session.is_node:
+            return session
         if address in self._listeners:
-            hears = self._listeners.hears(address, session)
+            is_bound = self._listeners.is_bound(address, session)
         else:
             runtime = self.runtime(address)
-            hears = runtime is session if runtime is not None else self._strays.hears(address, session)
-        return session if hears else None
+            is_bound = runtime is session if runtime is not None else self._strays.is_bound(address, session)
+        return session if is_bound else None
 
     def runtime(self, address: str) -> "Session | None":
         """
-        The session whose runtimeURL is `address` or stands above it at a `/`.
+        The session whose runtimeURL is `address`, or is above it at a `/`.
         """
         if len(address) > MAX_ADDRESS_CHARS:
             return None
-        for _ in range(DEEPEST):
+        for _ in range(MAX_SEGMENTS):
             session = self._runtimes.get(address)
             if session is not None:
                 return session
@@ -128,13 +132,13 @@ class RoutingTable:
 
     def is_name(self, runtime: str) -> bool:
         """
-        Is it the runtimeURL of a session, or was it before that had another?
+        Is it the runtimeURL of a session, its present one or a former one?
         """
         return runtime in self._runtimes
 
     def is_allocated(self, address: str) -> bool:
         """
-        Does a session hold this address as its own?  Others may listen there.
+        Is this address allocated to a session? Others may be subscribed to it.
         """
         found = self._listeners.get(address) or NOBODY
         return any(session.bindings.get(address, 0) & ALLOCATED for session in found)
@@ -143,20 +147,22 @@ class RoutingTable:
         rest = self._slices.begin(steps)
         if rest is not None:
             rest.addErrback(
-                partial(log.failure, "freeing the addresses of {runtime}", runtime=session.runtime)
+                partial(
+                    log.failure, "the addresses of {runtime} could not be released", runtime=session.runtime
+                )
             )
 
-    # -- a session begins ----------------------------------------------------
+    # -- the start of a session ----------------------------------------------------
 
     def join(self, session: "Session") -> None:
         """
-        A session opened: everything at and below its runtimeURL is its own.
+        Adds an opened session: it owns everything at and below its runtimeURL.
 
-        What others bound below it beforehand is taken back for the schemes of
-        RUNTIMES only: to look through everything for a name that somebody made
-        up would cost all the others too much.
+        Earlier bindings of other sessions below it are removed for the schemes of RUNTIMES only: a search
+        through all bindings for any name that a client chooses would cost all the others too much.
         """
         runtime = session.runtime
+        self.data_plane.change_name(runtime)
         self._runtimes[runtime] = session
         self._by_sid[session.sid] = session
         if runtime in self._listeners:
@@ -167,9 +173,9 @@ class RoutingTable:
 
     def rename(self, session: "Session", runtime: str) -> None:
         """
-        Everything at and below another runtimeURL is its own from now on; what it has bound stays.
+        Gives the session another runtimeURL; it owns everything at and below it, and its bindings stay.
 
-        Its old name stays its own as well: answers are on their way there.
+        It keeps the old runtimeURL as well, because answers may be in flight to it.
         """
         session.names = (*session.names, session.runtime)
         session.runtime = runtime
@@ -177,7 +183,7 @@ class RoutingTable:
 
     def _take_back(self, session: "Session") -> Iterator[None]:
         """
-        In slices of ADDRESSES bindings, as many as there are below it, and none besides.
+        Unbinds other sessions from the addresses below its runtimeURL, in slices of ADDRESSES bindings.
         """
         runtime, done = session.runtime, 0
         while self._runtimes.get(runtime) is session:
@@ -185,7 +191,7 @@ class RoutingTable:
             if stray is None:
                 return
             for other in self._strays.get(stray) or NOBODY:
-                if other is session:  # it bound this before it had that name
+                if other is session:  # bound before it got that name
                     self._drop_stray(stray, session)
                     self._listeners.add(stray, session)
                 else:
@@ -200,43 +206,45 @@ class RoutingTable:
 
     def bind(self, address: str, session: "Session", kind: int, object_length: int = 0) -> None:
         """
-        Let `session` hear `address`.  Who learnt it hears it no more, once somebody asks for it.
+        Binds `session` to `address`. This ends a learned route of another session to it.
 
-        With `object_length` it is subscribed as a child of the object it begins with, unless it was
-        subscribed by its own name: one word ends it with all children of the object.
+        With `object_length` the address is subscribed as a child of the object that it begins with, unless it
+        was subscribed by its own name: one request unsubscribes it with all children of the object.
         """
         while session.ended:
             if session.successor is None:
                 return
             session = session.successor
         bindings = session.bindings
-        held = bindings.get(address, 0)
-        if not held:
-            other = self._listeners.alone(address)  # nothing is learnt where somebody listens
-            if other is not None and other.bindings.get(address) == LEARNT:
+        reasons = bindings.get(address, 0)
+        if not reasons:
+            other = self._listeners.only(address)  # an address with a binding gets no learned route
+            if other is not None and other.bindings.get(address) == LEARNED:
                 self.unbind(address, other)
             self._add(address, session)
-            session.learnt += kind == LEARNT
-        elif held == LEARNT:
-            held = 0
-            session.learnt -= 1
+            session.learned += kind == LEARNED
+        elif reasons == LEARNED:
+            reasons = 0
+            session.learned -= 1
         if kind & SUBSCRIBED:
             if not object_length:
-                held = self._leave_object(address, session, held)
-            elif not held & SUBSCRIBED:
-                held |= object_length << _OBJECT
+                reasons = self._leave_object(address, session, reasons)
+            elif not reasons & SUBSCRIBED:
+                reasons |= object_length << _OBJECT
                 self._join_object(address, session, object_length)
-        bindings[address] = held | kind
+        bindings[address] = reasons | kind
+        self.data_plane.change(address)
         if kind & OWNED:
             self.owners.add(address, session)
-        self._session_store.bound(session.sid, address, held | kind)
+        self._session_store.bound(session.sid, address, reasons | kind)
 
     def restore(self, address: str, session: "Session", kinds: int) -> None:
         """
-        Bind again what was bound before a restart.
+        Restores a binding after a restart.
         """
         session.bindings[address] = kinds
-        session.learnt += kinds == LEARNT
+        self.data_plane.change(address)
+        session.learned += kinds == LEARNED
         if kinds & OWNED:
             self.owners.add(address, session)
         if kinds > _FLAGS:
@@ -250,16 +258,16 @@ class RoutingTable:
         session.children.add(address[:object_length], [address])
 
     @staticmethod
-    def _leave_object(address: str, session: "Session", held: int) -> int:
+    def _leave_object(address: str, session: "Session", reasons: int) -> int:
         """
-        It is no object's child any more; the rest of what is held.
+        The binding without its mark as an object's child.
         """
-        if held > _FLAGS:
+        if reasons > _FLAGS:
             assert session.children is not None
             session.children.forget(address)
             if not len(session.children):
                 session.children = None
-        return held & _FLAGS
+        return reasons & _FLAGS
 
     def _add(self, address: str, session: "Session") -> None:
         session.account.charge(binding_size(address))
@@ -270,68 +278,74 @@ class RoutingTable:
         else:
             self._listeners.add(address, session)
 
-    def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNT) -> None:
+    def unbind(self, address: str, session: "Session", kinds: int = ALLOCATED | SUBSCRIBED | LEARNED) -> None:
         """
-        Forget `kinds` of the binding; when none is left, it is gone, and so is what it owned.
+        Removes `kinds` from the binding; when none is left, removes the binding, and the ownership with it.
         """
-        held = session.bindings.get(address)
-        if held is None:
+        reasons = session.bindings.get(address)
+        if reasons is None:
             return
+        self.data_plane.change(address)
         if kinds & SUBSCRIBED:
-            held = self._leave_object(address, session, held)
-        if held & _REASONS & ~kinds:
-            left = session.bindings[address] = held & (~kinds | OWNED)
+            reasons = self._leave_object(address, session, reasons)
+        if reasons & _REASONS & ~kinds:
+            left = session.bindings[address] = reasons & (~kinds | OWNED)
             self._session_store.bound(session.sid, address, left)
-            if held & kinds & ALLOCATED and self.released is not None:
+            if reasons & kinds & ALLOCATED and self.released is not None:
                 self.released(address)
             return
         del session.bindings[address]
-        session.learnt -= held == LEARNT
-        self._remove(address, session, held)
+        session.learned -= reasons == LEARNED
+        self._remove(address, session, reasons)
         self._session_store.bound(session.sid, address, 0)
 
     def move(self, address: str, session: "Session", other: "Session") -> None:
         """
-        The other hears it from now on as the session did, and owns it if that did.
+        Moves the binding to the other session, and the ownership if the session has it.
         """
-        held = session.bindings[address]
+        reasons = session.bindings[address]
         self.unbind(address, session)
-        self.bind(address, other, held & _FLAGS, held >> _OBJECT)
+        self.bind(address, other, reasons & _FLAGS, reasons >> _OBJECT)
 
     def disown(self, address: str, owner: "Session") -> None:
         """
-        The owner stays bound, and only listens from now on.
+        Ends the ownership; the session stays bound.
         """
+        self.data_plane.change(address)
         left = owner.bindings[address] = owner.bindings[address] & ~OWNED
         self.owners.discard(address, owner)
         if not owner.ended:
             self._session_store.bound(owner.sid, address, left)
 
-    def _remove(self, address: str, session: "Session", held: int) -> None:
-        if held & OWNED:
+    def _remove(self, address: str, session: "Session", reasons: int) -> None:
+        self.data_plane.change(address)
+        if reasons & OWNED:
             self.owners.discard(address, session)
         session.account.charge(-binding_size(address))
-        if self._strays and self._strays.hears(address, session):
+        if self._strays and self._strays.is_bound(address, session):
             self._drop_stray(address, session)
         else:
             self._listeners.remove(address, session)
-        if held & ALLOCATED and self.released is not None:
+        if reasons & ALLOCATED and self.released is not None:
             self.released(address)
+        if self.unbound is not None:
+            self.unbound(address, session)
 
     def _drop_stray(self, address: str, session: "Session") -> None:
         self._strays.remove(address, session)
         if address not in self._strays:
             self._ordered.remove(address)
 
-    # -- a session ends ----------------------------------------------------------
+    # -- the end of a session ----------------------------------------------------------
 
     def forget(self, session: "Session") -> None:
         """
-        The session ended: nothing reaches it any more, and everything bound to it goes.
+        Removes all bindings of an ended session; from now on it gets no messages.
         """
         heir = session.successor
         names, session.names = (*session.names, session.runtime), ()
         for name in names:
+            self.data_plane.change_name(name)
             if self._runtimes.get(name) is not session:
                 continue
             if heir is None or heir.ended or len(heir.names) >= MAX_FORMER:
@@ -344,13 +358,13 @@ class RoutingTable:
             if heir is None or heir.ended or len(heir.former) == MAX_FORMER:
                 self._by_sid.pop(sid, None)
             else:
-                self._by_sid[sid] = heir  # whoever asked for a receipt still gets it
+                self._by_sid[sid] = heir  # a requested receipt is still delivered
                 heir.former.append(sid)
         self._in_slices(self._forget(session), session)
 
     def _forget(self, session: "Session") -> Iterator[None]:
         """
-        In slices of ADDRESSES bindings.
+        Removes the bindings in slices of ADDRESSES.
         """
         bindings = session.bindings
         while len(bindings) > ADDRESSES:
@@ -363,5 +377,5 @@ class RoutingTable:
     def _forget_some(self, session: "Session") -> None:
         bindings = session.bindings
         for _ in range(min(ADDRESSES, len(bindings))):
-            address, held = bindings.popitem()
-            self._remove(address, session, held)
+            address, reasons = bindings.popitem()
+            self._remove(address, session, reasons)

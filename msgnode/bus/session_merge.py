@@ -1,8 +1,8 @@
 """
-Two sessions become one: an anonymous one, and that of the name its client comes back by.
+Session merge: an anonymous session becomes one with the session of the name by which its client comes back.
 
-On disk that is done at once, whatever happens to the node; in memory in
-slices, while its client waits and others are heard.
+On disk the merge is atomic, even if the node is killed; in memory it is done in slices, while its client
+waits and others are served.
 """
 
 from collections.abc import Iterator
@@ -15,33 +15,33 @@ from twisted.logger import Logger
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.sessions.allocation_keys import Keys, key_size
-from msgnode.sessions.bindings import LEARNT
 from msgnode.sessions.input_order import InputOrder
 from msgnode.sessions.limits.memory_budget import Budget, binding_size
 from msgnode.sessions.persistence import SessionStore
+from msgnode.sessions.routing import LEARNED
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 
-MAX_ABSORBED = 64  # sids that a session's note in the spool names until the database is written
+MAX_ABSORBED = 64  # merged sids of a session in the spool, until the database has the merge
 
 
 class Registrations(Protocol):
     """
-    The table of what sessions have registered at the domain registry.
+    The table of the sessions' registrations at the domain registry.
     """
 
     def move(self, session: Session, other: Session) -> Iterator[None]:
         """
-        All that the session has is the other's, in slices.
+        Moves all registrations of the session to the other, in slices.
         """
 
 
 class SessionMerge:
     """
-    Moves addresses, allocation keys, registrations, messages and counts, as far as the limits allow.
+    The merge of addresses, allocation keys, registrations, messages and counters, as far as limits allow.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class SessionMerge:
     @staticmethod
     def has_room(session: Session, other: Session) -> bool:
         """
-        May they become one now, or must the database first take in what did before?
+        Can they be merged now, or must the database first store earlier merges?
         """
         return len(session.absorbed) + len(other.absorbed) < MAX_ABSORBED
 
     def merge(self, session: Session, other: Session, connection: Connection, epoch: str) -> None:
         """
-        All that the session has is the other's, which this connection speaks for.
+        Moves everything of the session to the other one, to which this connection is attached.
 
-        `epoch` is that of the counts its client goes on with, or "".
+        `epoch` is that of the counters with which its client continues, or "".
         """
-        self._sessions.give_way(session)
+        self._sessions.remove_merged(session)
         other.take_over(session, epoch)
         self._session_store.moved(session.sid, other.sid)
         self._session_store.changed(other)
@@ -87,24 +87,26 @@ class SessionMerge:
             self._moved(session, other)
             return
         work = self._input_order.hold(connection)
-        rest.addErrback(partial(log.failure, "giving {runtime} what another had", runtime=other.runtime))
+        rest.addErrback(
+            partial(log.failure, "another session could not be merged into {runtime}", runtime=other.runtime)
+        )
         rest.addCallback(lambda done: self._moved(session, other))
         rest.addBoth(lambda done: self._input_order.release(work))
 
     def _begin(self, session: Session, other: Session, connection: Connection) -> Deferred[None] | None:
-        # What is under way, or waits behind it, still binds and frees addresses of the session.
+        # Pending requests, and messages behind them, still bind and release addresses of the session.
         over = self._input_order.settled_for(session, connection)
         if over is not None:
             return over.addCallback(lambda done: self._begin(session, other, connection))
-        self._sessions.unseat(session)
+        self._sessions.release_superseded(session)
         return self._slices.begin(self._move_all(session, other))
 
     def _moved(self, session: Session, other: Session) -> None:
         """
-        All is the other's.  The spool says who has become one until the database does.
+        Ends the merge. The spool has the merged sids until the database has the merge.
         """
         gone = [*session.absorbed, session.sid]
-        self._session_store.settled().addCallbacks(partial(_forget, gone, other), lambda why: None)
+        forget_absorbed(other, gone, self._session_store)
 
     def _move_all(self, session: Session, other: Session) -> Iterator[None]:
         try:
@@ -119,13 +121,13 @@ class SessionMerge:
 
     def _move(self, address: str, session: Session, other: Session) -> None:
         """
-        One address, with its key; what there is no room for is free.
+        Moves one address with its key; an address without room is released.
         """
         key = session.keys.of(address) if session.keys is not None else None
-        is_learnt = session.bindings[address] == LEARNT
+        is_learned = session.bindings[address] == LEARNED
         if key is not None and session.keys is not None:
             session.keys.forget(address)
-        if not self._has_room(address, key, is_learnt, session, other):
+        if not self._has_room(address, key, is_learned, session, other):
             self._routes.unbind(address, session)
             if address not in other.bindings:
                 self._session_store.bound(other.sid, address, 0)
@@ -139,11 +141,11 @@ class SessionMerge:
             self._session_store.keyed(other.sid, key, [address])
 
     def _has_room(
-        self, address: str, key: str | None, is_learnt: bool, session: Session, other: Session
+        self, address: str, key: str | None, is_learned: bool, session: Session, other: Session
     ) -> bool:
         if other.ended:
             return False
-        if is_learnt and other.learnt >= self._limits.learned_routes_per_session:
+        if is_learned and other.learned >= self._limits.learned_routes_per_session:
             return False
         size = key_size(key, 1) if key is not None else 0
         if address not in other.bindings:
@@ -151,7 +153,7 @@ class SessionMerge:
                 self._budget.refused["bindings_per_session"] += 1
                 return False
             size += binding_size(address)
-        # What both pay to counts already for the session that gives it.
+        # An account above both is already charged for the first session.
         session.account.charge(-size)
         try:
             return self._budget.has_room(other.account, size)
@@ -159,8 +161,12 @@ class SessionMerge:
             session.account.charge(size)
 
 
-def _forget(gone: list[int], other: Session, done: None) -> None:
+def forget_absorbed(session: Session, gone: list[int], store: SessionStore) -> None:
     """
-    The database knows that they are one.
+    Drop the sids of sessions that were merged into this one, once the database has the merge.
     """
-    other.absorbed = [sid for sid in other.absorbed if sid not in gone]
+
+    def forget(done: None) -> None:
+        session.absorbed = [sid for sid in session.absorbed if sid not in gone]
+
+    store.committed().addCallbacks(forget, lambda why: None)

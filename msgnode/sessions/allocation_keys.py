@@ -1,9 +1,9 @@
 """
-Allocation keys: names a session gives to what it allocates, to free it by; and objects, by which it
-subscribed their children.
+Allocation keys: the names that a session gives to its allocations, to release them by, and the objects by
+which it subscribed their children.
 
-Each address is kept with its key only until it is freed, so that a session
-which allocates and frees for ever keeps no more than it holds.
+An address is stored with its key only until it is released, so a session that allocates and releases
+repeatedly stores no more than it has allocated.
 """
 
 from collections.abc import Iterable
@@ -40,9 +40,9 @@ class Keys:
             held[address] = None
             self._keys[address] = key
 
-    def take(self, key: str) -> list[str]:
+    def pop(self, key: str) -> list[str]:
         """
-        What is left of the key, which is forgotten.
+        Removes the key. Returns the addresses that it still had.
         """
         addresses = list(self._addresses.pop(key))
         for address in addresses:
@@ -64,7 +64,7 @@ class Keys:
 
     def forget(self, address: str) -> None:
         """
-        The address is free.
+        Removes an address that was released.
         """
         key = self._keys.pop(address, None)
         if key is not None:
@@ -78,6 +78,6 @@ class Keys:
 
 def key_size(key: str, addresses: int = 0) -> int:
     """
-    What is remembered of a key with so many addresses.
+    The bytes charged for a key with this number of addresses.
     """
     return KEY + text_size(key) + KEYED * addresses

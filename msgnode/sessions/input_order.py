@@ -1,15 +1,16 @@
 """
-Input order: while one message of a connection is worked on, its later frames wait.
+Input order: while one message of a connection is processed, its later frames are buffered.
 
-The order of a connection is kept that way, though the work takes more than one
-turn of the reactor, and though the client comes back by another connection.
-Meanwhile nothing is read from the client, and what one read had brought already
-is bounded.
+This keeps the order of a connection even if the processing takes more than one turn of the reactor, and even
+if the client reconnects. Meanwhile the node does not read from the client, and the input already read is
+bounded.
 """
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -18,38 +19,41 @@ from twisted.logger import Logger
 from msgnode.protocol.close_codes import OVER_CAPACITY, Closing
 from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.sessions.session import Connection, Session
+from msgnode.transport.data_plane import NO_DATA_PLANE
 
 log = Logger()
 
-MAX_KEPT = 64 * 1024  # bytes behind work that may be given up
-MAX_UNREAD = 1024 * 1024  # bytes behind work that goes on, when the client cannot be kept from sending
-FRAME = 200  # bytes of memory for a frame beside its own
-AT_ONCE = 64 * 1024  # bytes of frames taken in one turn, once they need not wait
+MAX_BUFFERED_BYTES = 64 * 1024  # bytes buffered behind work that may be cancelled
+MAX_UNSTOPPED_BYTES = (
+    1024 * 1024
+)  # bytes buffered behind other work, when the client cannot be stopped from sending
+FRAME_OVERHEAD_BYTES = 200  # bytes of memory for a frame in addition to its content
+MAX_TURN_BYTES = 64 * 1024  # bytes of buffered frames processed in one turn
 
 Take = Callable[[], object]
 
 
 class Work:
     """
-    One piece of work on one connection, begun by InputOrder.hold and ended by InputOrder.release.
+    One piece of work on one connection, from InputOrder.hold to InputOrder.release.
     """
 
-    __slots__ = ("connection", "give_up", "late", "most")
+    __slots__ = ("connection", "give_up", "most", "timer")
 
     def __init__(self, connection: Connection, most: int, give_up: Callable[[], object] | None) -> None:
         self.connection = connection
         self.most = most
         self.give_up = give_up
-        self.late: IDelayedCall | None = None
+        self.timer: IDelayedCall | None = None
 
     def stop(self) -> None:
-        if self.late is not None and self.late.active():
-            self.late.cancel()
+        if self.timer is not None and self.timer.active():
+            self.timer.cancel()
 
 
-class _Held:
+class _Pending:
     """
-    A connection that is worked for, and what came behind.
+    A connection with work in progress, and the frames buffered behind it.
     """
 
     def __init__(self, session: Session | None) -> None:
@@ -63,12 +67,13 @@ class _Held:
 
 class InputOrder:
     """
-    Buffers what a client sends behind a message that is still worked on.
+    A buffer for the frames that a client sends behind a message that is still being processed.
 
-    `held` has the connections whose frames wait; a frame that comes for one of them is kept.
+    `pending` has the connections whose frames wait; a frame from one of them is buffered.
 
-    `part` closes a connection; `is_there`: is it still open?  `receive` is set
-    by the node: what waited is received as if it came now.
+    `part` closes a connection; `is_there` says if it is still open. `together` collects the output of a
+    buffered frame, so that all that it causes is in the journal before its first byte leaves. The node sets
+    `receive`, which gets the buffered frames as if they had just arrived.
     """
 
     receive: Callable[[bytes, Connection], object]
@@ -81,23 +86,25 @@ class InputOrder:
         partial_input: PartialInput | None = None,
     ) -> None:
         self._partial_input = partial_input
-        self.held: dict[Connection, _Held] = {}
-        self._newest: dict[Session, Connection] = {}  # of those, by whose connection it is
-        self._behind: dict[Connection, list[Connection]] = {}  # which ones it waits for
-        self._telling = False
+        self.together: AbstractContextManager[Any] = nullcontext()
+        self.pending: dict[Connection, _Pending] = {}
+        self._newest: dict[Session, Connection] = {}  # the connections of `pending` by their session
+        self._behind: dict[Connection, list[Connection]] = {}  # the connections that each one waits for
+        self.data_plane = NO_DATA_PLANE
+        self._firing = False
         self._part = part
         self._is_there = is_there
         self._clock = clock
 
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.pending)
 
     @property
-    def kept_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """
-        What waits behind all of them, in memory.
+        The bytes buffered behind all connections, in memory.
         """
-        return sum(held.size for held in self.held.values())
+        return sum(pending.size for pending in self.pending.values())
 
     # -- work --------------------------------------------------------------------
 
@@ -105,51 +112,51 @@ class InputOrder:
         self,
         connection: Connection,
         give_up: Callable[[], object] | None = None,
-        patience: float | None = None,
-        most: int = MAX_KEPT,
+        timeout: float | None = None,
+        most: int = MAX_BUFFERED_BYTES,
     ) -> Work:
         """
-        Let the connection's frames wait until the work is released; several may hold it at once.
+        Buffers the connection's frames until the work is released; several works may hold it at once.
 
-        With `give_up` the work ends in vain after `patience` seconds or with
-        more than `most` bytes behind it: what waited is thrown away, then that
-        is called.  Without, it takes as long as it takes, and the client is
-        not read from.
+        With `give_up`, the work is cancelled after `timeout` seconds or with more than `most` bytes behind
+        it: the buffered frames are dropped, then `give_up` is called. Without it, the work has no limit of
+        time, and the node does not read from the client.
         """
-        held = self.held.get(connection)
-        if held is None:
+        pending = self.pending.get(connection)
+        if pending is None:
             session = connection.session
             if session is not None and session.connection is not connection:
                 session = None
-            held = self.held[connection] = _Held(session)
+            pending = self.pending[connection] = _Pending(session)
+            self.data_plane.block(connection)
             if session is not None:
                 self._newest[session] = connection
         work = Work(connection, most, give_up)
-        held.works.append(work)
+        pending.works.append(work)
         if give_up is None:
-            self._pause(held, connection)
-        if patience is not None:
-            work.late = self._clock.callLater(patience, self._give_up, work)
+            self._pause(pending, connection)
+        if timeout is not None:
+            work.timer = self._clock.callLater(timeout, self._give_up, work)
         return work
 
     def release(self, work: Work, again: Take | None = None) -> bool:
         """
-        The work is done; what waited is taken, after `again`.  False: it had been given up.
+        Ends the work; the buffered frames are processed, after `again`. False: the work was cancelled before.
         """
-        held = self.held.get(work.connection)
-        if held is None or work not in held.works:
+        pending = self.pending.get(work.connection)
+        if pending is None or work not in pending.works:
             return False
         work.stop()
-        held.works.remove(work)
+        pending.works.remove(work)
         if again is not None:
-            held.frames.appendleft((0, again))
-        if not held.works:
-            self._take(held, work.connection)
+            pending.frames.appendleft((0, again))
+        if not pending.works:
+            self._take(pending, work.connection)
         return True
 
     def follow(self, session: Session, connection: Connection) -> None:
         """
-        The session's client has come back by this connection: what it sends comes behind what came before.
+        The session's client came back on this connection: its frames are processed after the earlier ones.
         """
         over = self.settled_for(session, connection)
         if over is not None:
@@ -158,7 +165,7 @@ class InputOrder:
 
     def settled_for(self, session: Session, connection: Connection) -> Deferred[None] | None:
         """
-        Fires when what came by other connections of the session is done; None: it is.
+        Fires when the frames of the session's other connections are processed; None: they are.
         """
         before = self._newest.get(session)
         if before is None or before is connection or self._waits_for(before, connection):
@@ -166,12 +173,12 @@ class InputOrder:
         over = self.settled(before)
         if over is not None:
             self._behind.setdefault(connection, []).append(before)
-            over.addCallback(lambda done: self._is_behind_no_more(connection, before))
+            over.addCallback(lambda done: self._no_longer_behind(connection, before))
         return over
 
     def _waits_for(self, connection: Connection, other: Connection) -> bool:
         """
-        Would the other wait for itself, if it waited for this connection?
+        Would the other connection wait for itself, if it waited for this one?
         """
         found, seen = [connection], {connection}
         while found:
@@ -183,7 +190,7 @@ class InputOrder:
                     found.append(each)
         return False
 
-    def _is_behind_no_more(self, connection: Connection, before: Connection) -> None:
+    def _no_longer_behind(self, connection: Connection, before: Connection) -> None:
         left = self._behind[connection]
         left.remove(before)
         if not left:
@@ -191,122 +198,124 @@ class InputOrder:
 
     def settled(self, connection: Connection) -> Deferred[None] | None:
         """
-        Fires when nothing of the connection waits any longer; None: nothing does.
+        Fires when no frame of the connection is buffered any more; None: none is.
         """
-        held = self.held.get(connection)
-        if held is None:
+        pending = self.pending.get(connection)
+        if pending is None:
             return None
         over: Deferred[None] = Deferred()
-        held.waiting.append(over)
+        pending.waiting.append(over)
         return over
 
     def _give_up(self, work: Work) -> None:
-        held = self._let_go(work.connection)
-        for each in held.works:
+        pending = self._remove(work.connection)
+        for each in pending.works:
             each.stop()
         if work.give_up is not None:
             work.give_up()
-        self._over(held, work.connection)
+        self._over(pending, work.connection)
 
-    # -- what comes meanwhile --------------------------------------------------------
+    # -- frames that arrive meanwhile --------------------------------------------------------
 
-    def keep(self, data: bytes, connection: Connection, take: Take | None = None) -> None:
+    def buffer(self, data: bytes, connection: Connection, take: Take | None = None) -> None:
         """
-        This came behind it; `take` is called for it, `receive` if there is none.
+        Buffers a frame; `take` is called for it later, or `receive` if there is none.
         """
-        held = self.held[connection]
-        size = len(data) + FRAME
-        if held.paused and held.size > MAX_UNREAD:
-            log.warn("{peer} goes on sending while it must wait", peer=connection.peer)
-            self._cut(held, connection)
+        pending = self.pending[connection]
+        size = len(data) + FRAME_OVERHEAD_BYTES
+        if pending.paused and pending.size > MAX_UNSTOPPED_BYTES:
+            log.warn("{peer} continues to send while the node does not read from it", peer=connection.peer)
+            self._disconnect(pending, connection)
             return
-        held.frames.append((size, take or partial(self.receive, data, connection)))
-        held.size += size
-        if not self._has_room(held, connection):
-            self._cut(held, connection)
+        pending.frames.append((size, take or partial(self.receive, data, connection)))
+        pending.size += size
+        if not self._has_room(pending, connection):
+            self._disconnect(pending, connection)
             return
-        for work in held.works:
-            if work.give_up is not None and held.size > work.most:
+        for work in pending.works:
+            if work.give_up is not None and pending.size > work.most:
                 self._give_up(work)
                 return
 
-    def _has_room(self, held: _Held, connection: Connection) -> bool:
+    def _has_room(self, pending: _Pending, connection: Connection) -> bool:
         """
-        Is there room for what waits, in what all may have begun and not ended?
+        Is there room for these frames in the limit of all partial input?
         """
         return self._partial_input is None or self._partial_input.grow_untimed(
-            held, held.size, connection.peer
+            pending, pending.size, connection.peer
         )
 
-    def _is_over(self, held: _Held) -> None:
+    def _is_over(self, pending: _Pending) -> None:
         if self._partial_input is not None:
-            self._partial_input.done(held)
+            self._partial_input.done(pending)
 
-    def _cut(self, held: _Held, connection: Connection) -> None:
-        self._let_go(connection)
-        for each in held.works:
+    def _disconnect(self, pending: _Pending, connection: Connection) -> None:
+        self._remove(connection)
+        for each in pending.works:
             each.stop()
         self._part(connection, OVER_CAPACITY)
-        self._over(held, connection)
+        self._over(pending, connection)
 
-    def _let_go(self, connection: Connection) -> _Held:
-        held = self.held.pop(connection)
-        if held.session is not None and self._newest.get(held.session) is connection:
-            del self._newest[held.session]
-        return held
+    def _remove(self, connection: Connection) -> _Pending:
+        pending = self.pending.pop(connection)
+        self.data_plane.unblock(connection)
+        if pending.session is not None and self._newest.get(pending.session) is connection:
+            del self._newest[pending.session]
+        return pending
 
-    def _take(self, held: _Held, connection: Connection) -> None:
+    def _take(self, pending: _Pending, connection: Connection) -> None:
         """
-        Take what waited, some of it in a turn, until one of the frames takes its time as well.
+        Processes the buffered frames, a part of them in each turn, until one of the frames is held itself.
         """
-        self._let_go(connection)
+        self._remove(connection)
         taken = 0
         while self._is_there(connection):
-            if taken > AT_ONCE and held.frames:
+            if taken > MAX_TURN_BYTES and pending.frames:
                 self._clock.callLater(0, self.release, self.hold(connection))
-            newer = self.held.get(connection)
+            newer = self.pending.get(connection)
             if newer is not None:
-                newer.frames.extend(held.frames)
-                newer.size += held.size
-                newer.waiting += held.waiting
-                if newer.paused and held.paused:
-                    connection.resume_reading()  # each has it wait
-                newer.paused = newer.paused or held.paused
-                self._is_over(held)
+                newer.frames.extend(pending.frames)
+                newer.size += pending.size
+                newer.waiting += pending.waiting
+                if newer.paused and pending.paused:
+                    connection.resume_reading()  # each has paused it
+                newer.paused = newer.paused or pending.paused
+                self._is_over(pending)
                 self._has_room(newer, connection)
                 return
-            if not held.frames:
+            if not pending.frames:
                 break
-            size, take = held.frames.popleft()
-            held.size -= size
+            size, take = pending.frames.popleft()
+            pending.size -= size
             taken += size
             try:
-                take()
+                with self.together:
+                    take()
             except Exception:
-                log.failure("going on after a message took its time")
-        self._over(held, connection)
+                log.failure("a buffered frame could not be processed")
+        self._over(pending, connection)
 
-    def _pause(self, held: _Held, connection: Connection) -> None:
-        if not held.paused and self._is_there(connection):
-            held.paused = True
+    def _pause(self, pending: _Pending, connection: Connection) -> None:
+        if not pending.paused and self._is_there(connection):
+            pending.paused = True
             connection.pause_reading()
 
-    def _over(self, held: _Held, connection: Connection) -> None:
-        self._is_over(held)
-        if held.paused and self._is_there(connection):
+    def _over(self, pending: _Pending, connection: Connection) -> None:
+        self._is_over(pending)
+        if pending.paused and self._is_there(connection):
             connection.resume_reading()
-        for over in held.waiting:
-            self._tell(over)
+        for over in pending.waiting:
+            self._fire(over)
 
-    def _tell(self, over: Deferred[None]) -> None:
+    def _fire(self, over: Deferred[None]) -> None:
         """
-        One turn each, where one thing that was over lets another be: they may stand in a long row.
+        Fires one waiter in each turn if one ends another's wait: the chain may be long.
         """
-        if self._telling:
-            self._clock.callLater(0, self._tell, over)
+        if self._firing:
+            self._clock.callLater(0, self._fire, over)
             return
-        self._telling = True
+        self._firing = True
         try:
             over.callback(None)
         finally:
-            self._telling = False
+            self._firing = False

@@ -1,9 +1,9 @@
 """
-The journal: what the node owes its sessions, written down before it leaves.
+The delivery journal: undelivered messages are written to disk before they are sent.
 
-Everything that one read of a socket brought about goes to the spool in one
-write, just before the first byte of it leaves.  So whatever a recipient has
-seen is on disk, and a sender is told that its messages are here after that.
+Everything that one read of a socket causes goes to the spool in one write, just before the first byte of it
+is sent. So every message that a recipient has seen is on disk, and a sender gets its acknowledgement after
+that.
 """
 
 import sys
@@ -14,19 +14,19 @@ from typing import Protocol
 import msgspec
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.sessions.limits.spool_share import RECORD
+from msgnode.sessions.limits.spool_share import RECORD_BYTES
 from msgnode.sessions.persistence import MessageLog
-from msgnode.sessions.queue import FOREVER, OVERHEAD, Payload, QueuedMessage
+from msgnode.sessions.queue import FOREVER, OVERHEAD_BYTES, Payload, QueuedMessage
 
-ACK_AFTER = 64  # messages; fewer are acknowledged by the clock
-TELL_EVERY = 0.4  # seconds; the promise is 0.5
-MAX_AFTER = 10_000  # calls that wait for a disk that takes nothing
-TRY_AGAIN = 1.0  # seconds between attempts at a disk that takes nothing
+ACK_AFTER = 64  # messages; fewer are acknowledged after ACK_SECONDS
+ACK_SECONDS = 0.4  # documented as 0.5
+MAX_WAITING_CALLS = 10_000  # calls that wait for a failing disk
+RETRY_SECONDS = 1.0  # seconds between attempts to write to a failing disk
 
 
 class Acknowledging(Protocol):
     """
-    One direction of a session, whose client is told when what it sent is on disk (outbox.py).
+    One direction of a session: its client gets an acknowledgement when its messages are on disk (inbox.py).
     """
 
     on_disk: int
@@ -34,23 +34,23 @@ class Acknowledging(Protocol):
     @property
     def finished(self) -> int:
         """
-        The number up to which all messages have come and been carried.
+        The number up to which all messages have been received and processed.
         """
 
     @property
-    def untold(self) -> int:
+    def unacknowledged(self) -> int:
         """
-        How many messages the client does not know of that they are on disk.
-        """
-
-    def write_down(self) -> None:
-        """
-        Add to the batch what has come since the last.
+        The number of messages on disk that are not yet acknowledged to the client.
         """
 
-    def tell(self) -> None:
+    def write_state(self) -> None:
         """
-        Acknowledge to the client what is on disk.
+        Adds the messages received since the last batch to this one.
+        """
+
+    def send_ack(self) -> None:
+        """
+        Acknowledges to the client the messages that are on disk.
         """
 
 
@@ -58,11 +58,12 @@ class DeliveryJournal:
     """
     The write-ahead journal of undelivered messages.
 
-    When the disk takes nothing any more, `hold` is called with the sids of the
-    sessions for which something was about to leave; when it does again, `go_on`.
+    If a write fails, `suspend` is called once with the sids of the sessions that had something to send; after
+    the next successful write, `resume`.
 
-    `held` is the memory that messages owed take, in bytes.  Above half of
-    `most` new ones stay on disk only; above `most`, `make_room` is called.
+    `bytes_in_memory` is the memory of undelivered messages. Above half of `most`, new ones stay on disk only;
+    above `most`, `make_room` is called. `bytes_apart` are bytes on disk of others than sessions, who
+    have bounds of their own.
     """
 
     def __init__(
@@ -70,46 +71,49 @@ class DeliveryJournal:
         message_log: MessageLog,
         most: int,
         make_room: Callable[[], None],
-        hold: Callable[[set[int]], None],
-        go_on: Callable[[], None],
+        suspend: Callable[[set[int]], None],
+        resume: Callable[[], None],
         clock: IReactorTime,
         wall: Callable[[], float],
     ) -> None:
-        self.held = 0
+        self.bytes_in_memory = 0
+        self.bytes_apart = 0
         self.message_log = message_log
         self.sent: list[
             tuple[int, QueuedMessage, int]
-        ] = []  # sid, message and number of what leaves in this batch
+        ] = []  # sid, message and number of each message sent in this batch
         self.most = most
-        # Bytes owed on disk beyond which `shed` is called; `crowded`: it could not make enough room.
+        # Undelivered bytes on disk beyond which `shed` is called; `crowded`: it could not make enough room.
         self.most_on_disk = sys.maxsize
         self.crowded = False
         self.shed: Callable[[], None] = lambda: None
-        self._lowered = False  # more was owed already when that limit was set
-        self._shed_again = 0.0
+        self.on_crowded: Callable[[], object] = lambda: None  # called when `crowded` becomes true
+        self._lowered = False  # more was undelivered when that limit was set
+        self._shed_after = 0.0
         self._make_room = make_room
-        self._hold = hold
-        self._go_on = go_on
-        self._leaving: list[int] = []  # sids of sessions that something leaves for in this batch
-        self._input_order = False
-        self._try_again = 0.0  # when a disk that took nothing is asked again
+        self._suspend = suspend
+        self._resume = resume
+        self._leaving: list[int] = []  # sids of sessions that are sent something in this batch
+        self._suspended = False
+        self._retry_at = 0.0  # when a failing disk is tried again
         self._clock = clock
         self._wall = wall
-        self.heard_from: set[Acknowledging] = set()  # whose clients sent something since the last settle
-        self._unwritten: set[Acknowledging] = set()  # the same, from when the disk took nothing
-        self._after: deque[Callable[[], object]] = deque(maxlen=MAX_AFTER)
-        self._untold: set[Acknowledging] = set()
-        self._telling = False
-        self._dirty = True  # a node may start on a disk that takes nothing
+        self.received_from: set[Acknowledging] = set()  # inboxes with messages since the last flush
+        self._unwritten: set[Acknowledging] = set()  # the same, from failed writes
+        self._waiting_calls: deque[Callable[[], object]] = deque(maxlen=MAX_WAITING_CALLS)
+        self._unacknowledged: set[Acknowledging] = set()
+        self._acks_scheduled = False
+        self._dirty = True  # a node may start with a failing disk
         self.unpaged = False  # is there more in memory than what is on its way to the disk?
         self._to_disk: list[QueuedMessage] = []  # may leave memory once they are on disk
-        self._moved: list[tuple[QueuedMessage, int]] = []  # where they lie once all is written anew
+        self._moved: list[tuple[QueuedMessage, int]] = []  # their places once the whole spool is rewritten
+        self._carried_at = 0  # the place of the records that the data plane has given last
 
-    # -- what is owed ----------------------------------------------------------
+    # -- undelivered messages ----------------------------------------------------------
 
-    def keep(self, sid: int, kept: QueuedMessage, number: int = 0) -> None:
+    def append(self, sid: int, kept: QueuedMessage, number: int = 0) -> None:
         """
-        Owe this message; `number` if it leaves at once.
+        Appends an undelivered message; `number` if it is sent at once.
         """
         if self.sent:
             self._write_sent()
@@ -119,77 +123,116 @@ class DeliveryJournal:
         until = kept.until
         if until != FOREVER:
             until = self.by_wall(until)
-        kept.place = self.message_log.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
-        self.held += OVERHEAD + _taken(data)
+        kept.place = self.message_log.append(sid, kept.key, data, until, kept.priority, kept.asker, number)
+        self.bytes_in_memory += OVERHEAD_BYTES + _memory_taken(data)
         if kept.share is not None:
-            kept.share.bytes += RECORD + kept.size
-        if self.held > self.most >> 1:
+            kept.share.bytes += RECORD_BYTES + kept.size
+        if self.bytes_in_memory > self.most >> 1:
             self._to_disk.append(kept)
         else:
             self.unpaged = True
 
     def _write_sent(self) -> None:
         """
-        Note what left since; before any other record, which may void it.
+        Appends the records of sent messages; before any other record, which may make them void.
         """
         sent, self.sent = self.sent, []
-        self.message_log.keep_sent(sent)
+        self.message_log.append_sent(sent)
         self._leaving += [sid for sid, _, _ in sent]
-        if self.held > self.most >> 1:
+        if self.bytes_in_memory > self.most >> 1:
             self._to_disk += [kept for _, kept, _ in sent]
         else:
             self.unpaged = True
 
+    def carried_offset(self) -> int:
+        """
+        The offset in the batch of the records that the data plane will give.
+        """
+        if self.sent:
+            self._write_sent()
+        return self.message_log.offset
+
+    def append_carried(self, records: bytes, live: int) -> None:
+        """
+        Appends the records of messages that the data plane sends; their sizes add up to `live`.
+        """
+        self._dirty = True
+        self._carried_at = self.message_log.append_records(records, live)
+
+    def keep_carried(
+        self, sid: int, key: int, messages: list[bytes], offsets: list[int]
+    ) -> tuple[list[QueuedMessage], int]:
+        """
+        One session's messages of those records, with keys from `key` on, and their size in bytes.
+        """
+        self._leaving.append(sid)
+        first = self._carried_at
+        if not first:
+            offsets = [0] * len(offsets)
+        kept = [
+            QueuedMessage(each, data, len(data), FOREVER, 5, 0, first + offset)
+            for each, data, offset in zip(range(key, key + len(messages)), messages, offsets, strict=True)
+        ]
+        size = sum(map(len, messages))
+        self.bytes_in_memory += OVERHEAD_BYTES * len(kept) + size
+        if self.bytes_in_memory > self.most >> 1:
+            self._to_disk += kept
+        else:
+            self.unpaged = True
+        return kept, size
+
     def by_wall(self, until: float) -> float:
         """
-        A moment of the node's clock, by the wall clock, which a restart does not stop.
+        Converts a time of the node's clock to the wall clock, which continues through a restart.
         """
         return until if until == FOREVER else until - self._clock.seconds() + self._wall()
 
     def by_clock(self, until: float) -> float:
         return until if until == FOREVER else until + self._clock.seconds() - self._wall()
 
-    def adopt(self, kept: QueuedMessage) -> None:
+    def recover(self, kept: QueuedMessage) -> None:
         """
-        Owe a message that is on disk since before a restart.
+        Counts an undelivered message that is on disk since before a restart.
         """
-        self.held += OVERHEAD
+        self.bytes_in_memory += OVERHEAD_BYTES
 
     def page_out(self, kept: QueuedMessage) -> None:
         """
-        Keep this message on disk only, if it is there.
+        Drops this message from memory, if it is on disk.
         """
         if kept.place and kept.data is not None and self.message_log.holds(kept.place, kept.size):
-            self.held -= _let_go(kept.data)
+            self.bytes_in_memory -= _memory_freed(kept.data)
             kept.data = None
 
     def rewrite(self, sid: int, kept: QueuedMessage, number: int) -> None:
         """
-        Write it down once more, because where it lies goes or has never been.
+        Appends the message again, because its segment is removed or was never written.
         """
         if self.sent:
             self._write_sent()
         self._dirty = True
         data = self.data(kept)
         until = self.by_wall(kept.until)
-        if kept.data is None and self.message_log.anew:
-            # That file may be given up, and there may be no memory for all of it: it stays where it lies.
+        if kept.data is None and self.message_log.rewriting:
+            # That file may be discarded, and memory may not hold all messages: this one stays in its place.
             self.message_log.release(kept.size)
-            place = self.message_log.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+            place = self.message_log.append(sid, kept.key, data, until, kept.priority, kept.asker, number)
             self._moved.append((kept, place))
             return
         if kept.data is None:
-            # Where it lies goes, and the disk may not take it again: in memory until it has.
+            # Its place is removed, and the disk may fail to write it again: it stays in memory until it is
+            # written.
             kept.data = data
-            self.held += _taken(data)
+            self.bytes_in_memory += _memory_taken(data)
             self._to_disk.append(kept)
         if kept.place:
             self.message_log.release(kept.size)
-        kept.place = self.message_log.keep(sid, kept.key, data, until, kept.priority, kept.asker, number)
+        kept.place = self.message_log.append(sid, kept.key, data, until, kept.priority, kept.asker, number)
 
     def move(self, finished: bool) -> None:
         """
-        Everything was written anew, and lies there from now on; or it is about to be, once more.
+        The whole spool was rewritten: messages are read from their new places. Without `finished`, the
+        rewrite starts again.
         """
         moved, self._moved = self._moved, []
         for kept, place in moved:
@@ -199,52 +242,54 @@ class DeliveryJournal:
     def data(self, kept: QueuedMessage) -> bytes:
         return kept.data if kept.data is not None else self.message_log.read(kept.place, kept.size)
 
-    def left(self, sid: int, kept: QueuedMessage, number: int) -> None:
+    def mark_sent(self, sid: int, kept: QueuedMessage, number: int) -> None:
         if self.sent:
             self._write_sent()
         self._dirty = True
         self._leaving.append(sid)
-        self.message_log.left(sid, kept.key, number)
+        self.message_log.sent(sid, kept.key, number)
 
-    def tells(self, sid: int) -> None:
+    def require_flush(self, sid: int) -> None:
         """
-        A session is told in this batch what must be on disk by then.
+        Notes that this batch sends a session something that must be on disk before.
         """
         self._dirty = True
         self._leaving.append(sid)
 
-    def gone(self, sid: int, kept: QueuedMessage, missed: bool) -> None:
+    def remove(self, sid: int, kept: QueuedMessage, missed: bool) -> None:
         """
-        It is owed no more: it was taken, or with `missed` it never will be.
+        Removes a message that was delivered, or with `missed` never will be.
         """
         if self.sent:
             self._write_sent()
         self._dirty = True
-        self.message_log.gone(sid, kept.key, missed)
+        self.message_log.removed(sid, kept.key, missed)
         self.release(kept)
 
     def missed(self, sid: int, key: int) -> None:
         """
-        One was never kept, and its session counts it as missed.
+        Notes a message that was never queued, and that its session counts as missed.
         """
         if self.sent:
             self._write_sent()
         self._dirty = True
-        self.message_log.gone(sid, key, True)
+        self.message_log.removed(sid, key, True)
 
     def release(self, kept: QueuedMessage) -> None:
         if self.sent:
             self._write_sent()
-        self.held -= OVERHEAD if kept.data is None else OVERHEAD + _let_go(kept.data)
+        self.bytes_in_memory -= (
+            OVERHEAD_BYTES if kept.data is None else OVERHEAD_BYTES + _memory_freed(kept.data)
+        )
         if kept.share is not None:
-            kept.share.bytes -= RECORD + kept.size
+            kept.share.bytes -= RECORD_BYTES + kept.size
         if kept.place:
             self.message_log.release(kept.size)
             kept.place = 0
 
     def release_all(self, done: list[QueuedMessage]) -> int:
         """
-        These are owed no more; how many bytes they have.
+        Releases messages that are no longer undelivered. Returns their size in bytes.
         """
         if self.sent:
             self._write_sent()
@@ -252,14 +297,14 @@ class DeliveryJournal:
         for kept in done:
             size += kept.size
             if kept.share is not None:
-                kept.share.bytes -= RECORD + kept.size
+                kept.share.bytes -= RECORD_BYTES + kept.size
             data = kept.data
             if data is not None:
-                in_memory += kept.size if data.__class__ is bytes else _let_go(data)
+                in_memory += kept.size if data.__class__ is bytes else _memory_freed(data)
             if kept.place:
                 on_disk += kept.size
                 kept.place = 0
-        self.held -= OVERHEAD * len(done) + in_memory
+        self.bytes_in_memory -= OVERHEAD_BYTES * len(done) + in_memory
         self.message_log.release(on_disk)
         return size
 
@@ -269,7 +314,7 @@ class DeliveryJournal:
 
     def state(self, sid: int, state: dict[str, object], fresh: bool = False) -> None:
         """
-        What is to be known of a session after a restart.
+        Writes the state that a session needs after a restart.
         """
         if self.sent:
             self._write_sent()
@@ -282,121 +327,128 @@ class DeliveryJournal:
         self._dirty = True
         self.message_log.forget(sid)
 
-    # -- what has come ---------------------------------------------------------
+    # -- received messages ---------------------------------------------------------
 
-    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
-        self.message_log.heard(sid, received, pending)
+    def received(self, sid: int, received: int, pending: Sequence[int]) -> None:
+        self.message_log.received(sid, received, pending)
 
     def settle(self, now: bool = False) -> None:
         """
-        Write down all that happened; connectors call it before a byte leaves.
+        Writes all records to disk; connectors call it before a byte is sent.
 
-        A disk that took nothing is asked again after a while, or `now`.
+        A failing disk is tried again after RETRY_SECONDS, or with `now` at once.
         """
-        if not self._dirty and not self.heard_from and not self.sent:
+        if not self._dirty and not self.received_from and not self.sent:
             return
         if self.sent:
             self._write_sent()
-        heard, self.heard_from = self.heard_from, set()
-        for outbox in heard:
-            outbox.write_down()
+        inboxes, self.received_from = self.received_from, set()
+        for inbox in inboxes:
+            inbox.write_state()
         self._dirty = False
         leaving, self._leaving = self._leaving, []
-        failed = (
-            self._input_order or self.message_log.failing is not None
-        )  # the latter since the node's start
+        failed = self._suspended or self.message_log.failing is not None  # the latter since the node's start
         if not self._write(now):
-            self._dirty = self.unpaged = True  # it is tried again, and nobody is told meanwhile
-            self._unwritten |= heard
-            if not self._input_order:
-                self._input_order = True
-                self._hold(set(leaving))
+            self._dirty = self.unpaged = True  # it is tried again; no acknowledgement is sent meanwhile
+            self._unwritten |= inboxes
+            if not self._suspended:
+                self._suspended = True
+                self._suspend(set(leaving))
         else:
             if self._unwritten:
-                heard |= self._unwritten
+                inboxes |= self._unwritten
                 self._unwritten = set()
-            for outbox in heard:
-                outbox.on_disk = outbox.finished
+            for inbox in inboxes:
+                inbox.on_disk = inbox.finished
             if failed:
-                self._input_order = False
-                self._go_on()
-                self.settle()  # what that sends must not leave before it is written either
-            if self._after:
-                self._go_after()
+                self._suspended = False
+                self._resume()
+                self.settle()  # what that sends must be written first, too
+            if self._waiting_calls:
+                self._call_waiting()
             for kept in self._to_disk:
                 self.page_out(kept)
-            for outbox in heard:
-                if outbox.untold >= ACK_AFTER:
-                    outbox.tell()
+            for inbox in inboxes:
+                if inbox.unacknowledged >= ACK_AFTER:
+                    inbox.send_ack()
                 else:
-                    self._untold.add(outbox)
+                    self._unacknowledged.add(inbox)
         if self._to_disk:
             self._to_disk = []
-            if self.held > self.most:
+            if self.bytes_in_memory > self.most:
                 self._make_room()
-        if self.crowded or self.message_log.live > self.most_on_disk:
-            self._look_at_the_limit()
-        self._tell_soon()
+        if self.crowded or self.message_log.live - self.bytes_apart > self.most_on_disk:
+            self._check_disk_limit()
+        self._schedule_acks()
 
     def limit_disk(self, most: int) -> None:
         """
-        So much may be owed on disk from now on; what is owed already stays.
+        Sets the limit of undelivered bytes on disk; what is on disk already stays.
         """
         self.most_on_disk = most
-        self._lowered = self.message_log.live > most
+        self._lowered = self.bytes_on_disk > most
 
-    def _look_at_the_limit(self) -> None:
-        seconds, message_log = self._clock.seconds(), self.message_log
-        if message_log.live > self.most_on_disk and not self._lowered and seconds >= self._shed_again:
+    @property
+    def bytes_on_disk(self) -> int:
+        """
+        The bytes of sessions' undelivered messages on disk.
+        """
+        return self.message_log.live - self.bytes_apart
+
+    def _check_disk_limit(self) -> None:
+        seconds = self._clock.seconds()
+        if self.bytes_on_disk > self.most_on_disk and not self._lowered and seconds >= self._shed_after:
             self.shed()
-            if message_log.live > self.most_on_disk:
-                self._shed_again = seconds + TRY_AGAIN
-        self.crowded = message_log.live > self.most_on_disk
+            if self.bytes_on_disk > self.most_on_disk:
+                self._shed_after = seconds + RETRY_SECONDS
+        before, self.crowded = self.crowded, self.bytes_on_disk > self.most_on_disk
         self._lowered = self._lowered and self.crowded
+        if self.crowded and not before:
+            self.on_crowded()
 
     def when_written(self, call: Callable[[], object]) -> None:
         """
-        Call this once all that happened so far is written down.
+        Calls this once everything up to now is on disk.
         """
         self._dirty = True
-        self._after.append(call)
+        self._waiting_calls.append(call)
 
-    def _go_after(self) -> None:
-        after = list(self._after)
-        self._after.clear()
-        for call in after:
+    def _call_waiting(self) -> None:
+        waiting = list(self._waiting_calls)
+        self._waiting_calls.clear()
+        for call in waiting:
             call()
         self.settle()
 
     def _write(self, now: bool) -> bool:
         """
-        False if the disk takes nothing; it is not asked with every message.
+        False if the disk fails; a failing disk is not tried with every message.
         """
         seconds = self._clock.seconds()
-        if self.message_log.failing is not None and seconds < self._try_again and not now:
+        if self.message_log.failing is not None and seconds < self._retry_at and not now:
             return False
-        self._try_again = seconds + TRY_AGAIN
-        return self.message_log.settle()
+        self._retry_at = seconds + RETRY_SECONDS
+        return self.message_log.flush()
 
-    def _tell(self) -> None:
-        self._telling = False
+    def _send_acks(self) -> None:
+        self._acks_scheduled = False
         self.settle()
         if self.message_log.failing is None:
-            untold, self._untold = self._untold, set()
-            for outbox in untold:
-                if outbox.untold:
-                    outbox.tell()
-        self._tell_soon()
+            unacknowledged, self._unacknowledged = self._unacknowledged, set()
+            for inbox in unacknowledged:
+                if inbox.unacknowledged:
+                    inbox.send_ack()
+        self._schedule_acks()
 
-    def _tell_soon(self) -> None:
-        if (self._untold or self._unwritten) and not self._telling:
-            self._telling = True
-            self._clock.callLater(TELL_EVERY, self._tell)
+    def _schedule_acks(self) -> None:
+        if (self._unacknowledged or self._unwritten) and not self._acks_scheduled:
+            self._acks_scheduled = True
+            self._clock.callLater(ACK_SECONDS, self._send_acks)
 
 
-def _taken(data: bytes) -> int:
+def _memory_taken(data: bytes) -> int:
     """
-    How much more memory these bytes take, now that one more message has them.
+    The bytes of memory that one more reference to this data takes.
     """
     if isinstance(data, Payload):
         data.holders += 1
@@ -404,9 +456,9 @@ def _taken(data: bytes) -> int:
     return len(data)
 
 
-def _let_go(data: bytes) -> int:
+def _memory_freed(data: bytes) -> int:
     """
-    How much less, now that one has them no more.
+    The bytes of memory that one reference less to this data frees.
     """
     if isinstance(data, Payload):
         data.holders -= 1

@@ -1,43 +1,39 @@
 """
-Acknowledged delivery: both directions of one session, counted.
+Outbox: numbered messages that were sent to a client, until the client acknowledges them.
 
-A session has an outbox when its client acknowledges, by `resume` in its open
-or because it polls.  What was sent stays here until the client says it has it,
-and is sent again on its next connection; what the client sent is counted, so
-that it learns from where to send again.  The numbers belong to the session: a
-client may come back by another connector.
+A session has an outbox and an inbox if its client acknowledges, by `resume` in its open or because it polls.
+A message stays in the outbox until it is acknowledged, and is sent again on the client's next connection. The
+numbers belong to the session: a client may come back by another connector.
 
-docs/protocol.md, "Acknowledged resume", is for whoever writes the other side.
+docs/protocol.md, "Acknowledged resume", describes the client's side.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from secrets import token_hex
 from typing import Any, Protocol
 
-from msgnode.protocol.address import SESSION
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.message import compose
 from msgnode.sessions.journal import DeliveryJournal
-from msgnode.sessions.queue import FOREVER, OVERHEAD, QueuedMessage
+from msgnode.sessions.queue import FOREVER, OVERHEAD_BYTES, QueuedMessage
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
-# Where the agreement between node and client stands.  `live`: connected;
-# `held`: away, and everything owed is kept; `short` and `gapped`: the same, but
-# something owed is gone for good, which the next `re-open` is told.
-# docs/protocol.md draws this table.
-STEPS = {
+# The states of the acknowledged delivery. `live`: connected; `away`: disconnected, and all undelivered
+# messages are stored; `short` and `gapped`: the same two, but undelivered messages were dropped, which the
+# answer to the next `re-open` says. docs/protocol.md draws this table.
+TRANSITIONS = {
     ("none", "opened"): "live",
     ("live", "opened"): "live",
     ("live", "reopened"): "live",
-    ("live", "lost"): "held",
+    ("live", "lost"): "away",
     ("live", "dropped"): "short",
     ("short", "dropped"): "short",
     ("short", "opened"): "live",
     ("short", "reopened"): "live",
     ("short", "lost"): "gapped",
-    ("held", "opened"): "live",
-    ("held", "reopened"): "live",
-    ("held", "dropped"): "gapped",
+    ("away", "opened"): "live",
+    ("away", "reopened"): "live",
+    ("away", "dropped"): "gapped",
     ("gapped", "opened"): "live",
     ("gapped", "reopened"): "live",
     ("gapped", "dropped"): "gapped",
@@ -46,193 +42,193 @@ STEPS = {
 
 class OutboxConnection(Protocol):
     """
-    A connection, as an outbox uses it (session.Connection says what each is).
+    A connection as an outbox uses it (session.Connection documents the members).
     """
 
-    counted: bool
-    full: bool
+    acks_by_request: bool
 
     def send(self, data: bytes) -> None: ...
-    def fetch(self) -> None: ...
-    def drop(self) -> None: ...
+    def outbox_ready(self) -> None: ...
+    def abort(self) -> None: ...
 
 
-class OutboxOwner(Protocol):
+class OutboxSession(Protocol):
     """
-    The session whose outbox it is.
-
-    `last_key` counts all that was ever kept for it, `missed` what its client will never get.
+    The session as its outbox uses it.
     """
 
-    runtime: str
+    @property
+    def connection(self) -> OutboxConnection | None: ...
+
+    def pause(self) -> None:
+        """
+        Queues all messages from now on.
+        """
+
+    def write_state(self) -> None:
+        """
+        Writes the state of the session and its outbox.
+        """
+
+
+class OutboxMailbox(Protocol):
+    """
+    The mailbox that the outbox belongs to.
+
+    `last_key` counts all messages that were ever put into it; `missed` counts those that its client will
+    never get.
+    """
+
     sid: int
     last_key: int
     missed: int
 
     @property
-    def connection(self) -> OutboxConnection | None: ...
-
-    @property
-    def outbox(self) -> "Outbox | None": ...
+    def session(self) -> OutboxSession: ...
 
     @property
     def journal(self) -> DeliveryJournal: ...
 
-    def pause(self) -> None:
-        """
-        What comes now waits.
-        """
-
     def read_back(self, kept: QueuedMessage) -> bytes | None:
         """
-        The message, wherever it lies; None if it is lost.
+        The bytes of the message, from memory or disk; None if it is lost.
         """
 
     def is_lost(self, kept: QueuedMessage) -> bool: ...
 
-    def settle_receipt(self, kept: QueuedMessage, code: int) -> None:
+    def send_receipt(self, kept: QueuedMessage, code: int) -> None:
         """
-        Tell who asked what became of it.
+        Sends a receipt to the sender of the message, if it asked for one.
         """
 
     def take_in(self, kept: QueuedMessage, number: int) -> None:
         """
-        Owe what another session was owed.
-        """
-
-    def note(self) -> None:
-        """
-        Write down who it is, with its outbox.
-        """
-
-    def say(self, connection: Any, data: bytes) -> None:
-        """
-        Send what is not counted.
+        Takes over a message of another session's mailbox.
         """
 
 
 class Outbox:
     """
-    Acknowledged delivery of one session, in both directions.
+    The numbered messages to the client of one session that are not acknowledged.
 
-    `epoch` names the agreement; numbers begin at 1 in it.
-
-    To the client: numbers up to `acknowledged` it has; after `holes` that are
-    gone for good come those of `sent`, oldest first, up to number `last`.  From the client:
-    `received` is the highest number so far, `at` the one it sent last, which is
-    lower while it sends again.  The node is still at work on `pending`; its
-    work on `lost` was cut off by a restart, and those are taken again.  Only what
-    is `on_disk` may the client forget: the journal says how far that is.
-    `asked`: the client asked for all this, rather than that its connector counts.
+    `epoch` names one run of numbers, which begins at 1. The client has acknowledged all numbers up to
+    `acknowledged`; then come `gaps` numbers whose messages were dropped, and then those of `sent`, oldest
+    first, up to number `last`. `client_requested`: the client asked for acknowledgements; otherwise its
+    connector counts. `redelivery_incomplete`: redelivery on the current connection stopped early. `state` is
+    one of TRANSITIONS.
     """
 
     __slots__ = (
+        "_data_plane",
+        "_is_mirrored",
         "_journal",
+        "_mailbox",
         "_most_bytes",
         "_most_messages",
         "_session",
         "acknowledged",
-        "asked",
-        "at",
-        "behind",
+        "client_requested",
         "epoch",
-        "holes",
+        "gaps",
+        "gaps_counted",
         "last",
-        "lost",
-        "on_disk",
-        "pending",
-        "received",
+        "redelivery_incomplete",
         "sent",
         "sent_bytes",
-        "stands",
-        "told",
-        "weeded",
+        "state",
     )
 
-    def __init__(self, session: OutboxOwner, most_messages: int, most_bytes: int, asked: bool) -> None:
+    def __init__(
+        self,
+        mailbox: OutboxMailbox,
+        most_messages: int,
+        most_bytes: int,
+        client_requested: bool,
+        data_plane: DataPlane = NO_DATA_PLANE,
+    ) -> None:
         self.epoch = token_hex(8)
-        self.stands = "none"
-        self.asked = asked
-        self.behind = False  # its connection was not sent again all it should have been
-        self.acknowledged = self.holes = self.last = 0
-        self.weeded = 0  # of the holes, those that the session's `missed` counts already
+        self.state = "none"
+        self.client_requested = client_requested
+        self.redelivery_incomplete = False
+        self.acknowledged = self.gaps = self.last = 0
+        self.gaps_counted = 0  # the gaps that are already counted in the mailbox's `missed`
         self.sent: deque[QueuedMessage] = deque()
         self.sent_bytes = 0
-        self.received = self.at = self.told = self.on_disk = 0
-        self.pending: set[int] = set()
-        self.lost: set[int] = set()
-        self._session = session
-        self._journal = session.journal
+        self._mailbox = mailbox
+        self._session = mailbox.session
+        self._journal = mailbox.journal
         self._most_messages = most_messages
         self._most_bytes = most_bytes
+        self._data_plane = data_plane
+        self._is_mirrored = data_plane.is_native  # it has to know the room
 
-    def step(self, event: str) -> None:
+    def transition(self, event: str) -> None:
         """
-        Move on, by STEPS.
+        Changes the state, by TRANSITIONS.
         """
-        self.stands = STEPS[self.stands, event]
-
-    # -- to the client -------------------------------------------------------
+        self.state = TRANSITIONS[self.state, event]
 
     @property
-    def held(self) -> bool:
+    def blocked_on_disk(self) -> bool:
         """
-        Nothing is sent, because it cannot be written down.
+        Is nothing sent, because the disk fails?
         """
         return self._journal.message_log.failing is not None
 
     @property
     def full(self) -> bool:
         """
-        Nothing new is sent: too much is not acknowledged, or it cannot be written down.
+        Is nothing new sent, because too much is unacknowledged, or the disk fails?
         """
-        if self.held or self.behind:
+        if self.blocked_on_disk or self.redelivery_incomplete:
             return True
         return len(self.sent) >= self._most_messages or self.sent_bytes >= self._most_bytes
 
     def send(self, data: bytes, asker: int = 0) -> None:
         """
-        Send one message that need not wait; written down before it leaves.
+        Sends one message without queueing; the journal writes it before its first byte is sent.
         """
-        session, sent, journal = self._session, self.sent, self._journal
-        session.last_key = key = session.last_key + 1
+        mailbox, sent, journal = self._mailbox, self.sent, self._journal
+        mailbox.last_key = key = mailbox.last_key + 1
         self.last = number = self.last + 1
         size = len(data)
         kept = QueuedMessage(key, data, size, FOREVER, 5, asker)
         sent.append(kept)
         self.sent_bytes += size
-        journal.sent.append((session.sid, kept, number))
-        journal.held += OVERHEAD + size
+        journal.sent.append((mailbox.sid, kept, number))
+        journal.bytes_in_memory += OVERHEAD_BYTES + size
         self._hand_over(data)
         if len(sent) >= self._most_messages or self.sent_bytes >= self._most_bytes or journal.crowded:
-            session.pause()
+            mailbox.session.pause()
+        elif self._is_mirrored:
+            self._data_plane.room_changed(mailbox.session.connection, self.room)
 
-    def send_kept(self, kept: QueuedMessage, data: bytes) -> None:
+    def send_queued(self, kept: QueuedMessage, data: bytes) -> None:
         """
-        Send one that waited.
+        Sends a message from the queue.
         """
         self.last += 1
-        self._journal.left(self._session.sid, kept, self.last)
+        self._journal.mark_sent(self._mailbox.sid, kept, self.last)
         self.sent.append(kept)
         self.sent_bytes += kept.size
         self._hand_over(data)
 
     def resend(self) -> bool:
         """
-        Send everything that is not acknowledged once more, on a new connection.
+        Redelivers all unacknowledged messages on a new connection.
 
-        False: something of it is lost.  The connection ends there; the client hears of it when it is back.
+        False: one of them is lost. The connection is closed; the client learns of it when it reconnects.
         """
         connection = self._session.connection
         if connection is None:
             return True
-        if connection.counted:
-            connection.fetch()  # it reads them itself, when it is asked for them
+        if connection.acks_by_request:
+            connection.outbox_ready()  # it reads them itself, when its client asks
             return True
         for kept in list(self.sent):
-            data = self._session.read_back(kept)
+            data = self._mailbox.read_back(kept)
             if data is None:
-                connection.drop()
+                connection.abort()
                 return False
             self._hand_over(data)
         return True
@@ -241,187 +237,192 @@ class Outbox:
         connection = self._session.connection
         if connection is None:
             return
-        if connection.counted:
-            connection.fetch()
+        if connection.acks_by_request:
+            connection.outbox_ready()
         else:
             connection.send(data)
 
     def acknowledge(self, number: int) -> None:
         """
-        The client has everything up to this number.
+        Notes that the client has everything up to this number.
         """
         if not self.acknowledged <= number <= self.last:
             raise Rejected(f"'received' must be {self.acknowledged} to {self.last}, not {number}")
-        session = self._session
+        mailbox = self._mailbox
         count = number - self.acknowledged
         if not count:
             return
-        found = min(count, self.holes)  # it had come, before it went from here
-        self.holes -= found
-        self.weeded = min(self.weeded, self.holes)
+        found = min(count, self.gaps)  # these had reached the client before they were dropped here
+        self.gaps -= found
+        self.gaps_counted = min(self.gaps_counted, self.gaps)
         self.acknowledged = number
-        self._journal.acknowledged(session.sid, number)
+        self._journal.acknowledged(mailbox.sid, number)
         done = [self.sent.popleft() for _ in range(count - found)]
         for kept in done:
             if kept.asker:
-                session.settle_receipt(kept, 200)
+                mailbox.send_receipt(kept, 200)
         self.sent_bytes -= self._journal.release_all(done)
+        if self._is_mirrored:
+            self._data_plane.room_changed(mailbox.session.connection, self.room)
+
+    # -- what the data plane carries --------------------------------------------
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """
+        Messages and bytes until the outbox is full.
+        """
+        if self.full or self._journal.crowded:
+            return 0, 0
+        return self._most_messages - len(self.sent), self._most_bytes - self.sent_bytes
+
+    def take_numbers(self, count: int) -> tuple[int, int, int]:
+        """
+        The session's sid, and the key and the number of the first of so many messages that are being sent.
+        """
+        mailbox = self._mailbox
+        key, number = mailbox.last_key + 1, self.last + 1
+        mailbox.last_key += count
+        self.last += count
+        return mailbox.sid, key, number
+
+    def keep_carried(self, key: int, messages: list[bytes], offsets: list[int]) -> tuple[int, int]:
+        """
+        Keep the messages that `take_numbers` was called for, whose records the journal has; returns the room.
+
+        `messages` has the bytes of each, `offsets` where in the records they are.
+        """
+        kept, size = self._journal.keep_carried(self._mailbox.sid, key, messages, offsets)
+        self.sent.extend(kept)
+        self.sent_bytes += size
+        return self.room
 
     def drop_oldest(self) -> QueuedMessage | None:
         """
-        Give up the oldest that was sent; only when memory is short and there is no disk.
+        Drops the oldest sent message; only if memory is full and there is no disk.
         """
         if not self.sent:
             return None
         kept = self.sent.popleft()
         self.sent_bytes -= kept.size
-        self.holes += 1
+        self.gaps += 1
         return kept
 
-    def weed(self, tell: bool = False) -> None:
+    def drop_unreadable(self, count_missed: bool = False) -> None:
         """
-        Give up what cannot be read back, when the client has nothing of `sent` and nothing is on its way.
+        Drops messages that cannot be read back, when the client has nothing of `sent` and nothing is in
+        flight.
 
-        Holes come first, so what is left follows them in number.  `tell`: also
-        if the client is past them by the time it says `re-open`.
+        Gaps come first, so the remaining messages get the numbers behind them. `count_missed`: the client
+        learns of these gaps even if it has passed them by its next `re-open`.
         """
-        session = self._session
-        lost = [kept for kept in self.sent if session.is_lost(kept)]
+        mailbox = self._mailbox
+        lost = [kept for kept in self.sent if mailbox.is_lost(kept)]
         for kept in lost:
             self.sent.remove(kept)
             self.sent_bytes -= kept.size
-            self.holes += 1
-            self.weeded += tell
-            session.missed += tell
-            self.step("dropped")
-            self._journal.gone(session.sid, kept, missed=tell)
+            self.gaps += 1
+            self.gaps_counted += count_missed
+            mailbox.missed += count_missed
+            self.transition("dropped")
+            self._journal.remove(mailbox.sid, kept, missed=count_missed)
         if lost:
-            self._number()
-            session.note()
+            self._renumber()
+            mailbox.session.write_state()
 
-    def _number(self) -> None:
-        for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
-            self._journal.left(self._session.sid, kept, number)
+    def _renumber(self) -> None:
+        for number, kept in self.numbered():
+            self._journal.mark_sent(self._mailbox.sid, kept, number)
 
-    def reconcile(self, received: int, stands: bool = False) -> int:
+    def numbered(self) -> Iterator[tuple[int, QueuedMessage]]:
         """
-        The client is back and has that many; how many that it misses are gone for good.
+        The sent messages with their numbers, oldest first.
+        """
+        return enumerate(self.sent, self.acknowledged + self.gaps + 1)
 
-        What is left of `sent` follows those in number, so nothing is given a number twice.
-        `stands`: some of it is on its way still.
+    def reconcile(self, received: int, same_connection: bool = False) -> int:
+        """
+        The client has reconnected and has `received` messages; returns how many of those it misses were
+        dropped.
+
+        The remaining messages of `sent` get the numbers behind those, so no number is used twice.
+        `same_connection`: some messages are still in flight.
         """
         missed = max(0, self.acknowledged - received)
         self.acknowledge(max(received, self.acknowledged))
-        if not stands and not self.held:
-            self.weed()
-        missed += self.holes
-        self._session.missed -= self.weeded
-        self.weeded = 0
-        self.acknowledged += self.holes
-        self.holes = 0
+        if not same_connection and not self.blocked_on_disk:
+            self.drop_unreadable()
+        missed += self.gaps
+        self._mailbox.missed -= self.gaps_counted
+        self.gaps_counted = 0
+        self.acknowledged += self.gaps
+        self.gaps = 0
         return missed
 
-    def move(self, session: OutboxOwner) -> None:
+    def move(self, mailbox: OutboxMailbox) -> None:
         """
-        The counts go on in another session, with what is not acknowledged.
+        Moves the counts and the unacknowledged messages to another session's mailbox.
         """
-        self._session = session
-        session.note()
-        self._journal.acknowledged(session.sid, self.acknowledged)
-        for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
-            session.take_in(kept, number)
-        self.write_down()
+        self._mailbox, self._session = mailbox, mailbox.session
+        mailbox.session.write_state()
+        self._journal.acknowledged(mailbox.sid, self.acknowledged)
+        for number, kept in self.numbered():
+            mailbox.take_in(kept, number)
 
     def skip(self, missed: int) -> None:
         """
-        That many were dropped before they had a number; the client counts them too.
+        Skips the numbers of messages that were dropped before they had one; the client counts them too.
         """
         if missed:
             self.acknowledged += missed
             self.last += missed
-            self._number()
+            self._renumber()
 
     def rewrite(self, is_old: Callable[[int], bool]) -> None:
         """
-        Write down again what lies where it will not stay.
+        Writes again the messages in segments that will be removed.
         """
-        session = self._session
-        self.write_down()
-        for number, kept in enumerate(self.sent, self.acknowledged + self.holes + 1):
+        for number, kept in self.numbered():
             if is_old(kept.place):
-                session.journal.rewrite(session.sid, kept, number)
+                self._journal.rewrite(self._mailbox.sid, kept, number)
 
-    # -- from the client -----------------------------------------------------
+    # -- after a restart -------------------------------------------------------
 
-    def hear(self) -> bool:
+    def restore(self, state: dict[str, Any], acknowledged: int) -> None:
         """
-        One more has come; False if it is a repetition of what is here.
+        Restores the state that as_dict wrote; `acknowledged` is the number in the spool.
         """
-        self.at += 1
-        self._journal.heard_from.add(self)
-        if self.at > self.received:
-            self.received = self.at
-        elif self.at in self.lost:
-            self.lost.discard(self.at)
-        else:
-            return False
-        return True
+        self.epoch = state["epoch"]
+        self.acknowledged = max(state["acknowledged"], acknowledged)
+        self.gaps_counted = state.get("weeded", 0)
+        self.state = "gapped" if self._mailbox.missed else "away"
 
-    @property
-    def finished(self) -> int:
+    def restore_sent(self, kept: QueuedMessage, number: int) -> None:
         """
-        Everything up to this number needs the client no more, once that is written down.
+        Restores a message that had been sent with that number.
         """
-        if not self.pending and not self.lost:
-            return self.received
-        return min(self.pending | self.lost) - 1
+        if number > self.acknowledged:
+            if not self.sent:
+                self.gaps = number - self.acknowledged - 1
+            self.sent.append(kept)
+            self.sent_bytes += kept.size
 
-    def finish(self, number: int) -> None:
+    def finish_restore(self, sent: int) -> None:
         """
-        A request that took its time is answered.
+        Ends the restore; `sent` is the number of the last sent message in the spool.
         """
-        self.pending.discard(number)
-        self._journal.heard_from.add(self)
-
-    def expect_again(self) -> None:
-        """
-        The client will send everything that is not on disk once more.
-        """
-        self.at = self.told = self.on_disk
-
-    def write_down(self) -> None:
-        session = self._session
-        if session.outbox is self:
-            session.journal.heard(session.sid, self.received, sorted(self.pending | self.lost))
-
-    @property
-    def untold(self) -> int:
-        """
-        How many the client does not know yet to be here.
-        """
-        return self.on_disk - self.told
-
-    def tell(self) -> None:
-        """
-        Acknowledge to the client what has come; a client that polls asks for it itself.
-
-        Who does not read is told the last number alone, once it does.
-        """
-        session = self._session
-        connection = session.connection
-        if session.outbox is not self or connection is None or connection.counted or connection.full:
-            return
-        self.told = self.on_disk
-        ack = compose(0, "ack", SESSION, session.runtime, {"received": self.told})
-        session.say(connection, ack.data)
+        if not self.sent:
+            self.gaps = max(0, sent - self.acknowledged)
+        self.gaps_counted = min(self.gaps_counted, self.gaps)
+        self.last = self.acknowledged + self.gaps + len(self.sent)
 
     def as_dict(self) -> dict[str, Any]:
         """
-        What has to survive a restart beside the messages.
+        The state that must survive a restart in addition to the messages; the key names are those on disk.
         """
         return {
             "epoch": self.epoch,
-            "asked": self.asked,
+            "asked": self.client_requested,
             "acknowledged": self.acknowledged,
-            "weeded": self.weeded,
+            "weeded": self.gaps_counted,
         }

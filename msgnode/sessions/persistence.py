@@ -1,5 +1,5 @@
 """
-What of the sessions is kept on disk: the seam between the core and the store.
+Persistence of sessions: the Protocols of the session store and the message log, and their null objects.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,10 +13,10 @@ from msgnode.sessions.queue import QueuedMessage
 
 class SessionRecord(Protocol):
     """
-    The fields of a session that are kept on disk, beside what is bound to it.
+    The fields of a session that are stored on disk, without its bindings.
 
-    `used`: has it ever had an address?  `identity` is who a certificate has
-    shown to be its owner, `host` where it was opened from.
+    `used`: has it ever had an address? `identity` is the owner by a client certificate, `host` the host that
+    opened it.
     """
 
     sid: int
@@ -31,10 +31,9 @@ class SessionRecord(Protocol):
 
 class SessionStore(Protocol):
     """
-    Told of every change that a restart must not undo.
+    The store of sessions, which gets every change that a restart must not undo.
 
-    `changes` rises with each; `failing` says in words why nothing can be
-    written now, or is empty.
+    `changes` counts them; `failing` is the reason why nothing can be written now, or empty.
     """
 
     changes: int
@@ -42,7 +41,7 @@ class SessionStore(Protocol):
 
     def opened(self, session: SessionRecord) -> None: ...
     def changed(self, session: SessionRecord) -> None: ...
-    def left(self, session: SessionRecord, when: float | None) -> None: ...
+    def disconnected(self, session: SessionRecord, when: float | None) -> None: ...
     def ended(self, session: SessionRecord) -> None: ...
     def moved(self, sid: int, other: int) -> None: ...
     def bound(self, sid: int, address: str, kinds: int) -> None: ...
@@ -50,12 +49,12 @@ class SessionStore(Protocol):
     def unkeyed(self, sid: int, address: str) -> None: ...
     def registered(self, sid: int, url: str) -> None: ...
     def unregistered(self, sid: int, url: str) -> None: ...
-    def settled(self) -> "Deferred[None]": ...
+    def committed(self) -> "Deferred[None]": ...
 
 
 class NullSessionStore:
     """
-    Keeps nothing: a node without a state directory.
+    The null object of the session store: a node without a state directory.
     """
 
     changes = 0
@@ -67,7 +66,7 @@ class NullSessionStore:
     def changed(self, session: SessionRecord) -> None:
         pass
 
-    def left(self, session: SessionRecord, when: float | None) -> None:
+    def disconnected(self, session: SessionRecord, when: float | None) -> None:
         pass
 
     def ended(self, session: SessionRecord) -> None:
@@ -91,7 +90,7 @@ class NullSessionStore:
     def unregistered(self, sid: int, url: str) -> None:
         pass
 
-    def settled(self) -> "Deferred[None]":
+    def committed(self) -> "Deferred[None]":
         return succeed(None)
 
 
@@ -100,23 +99,30 @@ class MessageLog(Protocol):
     The storage of the journal: a Spool, or a NullMessageLog.
     """
 
-    live: int  # bytes of messages still owed
-    anew: bool  # all is being written anew, and what was written before counts until then
+    live: int  # bytes of undelivered messages
+    rewriting: bool  # all is being rewritten; the earlier records are valid until that is done
 
     @property
-    def failing(self) -> OSError | MemoryError | None: ...
+    def failing(self) -> str | None: ...
 
-    def keep(
+    @property
+    def offset(self) -> int:
+        """
+        The offset of the next record in the batch that `flush` will write.
+        """
+
+    def append(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int: ...
-    def keep_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None: ...
-    def left(self, sid: int, key: int, number: int) -> None: ...
-    def gone(self, sid: int, key: int, missed: bool) -> None: ...
+    def append_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None: ...
+    def append_records(self, records: bytes, live: int) -> int: ...
+    def sent(self, sid: int, key: int, number: int) -> None: ...
+    def removed(self, sid: int, key: int, missed: bool) -> None: ...
     def acknowledged(self, sid: int, number: int) -> None: ...
-    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None: ...
+    def received(self, sid: int, received: int, pending: Sequence[int]) -> None: ...
     def state(self, sid: int, state: bytes, fresh: bool = False) -> None: ...
     def forget(self, sid: int) -> None: ...
-    def settle(self) -> bool: ...
+    def flush(self) -> bool: ...
     def holds(self, place: int, size: int) -> bool: ...
     def read(self, place: int, size: int) -> bytes: ...
     def release(self, size: int) -> None: ...
@@ -124,31 +130,35 @@ class MessageLog(Protocol):
 
 class NullMessageLog:
     """
-    A node that keeps nothing on disk.
+    The null object of the message log: a node without a state directory.
     """
 
-    failing: OSError | MemoryError | None = None
+    failing: str | None = None
     live = 0
-    anew = False
+    offset = 0
+    rewriting = False
 
-    def keep(
+    def append(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int:
         return 0
 
-    def keep_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None:
+    def append_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None:
         pass
 
-    def left(self, sid: int, key: int, number: int) -> None:
+    def append_records(self, records: bytes, live: int) -> int:
+        return 0
+
+    def sent(self, sid: int, key: int, number: int) -> None:
         pass
 
-    def gone(self, sid: int, key: int, missed: bool) -> None:
+    def removed(self, sid: int, key: int, missed: bool) -> None:
         pass
 
     def acknowledged(self, sid: int, number: int) -> None:
         pass
 
-    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
+    def received(self, sid: int, received: int, pending: Sequence[int]) -> None:
         pass
 
     def state(self, sid: int, state: bytes, fresh: bool = False) -> None:
@@ -157,7 +167,7 @@ class NullMessageLog:
     def forget(self, sid: int) -> None:
         pass
 
-    def settle(self) -> bool:
+    def flush(self) -> bool:
         return True
 
     def holds(self, place: int, size: int) -> bool:

@@ -1,5 +1,5 @@
 """
-What a token proves, and who looks at tokens.
+Principals: the verified identity that a token proves, and the port to token validation.
 """
 
 from typing import Any, Protocol
@@ -11,12 +11,11 @@ from twisted.internet.defer import Deferred
 
 class Principal(Struct, frozen=True, omit_defaults=True):
     """
-    A verified identity: `user`, its bearer's address, and until when, in seconds since 1970.
+    A verified identity: `user` is its address; it is valid `until`, in seconds since 1970.
 
-    `username` is how policies know the user, an e-mail address where there is
-    one; `idp` the domain that vouches, `subject` the user's name there; `line`
-    the hash by which a device's token is known.  Never the token itself: this is
-    written to disk.
+    `username` is the name in policies, an e-mail address if there is one; `idp` is the domain of the identity
+    provider, `subject` the user's name there; `line` is the hash of a device's token. The token itself is
+    never included, because this is written to disk.
     """
 
     user: str
@@ -33,7 +32,7 @@ class Principal(Struct, frozen=True, omit_defaults=True):
 
 class VerifiedToken(Struct, frozen=True):
     """
-    A proof, and the claims of the token it came from.
+    A principal, and the claims of its token.
     """
 
     proof: Principal
@@ -47,18 +46,19 @@ class TokenValidator(Protocol):
 
     def validate(self, token: str) -> VerifiedToken | Deferred[VerifiedToken]:
         """
-        What the token says.  Rejected, in the bearer's words: 401 or 403 the token, 503 or 504 its provider.
+        Validates a token. Raises Rejected with a text for its bearer: 401 or 403 for the token, 503 or 504
+        for its provider.
         """
 
     def still_holds(self, proof: Principal) -> bool:
         """
-        Is whoever vouched for this still believed?
+        Is the source of this principal still trusted?
         """
 
 
 def read_proof(text: str | None) -> Principal | None:
     """
-    The proof that was written down; None where there was none, or nothing that can be read.
+    Decodes a stored principal; None if there is none, or it cannot be decoded.
     """
     try:
         return msgspec.json.decode(text, type=Principal) if text else None

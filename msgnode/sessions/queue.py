@@ -1,12 +1,11 @@
 """
-What waits for a session that is away, or that reads too slowly.
+Message queue: the messages for a session that is disconnected or reads too slowly.
 
-Bounded in messages and in bytes.  What is urgent leaves first; within a
-priority the order is kept.  A message goes stale when its sender has given up
-(docs/protocol.md, "Queueing"): a request after 15 s, a response after 60 s, anything at the end
-of the `ttl` it names.  The rest keeps its worth and waits as long as the
-session lives.  When the bound is reached the oldest of the least urgent goes,
-because what is newest is worth most to an observer.
+The queue is bounded in messages and in bytes. Messages of higher priority are sent first; within a priority
+the order is kept. A message expires after its time to live (docs/protocol.md, "Queueing"): a request after 15
+s, a response after 60 s, any message after the `ttl` in it. Other messages wait as long as the session lives.
+When the queue is full, the oldest message of the lowest priority is evicted, because the newest is worth most
+to an observer.
 """
 
 from collections import deque
@@ -17,28 +16,28 @@ from msgspec import Struct
 from msgnode.sessions.limits.spool_share import Share
 
 REQUESTS = frozenset({"create", "read", "subscribe", "unsubscribe", "execute"})
-REQUEST_WAITS = 15.0  # seconds; the shortest time-out of a runtime's bus
-RESPONSE_WAITS = 60.0  # seconds
+REQUEST_TTL_SECONDS = 15.0  # the shortest timeout of a runtime's bus
+RESPONSE_TTL_SECONDS = 60.0
 FOREVER = float("inf")
-OVERHEAD = 200  # bytes of memory for a message beside its own
+OVERHEAD_BYTES = 200  # bytes of memory for a message in addition to its bytes
 
-# So many leave past an older one that is less urgent; then the oldest of all leaves.
-PASSED_OVER = 9
+# This many messages overtake an older one of lower priority; then the oldest of all is sent.
+MAX_OVERTAKEN = 9
 
 
 def default_ttl(type: str, to: str) -> float:
     """
-    How many seconds a message of this type is worth waiting for.
+    The time to live of a message of this type, in seconds.
     """
     kind = type.lower()
     if kind in REQUESTS:
-        return FOREVER if "/children/" in to else REQUEST_WAITS
-    return RESPONSE_WAITS if kind == "response" else FOREVER
+        return FOREVER if "/children/" in to else REQUEST_TTL_SECONDS
+    return RESPONSE_TTL_SECONDS if kind == "response" else FOREVER
 
 
 class Payload(bytes):
     """
-    The bytes of a message that very many are owed; memory is counted once for all `holders`.
+    The bytes of a message to very many recipients; memory is counted once for all `holders`.
     """
 
     holders = 0
@@ -46,12 +45,11 @@ class Payload(bytes):
 
 class QueuedMessage(Struct, gc=False):
     """
-    One message that the node still owes a session.
+    An undelivered message of a session.
 
-    `key` rises within the session, in the order of arrival.  `data` is None
-    once it lies on disk only, at `place` (0: nowhere).  `until` is when it
-    goes stale, by the node's clock.  `asker` is the sid of the session that
-    asked what becomes of it, or 0.  `share` is charged for it while it is owed.
+    `key` rises within the session, in the order of arrival. `data` is None once the message is on disk only,
+    at `place` (0: nowhere). `until` is its expiry time, by the node's clock. `asker` is the sid of the
+    session that asked for a receipt, or 0. `share` is charged for it until it is delivered.
     """
 
     key: int
@@ -75,7 +73,7 @@ class MessageQueue:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
         self._queues: dict[int, deque[QueuedMessage]] = {}
-        self._passed = 0  # how many left in a row while an older, less urgent one waited
+        self._passed = 0  # messages sent in a row that overtook an older one of lower priority
         self.bytes = 0
         self.number = 0
 
@@ -88,7 +86,7 @@ class MessageQueue:
 
     def put(self, kept: QueuedMessage) -> list[QueuedMessage]:
         """
-        Keep one message; the others that had to go for it.
+        Adds one message; returns the messages evicted for it.
 
         A single message always fits, whatever its size.
         """
@@ -109,13 +107,13 @@ class MessageQueue:
 
     def shed(self) -> QueuedMessage:
         """
-        Remove the oldest of the least urgent.
+        Removes the oldest message of the lowest priority.
         """
         return self._remove(min(self._queues))
 
-    def take(self) -> QueuedMessage | None:
+    def pop(self) -> QueuedMessage | None:
         """
-        The next message to leave.
+        Removes the next message to send.
         """
         if not self._queues:
             return None
@@ -124,7 +122,7 @@ class MessageQueue:
             oldest = min(self._queues, key=lambda priority: self._queues[priority][0].key)
             if oldest == urgent:
                 self._passed = 0
-            elif self._passed == PASSED_OVER:
+            elif self._passed == MAX_OVERTAKEN:
                 self._passed = 0
                 urgent = oldest
             else:
@@ -133,13 +131,13 @@ class MessageQueue:
 
     def stale(self, now: float) -> list[QueuedMessage]:
         """
-        Remove all that is not worth sending any more.
+        Removes the expired messages.
         """
         return self.remove(lambda kept: kept.until <= now)
 
     def remove(self, which: Callable[[QueuedMessage], bool]) -> list[QueuedMessage]:
         """
-        Remove all of that kind.
+        Removes the messages that match.
         """
         found: list[QueuedMessage] = []
         for priority, queue in list(self._queues.items()):

@@ -1,5 +1,5 @@
 """
-What a client and its session agree on when it opens: are messages counted, and from where.
+Negotiation of acknowledged resume when a client opens: are messages counted, and from which number.
 
 docs/protocol.md, "Acknowledged resume".
 """
@@ -7,94 +7,95 @@ docs/protocol.md, "Acknowledged resume".
 from typing import Any
 
 from msgnode.protocol.message import Message
+from msgnode.sessions.mailbox import Mailbox
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Session
 
-ResumeRequest = (
-    bool | tuple[str, int]
-)  # of a client that acknowledges: its epoch and its count, if it has them
+# The request of a client that acknowledges: its epoch and its count, if it has them.
+ResumeRequest = bool | tuple[str, int]
 
 
 def resume_request(message: Message) -> ResumeRequest:
     """
-    `body.resume`: what the client wants to have counted, and since when.
+    The value of `body.resume`: whether the client wants counted messages, and its epoch and count.
     """
-    wish = message.fields().get("resume")
-    if isinstance(wish, dict):
-        epoch, received = wish.get("epoch"), wish.get("received")
+    request = message.fields().get("resume")
+    if isinstance(request, dict):
+        epoch, received = request.get("epoch"), request.get("received")
         if isinstance(epoch, str) and type(received) is int and received >= 0:
             return epoch, int(received)
-    # An open is answered by nothing but 200: whatever else it says begins anew.
-    return wish not in (None, False)
+    # The only answer to an open is 200: any other value starts a new epoch.
+    return request not in (None, False)
 
 
 def negotiate(
-    session: Session, wish: ResumeRequest, counted: bool, fresh: bool, stands: bool = False
+    session: Session, request: ResumeRequest, counted: bool, fresh: bool, same_connection: bool = False
 ) -> dict[str, Any] | None:
     """
-    Settle with a client that just opened how its messages are counted; what it is told.
+    Negotiates how the messages of a client that just opened are counted; returns `resume` of the answer.
 
-    `counted`: its connector counts in any case.  `fresh`: it opens anew.
-    `stands`: it does on the connection it has, where more is on its way to it.
+    `counted`: its connector counts in any case. `fresh`: it opens a new session. `same_connection`: it opens
+    again on the connection it has, where messages may be in flight.
     """
-    session.drop_stale()
-    if not wish and not counted:
-        if session.outbox is not None:
-            session.start_epoch(False)
-        session.note()
+    mailbox = session.mailbox
+    mailbox.expire()
+    if not request and not counted:
+        if mailbox.outbox is not None:
+            mailbox.start_epoch(False)
+        session.write_state()
         return None
-    known = session.outbox is not None and _is_known(wish, session.outbox)
+    known = mailbox.outbox is not None and _is_known(request, mailbox.outbox)
     if fresh or not known:
-        session.start_epoch(True, bool(wish))
-        # Nothing can be said of an agreement the node knows nothing of.
-        missed = None if isinstance(wish, tuple) and not known else session.missed
+        mailbox.start_epoch(True, bool(request))
+        # The node cannot say what is missing of an unknown epoch.
+        missed = None if isinstance(request, tuple) and not known else mailbox.missed
     else:
-        missed = _go_on(session, wish, stands)
-    if session.unsure:
+        missed = _continue_epoch(mailbox, request, same_connection)
+    if mailbox.uncertain:
         missed = None
-    outbox = session.outbox
-    if not wish or outbox is None:
-        session.note()
-        return None  # nor was it told what it misses
-    if missed is None or not stands or not known:
-        session.missed = 0
-    session.unsure = False
-    session.note()
+    outbox, inbox = mailbox.outbox, mailbox.inbox
+    if not request or outbox is None or inbox is None:
+        session.write_state()
+        return None  # and it does not learn what it missed
+    if missed is None or not same_connection or not known:
+        mailbox.missed = 0
+    mailbox.uncertain = False
+    session.write_state()
     if missed != 0:
-        session.journal.tells(session.sid)  # once only, so it has to be known after a kill
-    return {"epoch": outbox.epoch, "received": outbox.on_disk, "recovered": missed == 0, "missed": missed}
+        mailbox.journal.require_flush(session.sid)  # sent only once, so it must be on disk before
+    return {"epoch": outbox.epoch, "received": inbox.on_disk, "recovered": missed == 0, "missed": missed}
 
 
-def must_wait(session: Session, wish: ResumeRequest) -> bool:
+def must_wait(session: Session, request: ResumeRequest) -> bool:
     """
-    Would its client be told now how many messages are gone, or of a new epoch, which cannot be written down?
+    Would the answer give a number of dropped messages, or a new epoch, that cannot be written to disk now?
     """
-    outbox = session.outbox
-    if not wish or outbox is None or not outbox.held:
+    mailbox, outbox = session.mailbox, session.mailbox.outbox
+    if not request or outbox is None or not outbox.blocked_on_disk:
         return False
-    session.drop_stale()
-    ends = isinstance(wish, tuple) and not _is_known(wish, outbox)
-    return ends or bool(session.missed or outbox.holes)
+    mailbox.expire()
+    ends = isinstance(request, tuple) and not _is_known(request, outbox)
+    return ends or bool(mailbox.missed or outbox.gaps)
 
 
-def _is_known(wish: ResumeRequest, outbox: Outbox) -> bool:
-    if isinstance(wish, tuple):
-        return wish[0] == outbox.epoch and wish[1] <= outbox.last
-    return not wish  # it polls, and names a cursor with each request
+def _is_known(request: ResumeRequest, outbox: Outbox) -> bool:
+    if isinstance(request, tuple):
+        return request[0] == outbox.epoch and request[1] <= outbox.last
+    return not request  # it polls, and gives a cursor with each request
 
 
-def _go_on(session: Session, wish: ResumeRequest, stands: bool) -> int:
+def _continue_epoch(mailbox: Mailbox, request: ResumeRequest, same_connection: bool) -> int:
     """
-    The numbers go on where they were; how many messages were missed.
+    Continues the numbers of the epoch; returns how many messages were missed.
     """
-    outbox, missed = session.outbox, 0
-    assert outbox is not None
-    if isinstance(wish, tuple):
-        outbox.asked = True
-        missed = outbox.reconcile(wish[1], stands)
-        if not stands:
-            missed += session.missed
-            outbox.skip(session.missed)
-    outbox.expect_again()
-    outbox.step("reopened")
+    outbox, inbox, missed = mailbox.outbox, mailbox.inbox, 0
+    assert outbox is not None and inbox is not None
+    if isinstance(request, tuple):
+        outbox.client_requested = True
+        missed = outbox.reconcile(request[1], same_connection)
+        if not same_connection:
+            missed += mailbox.missed
+            outbox.skip(mailbox.missed)
+    inbox.expect_again()
+    outbox.transition("reopened")
     return missed

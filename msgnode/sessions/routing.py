@@ -1,15 +1,23 @@
 """
-What sessions need of the routing table, which is built on them.
+The port of sessions to the routing table, which is built on sessions, and the kinds of bindings.
 """
 
 from typing import Protocol
 
 from msgnode.sessions.session import Session
 
+# The reasons for a binding of a session to an address, as flags.
+ALLOCATED, SUBSCRIBED, LEARNED = 1, 2, 4
+OWNED = 8  # in addition to those: the session owns the address
+RUNTIMES = (
+    "runtime://",
+    "hyperty-runtime://",
+)  # schemes of runtimeURLs; a session owns the addresses below its own
+
 
 class Owners(Protocol):
     """
-    The session that announced each address, if any did.
+    The session that announced each address, if there is one.
     """
 
     def get(self, address: str) -> Session | None: ...
@@ -17,7 +25,7 @@ class Owners(Protocol):
 
 class Routes(Protocol):
     """
-    The routing table, as those see it who look after sessions (bus/routing_table.py).
+    The routing table as sessions use it (bus/routing_table.py).
     """
 
     @property
@@ -25,35 +33,35 @@ class Routes(Protocol):
 
     def __contains__(self, address: str) -> bool:
         """
-        Is anybody bound to it?
+        Is any session bound to the address?
         """
 
     def runtime(self, address: str) -> Session | None:
         """
-        The session at or below whose runtimeURL the address lies.
+        The session whose runtimeURL is the address or is above it.
         """
 
     def is_name(self, address: str) -> bool:
         """
-        May no session go by that name, because it is an address of somebody else's?
+        Is the name an address of another session, so that no session may have it as its runtimeURL?
         """
 
     def disown(self, address: str, session: Session) -> None:
         """
-        The address is not the session's own any longer.
+        Ends the session's ownership of the address.
         """
 
     def join(self, session: Session) -> None:
         """
-        The session hears what lies at and below its runtimeURL.
+        Binds the session to the addresses at and below its runtimeURL.
         """
 
     def rename(self, session: Session, runtime: str) -> None:
         """
-        From now on that is its runtimeURL.
+        Changes the runtimeURL of the session.
         """
 
     def forget(self, session: Session) -> None:
         """
-        The session has ended: nothing is bound to it.
+        Removes all bindings of a session that has ended.
         """

@@ -1,3 +1,3 @@
 """
-Everything on disk: the spool, the session database, the logs of JSON lines.
+Everything on disk: the spool (a write-ahead log), the session database, the logs of JSON lines.
 """

@@ -1,7 +1,7 @@
 """
-The file of the store: its tables, how it is opened and written, and what can be saved of a damaged one.
+The SQLite file of the session store: its schema, migrations, transactions, and salvage of a damaged file.
 
-An older file is brought up to date; a newer one is left alone.
+An older file is migrated when it is opened. A file of a newer version is refused.
 """
 
 import fcntl
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 NAME = "state.sqlite"
-SMALLEST = 512  # bytes of a page; SQLite takes a file with less in it for a new one
-# What SQLite says of a full disk; the second where it cannot make the file that processes would share.
-FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
+MIN_FILE_BYTES = 512  # bytes of a page; SQLite takes a shorter file for a new one
+# The error codes of a full disk. The second means that there is no room for the shared-memory file.
+DISK_FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 
-MAX_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved into the file
-MAX_FREE = 4096  # pages that may be empty; more are given back to the disk,
-AT_ONCE = 2048  # so many after each commit
-INCREMENTAL = 2  # what auto_vacuum says where that is possible
+MAX_WAL_BYTES = 64 * 1024 * 1024  # bytes that SQLite's write-ahead log keeps after a checkpoint
+MAX_FREE_PAGES = 4096  # free pages in the file; more are returned to the disk
+PAGES_PER_COMMIT = 2048  # pages returned after each commit
+INCREMENTAL = 2  # the value of auto_vacuum in files made since that is used
 
-# The file's version is the number of steps it has been through.
-STEPS = (
+# Migrations. The version of a file is the number of steps that were applied to it.
+MIGRATIONS = (
     """
     CREATE TABLE session (
         sid INTEGER PRIMARY KEY, runtime TEXT NOT NULL, token BLOB NOT NULL, anonymous INTEGER NOT NULL,
@@ -43,7 +43,8 @@ STEPS = (
     ) STRICT, WITHOUT ROWID;
     """,
     "CREATE TABLE proof (sid INTEGER PRIMARY KEY, proof TEXT NOT NULL) STRICT",
-    # Addresses have owners (routes.OWNED): who was allocated one, else its only subscriber.
+    # Since this step an address has an owner (OWNED): the session that allocated it, else its only
+    # subscriber.
     """
     UPDATE binding SET kinds = kinds | 8
     WHERE (kinds & 1 OR (kinds & 2
@@ -53,7 +54,7 @@ STEPS = (
     """,
     "CREATE TABLE host (sid INTEGER PRIMARY KEY, host TEXT NOT NULL) STRICT",
 )
-OWNED_SINCE = 4  # the version from which on the file itself says who owns an address
+OWNED_SINCE = 4  # the first version whose files record who owns an address
 
 COLUMNS = {
     "session": ("sid", "runtime", "token", "anonymous", "used", "identity", "since"),
@@ -69,7 +70,7 @@ Change = tuple[str, tuple[Any, ...]]
 
 class Loaded(NamedTuple):
     """
-    Everything in the file: what restore.Rows asks for.
+    All rows in the file, as sessions are restored from them.
     """
 
     sessions: Iterable[tuple[int, str, bytes, bool, bool, str, float | None]]
@@ -82,7 +83,8 @@ class Loaded(NamedTuple):
 
 def lock(directory: Path) -> int:
     """
-    Take the directory for this process; BlockingIOError if another one has it.
+    Lock the directory for this process, and return the lock's descriptor. BlockingIOError if another process
+    has it.
     """
     file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -95,9 +97,10 @@ def lock(directory: Path) -> int:
 
 def connect(path: Path, full: bool = False) -> sqlite3.Connection:
     """
-    The database, made or brought up to date.  sqlite3.DatabaseError if it is none, or a newer one.
+    Open the database; create or migrate it if needed. sqlite3.DatabaseError if it is damaged or of a newer
+    version.
 
-    On a disk that is full it is kept for this process alone, which takes no room.
+    On a full disk it is opened in exclusive mode, which needs no shared-memory file.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     _see_whole(path)
@@ -111,9 +114,9 @@ def connect(path: Path, full: bool = False) -> sqlite3.Connection:
 
 def is_full(why: Exception) -> bool:
     """
-    Does SQLite only say that the disk is full?
+    Is a full disk the only reason for this error?
     """
-    return getattr(why, "sqlite_errorcode", None) in FULL
+    return getattr(why, "sqlite_errorcode", None) in DISK_FULL_CODES
 
 
 def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
@@ -124,14 +127,14 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
         if not database.execute("PRAGMA page_count").fetchone()[0]:
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA journal_size_limit = {MAX_LOG}")
+        database.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
         database.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version > len(STEPS):
+        if version > len(MIGRATIONS):
             raise sqlite3.DatabaseError(
-                f"was written by a newer msgnode (version {version}, this one knows {len(STEPS)})"
+                f"was written by a newer msgnode (version {version}, this one knows {len(MIGRATIONS)})"
             )
-        for number, step in enumerate(STEPS[version:], version + 1):
+        for number, step in enumerate(MIGRATIONS[version:], version + 1):
             database.executescript(f"BEGIN; {step}; PRAGMA user_version = {number}; COMMIT")
         (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if problem != "ok":
@@ -146,13 +149,14 @@ def _connect(path: Path, full: bool, alone: bool = False) -> sqlite3.Connection:
 
 def _give_back(database: sqlite3.Connection) -> None:
     """
-    A file of before this was done by itself, and most of which is empty, is written anew; it can wait.
+    Rewrite a file from before incremental vacuum if most of it is free pages. Without room on the disk, do
+    nothing.
     """
     pages, free, kind = (
         database.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "auto_vacuum")
     )
-    if kind != INCREMENTAL and free > MAX_FREE and 2 * free > pages:
+    if kind != INCREMENTAL and free > MAX_FREE_PAGES and 2 * free > pages:
         with suppress(sqlite3.OperationalError):  # no room for it
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
             database.execute("VACUUM")
@@ -160,7 +164,7 @@ def _give_back(database: sqlite3.Connection) -> None:
 
 def _see_whole(path: Path) -> None:
     size = path.stat().st_size
-    if 0 < size < SMALLEST:
+    if 0 < size < MIN_FILE_BYTES:
         raise sqlite3.DatabaseError(f"is cut off after {size} bytes")
 
 
@@ -170,7 +174,7 @@ def _in_a_line(problem: str) -> str:
 
 def load(database: sqlite3.Connection) -> Loaded:
     """
-    All rows, read as they are asked for.
+    All rows, as iterators that read on demand.
     """
     return Loaded(
         database.execute("SELECT sid, runtime, token, anonymous, used, identity, since FROM session"),
@@ -184,7 +188,7 @@ def load(database: sqlite3.Connection) -> Loaded:
 
 def write(database: sqlite3.Connection, noted: list[Change]) -> None:
     """
-    One transaction; in a thread.
+    Write the changes as one transaction. Runs in a thread.
     """
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -192,7 +196,7 @@ def write(database: sqlite3.Connection, noted: list[Change]) -> None:
             database.executemany(statement, _values(changes))
         database.execute("COMMIT")
     except BaseException:
-        # Whatever it was: a transaction left open would refuse all that follow.
+        # An open transaction would refuse all that follow, whatever the error was.
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise
@@ -201,11 +205,11 @@ def write(database: sqlite3.Connection, noted: list[Change]) -> None:
 
 def tidy(database: sqlite3.Connection) -> None:
     """
-    Give back to the disk some of what is empty, if that is much.
+    Return some free pages to the disk, if there are many.
     """
-    if database.execute("PRAGMA freelist_count").fetchone()[0] > MAX_FREE:
-        with suppress(sqlite3.OperationalError):  # what was committed is there all the same
-            database.executescript(f"PRAGMA incremental_vacuum({AT_ONCE})")  # execute stops at the first
+    if database.execute("PRAGMA freelist_count").fetchone()[0] > MAX_FREE_PAGES:
+        with suppress(sqlite3.OperationalError):  # the commit itself succeeded
+            database.executescript(f"PRAGMA incremental_vacuum({PAGES_PER_COMMIT})")  # execute stops at a row
 
 
 def _values(changes: Iterable[Change]) -> Iterator[tuple[Any, ...]]:
@@ -214,24 +218,24 @@ def _values(changes: Iterable[Change]) -> Iterator[tuple[Any, ...]]:
 
 def examine_database(path: Path) -> list[str]:
     """
-    What is wrong with the file, in words; nothing is changed.
+    Descriptions of all damage in the file. Nothing is changed.
     """
     if not path.exists():
         return []
     try:
         _see_whole(path)
-        # Files that a killed node left beside it are read too; else none are made.
+        # The write-ahead log that a killed node left is read too. Without one, SQLite must not create it.
         how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
         database = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
         try:
             (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version > len(STEPS):
+            if version > len(MIGRATIONS):
                 return [f"{path}: was written by a newer msgnode (version {version})"]
             found = [text for (text,) in database.execute("PRAGMA integrity_check(3)") if text != "ok"]
-            if version == len(STEPS) and not found:
+            if version == len(MIGRATIONS) and not found:
                 for rows in load(database):
                     for _ in rows:
-                        pass  # the check does not look at what a text holds
+                        pass  # integrity_check does not decode texts
             return [f"{path}: {_in_a_line(text)}" for text in found]
         finally:
             database.close()
@@ -241,7 +245,7 @@ def examine_database(path: Path) -> list[str]:
 
 def salvage(damaged: Path, path: Path) -> int:
     """
-    Copy what can still be read of a damaged file into a fresh one; how many rows.
+    Copy the readable rows of a damaged file into a new one. Returns the number of rows.
     """
     with closing(connect(path)) as fresh:
         fresh.execute("BEGIN")
@@ -249,26 +253,26 @@ def salvage(damaged: Path, path: Path) -> int:
             names, marks = ", ".join(columns), ", ".join("?" * len(columns))
             insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
             for row in _both_ways(damaged, f"SELECT {names} FROM {table}"):
-                with suppress(sqlite3.IntegrityError):  # read, but nonsense
+                with suppress(sqlite3.IntegrityError):  # readable, but invalid
                     fresh.execute(insert, row)
         if _version(damaged) < OWNED_SINCE:
-            fresh.execute(STEPS[OWNED_SINCE - 1])
+            fresh.execute(MIGRATIONS[OWNED_SINCE - 1])
         fresh.execute("COMMIT")
         return sum(fresh.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in COLUMNS)
 
 
 def _version(damaged: Path) -> int:
     """
-    Of the file; the newest where that cannot be read, so that nothing is given to anybody.
+    The version of a damaged file. If that cannot be read, the newest, so that no owner is guessed.
     """
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(damaged)) as database:
         return int(database.execute("PRAGMA user_version").fetchone()[0])
-    return len(STEPS)
+    return len(MIGRATIONS)
 
 
 def _both_ways(damaged: Path, select: str) -> Iterator[tuple[Any, ...]]:
     """
-    The rows before the damage, and those behind it.
+    The rows before the damage, then those after it.
     """
     for order in ("ASC", "DESC"):
         try:

@@ -1,8 +1,8 @@
 """
-Files of one hour each, appended to by whole lines.
+Log files of one hour each, to which whole lines are appended.
 
-Used from one thread at a time, which need not be the reactor's: a disk that
-stands still must not hold up the messages.
+They are used from one thread at a time, not necessarily the reactor's: a blocked disk must not delay
+messages.
 """
 
 import os
@@ -12,9 +12,9 @@ from errno import EACCES, EFBIG
 from pathlib import Path
 
 
-class Unwritten(Exception):
+class PartialWrite(Exception):
     """
-    The disk took only part of it: `saved` lines are in the file, whole.
+    A write that the disk took only in part: the first `saved` lines are complete in the file.
     """
 
     def __init__(self, why: OSError, saved: int) -> None:
@@ -24,9 +24,9 @@ class Unwritten(Exception):
 
 class HourlyFiles:
     """
-    Files that each have one hour of a log.
+    Appends lines to one file for each hour: `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC.
 
-    `<directory>/<prefix>YYYYMMDDTHH.jsonl`, the hour in UTC; `most` bytes in each, 0: no limit.
+    `most` gives the largest size of a file in bytes; 0 means no limit.
     """
 
     def __init__(self, directory: Path, prefix: str, most: Callable[[], int] = int) -> None:
@@ -38,7 +38,8 @@ class HourlyFiles:
 
     def prepare(self) -> None:
         """
-        Make the directory, and end the line that a killed process left torn.  OSError if it cannot be.
+        Create the directory, and complete a line that a killed process left torn. OSError if that is not
+        possible.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         if not os.access(self._directory, os.W_OK):
@@ -49,10 +50,9 @@ class HourlyFiles:
 
     def append(self, batches: list[tuple[int, bytes]]) -> None:
         """
-        Write lines, by hours since 1970.  Raises Unwritten.
+        Append the lines of each batch, which has its hour in hours since 1970. Raises PartialWrite.
         """
-        saved = 0
-        for hour, data in batches:
+        for number, (hour, data) in enumerate(batches):
             left = len(data)
             try:
                 file = self._open(hour)
@@ -60,10 +60,9 @@ class HourlyFiles:
                 while left:
                     left -= os.write(file, memoryview(data)[-left:])
             except OSError as why:
-                whole = data[: len(data) - left]
-                self.close()  # half a line is ended when it is opened again
-                raise Unwritten(why, saved + whole.count(b"\n")) from why
-            saved += data.count(b"\n")
+                self.close()  # opening the file again completes a torn line
+                written = [*(data for _, data in batches[:number]), data[: len(data) - left]]
+                raise PartialWrite(why, sum(data.count(b"\n") for data in written)) from why
 
     def _check(self, file: int, more: int) -> None:
         most = self._most()
@@ -86,7 +85,7 @@ class HourlyFiles:
 
 def _opened(path: Path) -> int:
     """
-    The file, to append whole lines to.
+    Open the file for appending whole lines, and complete a torn last line.
     """
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640)
     try:

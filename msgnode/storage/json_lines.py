@@ -1,8 +1,8 @@
 """
-A log of JSON lines in hourly files, which nothing ever waits for.
+A log of JSON lines in hourly files. Messages never wait for it.
 
-Lines are collected and written together, at the latest after half a second,
-in a thread of their own.  When the disk is full they are lost and counted.
+Lines are collected and written together, at the latest after half a second, in a thread. If the disk is full,
+lines are lost and counted.
 """
 
 from collections.abc import Callable
@@ -20,43 +20,47 @@ from twisted.python.failure import Failure
 
 from msgnode.config.schema import ConfigError
 from msgnode.sessions.limits.disk_watermark import Watermark
-from msgnode.storage.hourly_files import HourlyFiles, Unwritten
+from msgnode.storage.hourly_files import HourlyFiles, PartialWrite
 
-EVERY = 0.5  # seconds between two writes
-HOUR = 3_600_000_000_000  # nanoseconds
-MAX_HELD = 5000  # lines; a burst is written sooner
-MAX_WAITING = 100_000  # lines that wait for a disk that stands still; more are lost
-MAX_LONG = 64 * 1024 * 1024  # bytes of the messages that long ones of them are about, likewise
-CUT = 512  # characters of a text in a line
+WRITE_SECONDS = 0.5  # seconds between two writes
+HOUR_NANOSECONDS = 3_600_000_000_000
+MAX_HELD = 5000  # lines; more are written without waiting for the timer
+MAX_WAITING_LINES = 100_000  # lines in memory while the disk blocks; more are lost
+MAX_LONG_BYTES = 64 * 1024 * 1024  # bytes in memory of addresses in those lines; more are lost too
+MAX_TEXT_CHARS = 512  # characters of a text in a line
+
+
+Batches = tuple[int, list[tuple[int, bytes]]]  # how many lines, and their bytes by hours since 1970
 
 
 def cut(text: str) -> str:
     """
-    The text as it stands in a line: nobody's log is filled by an address of a megabyte.
+    The text, shortened for a log line: an address of a megabyte must not fill the log.
     """
-    return text if len(text) <= CUT else text[:CUT] + "…"
+    return text if len(text) <= MAX_TEXT_CHARS else text[:MAX_TEXT_CHARS] + "…"
 
 
 def cut_id(id: int | str) -> int | str:
     """
-    The same for an id, which is text once it is cut.
+    The same for an id. A long integer becomes hexadecimal text.
     """
     if isinstance(id, str):
         return cut(id)
-    return id if id.bit_length() <= 3 * CUT else cut(hex(id))
+    return id if id.bit_length() <= 3 * MAX_TEXT_CHARS else cut(hex(id))
 
 
 class LineLog(Service):
     """
-    Writes `<directory>/<what>-<node>-YYYYMMDDTHH.jsonl` by `run`, which may use a thread.
+    A service that writes `<directory>/<what>-<node>-YYYYMMDDTHH.jsonl`. `run` calls a function, maybe in a
+    thread.
 
-    Each line is a Struct with its `time` in nanoseconds.  `lost` counts those
-    that could not be written, or were not, because the disk is low by the
-    `watermark`.  Who adds a line of a long message adds to `long`, in bytes.
+    Each line is a Struct whose `time` is in nanoseconds. `lost` counts the lines that were not written
+    because a write failed or the `watermark` says that the disk is low. `long` is the size in bytes of the
+    long texts in lines that wait; a subclass adds to it.
     """
 
     what = "lines"
-    _held: list[Any]
+    _lines: list[Any]
 
     def __init__(
         self,
@@ -75,7 +79,7 @@ class LineLog(Service):
         self._files = HourlyFiles(Path(directory), f"{self.what}-{name}-", most)
         self._run = run
         self._one_at_a_time = DeferredLock()
-        self._held = []
+        self._lines = []
         self._encode = msgspec.json.Encoder().encode_lines
         self._failing = False
         self._flushing = LoopingCall(self.flush)
@@ -83,7 +87,7 @@ class LineLog(Service):
 
     def startService(self) -> None:
         """
-        Make sure of the directory, and begin.
+        Create the directory and start the timer. ConfigError if the directory is not writable.
         """
         super().startService()
         try:
@@ -91,11 +95,11 @@ class LineLog(Service):
         except OSError as why:
             where = f"{self.what}: cannot write in {self._directory}"
             raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
-        self._flushing.start(EVERY, now=False)
+        self._flushing.start(WRITE_SECONDS, now=False)
 
     def stopService(self) -> Deferred[None]:
         """
-        Write the last lines; fires when they are in the file.
+        Write the remaining lines. Fires once they are in the file.
         """
         super().stopService()
         if self._flushing.running:
@@ -105,43 +109,61 @@ class LineLog(Service):
 
     def flush(self) -> None:
         """
-        Write what is held, unless the disk is busy with what came before it.
+        Write the collected lines, unless the previous write is not finished.
         """
         if not self._one_at_a_time.locked:
             self._one_at_a_time.run(self._write, self._run)
-        elif len(self._held) > MAX_WAITING or self.long > MAX_LONG:
-            self.lost += len(self._held)
-            self._held = []
-            self.long = 0
+        elif self._waiting() > MAX_WAITING_LINES or self.long > MAX_LONG_BYTES:
+            self._discard()
 
     def _write(self, run: Callable[..., Deferred[None]]) -> Deferred[None] | None:
-        lines, self._held = self._held, []
-        self.long = 0
-        if not lines:
+        number, batches = self._take()
+        if not number:
             return None
         if self.watermark is not None and self.watermark.low:
-            self._lose(len(lines), self.watermark.why)
+            self._lose(number, self.watermark.why)
             return None
-        first, last = lines[0].time // HOUR, lines[-1].time // HOUR
-        if first == last:
-            batches = [(first, self._encode(lines))]
-        else:
-            batches = [(hour, self._encode(list(some))) for hour, some in groupby(lines, _hour)]
         done = run(self._files.append, batches)
-        return done.addCallbacks(self._wrote, self._failed, errbackArgs=(len(lines),))
+        return done.addCallbacks(self._wrote, self._failed, errbackArgs=(number,))
+
+    def _waiting(self) -> int:
+        return len(self._lines)
+
+    def _discard(self) -> None:
+        """
+        Lose the lines that are held.
+        """
+        self.lost += len(self._lines)
+        self._lines = []
+        self.long = 0
+
+    def _take(self) -> Batches:
+        """
+        The lines that are held, and how many they are; none are held any more.
+        """
+        lines, self._lines = self._lines, []
+        self.long = 0
+        if not lines:
+            return 0, []
+        first, last = lines[0].time // HOUR_NANOSECONDS, lines[-1].time // HOUR_NANOSECONDS
+        if first == last:
+            return len(lines), [(first, self._encode(lines))]
+        return len(lines), [(hour, self._encode(list(some))) for hour, some in groupby(lines, _hour)]
 
     def _wrote(self, done: None) -> None:
         if self._failing:
             self._failing = False
             self._log.info(
-                "the {what} log writes again; {lost} lines were lost so far", what=self.what, lost=self.lost
+                "the {what} log can be written again; {lost} lines have been lost since the start",
+                what=self.what,
+                lost=self.lost,
             )
 
     def _failed(self, why: Failure, lines: int) -> None:
         """
-        The lines are lost; the first time it is told.
+        Count the lines that were lost. Only the first failure in a row is logged.
         """
-        why.trap(Unwritten)
+        why.trap(PartialWrite)
         unwritten: Any = why.value
         self._lose(lines - unwritten.saved, str(unwritten))
 
@@ -153,5 +175,5 @@ class LineLog(Service):
 
 
 def _hour(line: Any) -> int:
-    hour: int = line.time // HOUR
+    hour: int = line.time // HOUR_NANOSECONDS
     return hour

@@ -1,10 +1,9 @@
 """
-The store: sessions, what is bound to them and their keys, in one SQLite file.
+The session store: sessions, their bindings and allocation keys, in one SQLite file.
 
-The node notes each change; all that were noted in the meantime are committed
-together, in a thread, one commit after the other.  `settled` fires when what
-was noted so far is in the file, and survives the end of the process; with
-`full` also the end of the power.
+Group commit: changes are noted in memory, and all that were noted during one commit are written by the next,
+in a thread. `committed` fires once everything noted so far is committed. A commit survives the end of the
+process, and with `full` also a power failure.
 """
 
 import os
@@ -27,10 +26,10 @@ from msgnode.storage.database import NAME, Change, Loaded, connect, is_full, loa
 
 log = Logger()
 
-AGAIN = 1.0  # seconds until a commit that failed is tried again
-MAX_NOTED = 536_870_912  # bytes of changes that wait for a disk that takes nothing, if nothing else is said
-LEAST_NOTED = 67_108_864  # bytes; less is no disk that takes nothing, but many changes at once
-CHANGE_SIZE = 128  # bytes that a change takes beside what is in it
+RETRY_SECONDS = 1.0  # seconds until a failed commit is repeated
+MAX_NOTED_BYTES = 536_870_912  # default bound, in bytes, of changes that wait for a failing disk
+MIN_NOTED_BYTES = 67_108_864  # less may be only a burst of changes on a healthy disk
+CHANGE_OVERHEAD_BYTES = 128  # bytes of memory for a change, without its values
 
 OPEN = "INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, NULL)"
 CHANGE = "UPDATE session SET token = ?, used = ?, identity = ? WHERE sid = ?"
@@ -38,7 +37,7 @@ PROVE = "INSERT OR REPLACE INTO proof VALUES (?, ?)"
 LEAVE = "UPDATE session SET since = ? WHERE sid = ?"
 END = "DELETE FROM session WHERE sid = ?"
 UNPROVE = "DELETE FROM proof WHERE sid = ?"
-FROM = "INSERT OR REPLACE INTO host VALUES (?, ?)"  # who opened it
+FROM = "INSERT OR REPLACE INTO host VALUES (?, ?)"  # the host that opened it
 UNFROM = "DELETE FROM host WHERE sid = ?"
 UNBIND_ALL = "DELETE FROM binding WHERE sid = ?"
 UNKEY_ALL = "DELETE FROM key WHERE sid = ?"
@@ -48,7 +47,7 @@ KEY = "INSERT OR REPLACE INTO key VALUES (?, ?, ?)"
 REGISTER = "INSERT OR REPLACE INTO registered VALUES (?, ?)"
 UNREGISTER = "DELETE FROM registered WHERE sid = ? AND address = ?"
 UNKEY = "DELETE FROM key WHERE sid = ? AND address = ?"
-# All at once: what is bound to a session, and goes by it, is another's.
+# A merge of two sessions: bindings, keys and registrations move to the other session.
 MOVE = (
     "INSERT INTO binding SELECT ?, address, kinds FROM binding WHERE sid = ?"
     " ON CONFLICT (sid, address) DO UPDATE SET kinds = kinds | (excluded.kinds & 255)",
@@ -60,10 +59,10 @@ UNREGISTER_ALL = "DELETE FROM registered WHERE sid = ?"
 
 class Store(Service):
     """
-    The SessionStore of a node with a state directory; `run` may use a thread.
+    The SessionStore of a node with a state directory. `run` calls a function, maybe in a thread.
 
-    `changes` counts what was noted; `failing` says why nothing can be written now.
-    `held` is how many bytes are not committed; beyond `most` changes are lost, and said to be.
+    `changes` counts the changes noted; `failing` is the error while commits fail, else "". `noted_bytes` is
+    the size of the changes that are not committed. Beyond `most` changes are dropped, and their waiters fail.
     """
 
     def __init__(
@@ -72,11 +71,11 @@ class Store(Service):
         clock: IReactorTime,
         run: Callable[..., Deferred[None]] = maybeDeferred,
         full: bool = False,
-        most: Callable[[], int] = lambda: MAX_NOTED,
+        most: Callable[[], int] = lambda: MAX_NOTED_BYTES,
     ) -> None:
         self.changes = 0
         self.failing = ""
-        self.held = 0
+        self.noted_bytes = 0
         self.path = directory / NAME
         self._directory = directory
         self._clock = clock
@@ -84,8 +83,8 @@ class Store(Service):
         self._full = full
         self._noted: list[Change] = []
         self._most = most
-        self._dropped = 0  # changes that found no room
-        self._waiting: list[Deferred[None]] = []  # for the commit after the one under way
+        self._dropped = 0  # changes beyond the bound
+        self._waiting: list[Deferred[None]] = []  # waiters for the commit after the current one
         self._committing: Deferred[None] | None = None
         self._scheduled = False
         self._database: sqlite3.Connection | None = None
@@ -95,9 +94,9 @@ class Store(Service):
 
     def open(self) -> Loaded:
         """
-        The file, made or brought up to date, and what is in it.  ConfigError says why not.
+        Open the file, create or migrate it, and return its rows. ConfigError if that fails.
 
-        A disk too full to begin one is no reason: it is made with the first commit.
+        On a disk without room for a new file, the node starts, and the first commit creates the file.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,17 +125,19 @@ class Store(Service):
     def _damaged(self, why: Exception) -> ConfigError:
         what = why.strerror if isinstance(why, OSError) else why
         if is_full(why):
-            return ConfigError(f"{self.path}: {what}; make room on its disk")
+            return ConfigError(f"{self.path}: {what}; free some space on its disk")
         repair = f"'msgnode state repair {self._directory}' moves it aside and keeps what can be read"
         return ConfigError(f"{self.path}: {what}; {repair}")
 
     def stopService(self) -> Deferred[None]:
         """
-        Commit what is noted.
+        Commit the remaining changes, then close the file.
         """
         super().stopService()
-        done = self.settled() if self._lock is not None else succeed(None)
-        done.addErrback(lambda why: log.error("state was lost: {why}", why=why.getErrorMessage()))
+        done = self.committed() if self._lock is not None else succeed(None)
+        done.addErrback(
+            lambda why: log.error("session state was lost at shutdown: {why}", why=why.getErrorMessage())
+        )
         return done.addBoth(lambda _: self.shut())
 
     def shut(self) -> None:
@@ -160,7 +161,7 @@ class Store(Service):
         if session.proof is not None:
             self._note(PROVE, (session.sid, session.proof.encoded()))
 
-    def left(self, session: SessionRecord, when: float | None) -> None:
+    def disconnected(self, session: SessionRecord, when: float | None) -> None:
         self._note(LEAVE, (when, session.sid))
 
     def ended(self, session: SessionRecord) -> None:
@@ -192,9 +193,9 @@ class Store(Service):
     def unregistered(self, sid: int, url: str) -> None:
         self._note(UNREGISTER, (sid, url))
 
-    def settled(self) -> Deferred[None]:
+    def committed(self) -> Deferred[None]:
         """
-        Fires when all that was noted so far is committed; fails with Rejected (503) if the disk refuses.
+        Fires once all changes noted so far are committed. Fails with Rejected (503) if the commit fails.
         """
         if not self._noted and self._committing is None:
             return succeed(None)
@@ -208,11 +209,11 @@ class Store(Service):
 
     def _note(self, statement: str, values: tuple[Any, ...]) -> None:
         self.changes += 1
-        size = CHANGE_SIZE + sum(map(getsizeof, values))
-        if self.held + size > self._most():
+        size = CHANGE_OVERHEAD_BYTES + sum(map(getsizeof, values))
+        if self.noted_bytes + size > self._most():
             self._dropped += 1
         else:
-            self.held += size
+            self.noted_bytes += size
             self._noted.append((statement, values))
         if not self._scheduled and self._committing is None:
             self._schedule(0)
@@ -226,7 +227,7 @@ class Store(Service):
         self._scheduled = False
         if self._committing is not None or self._lock is None:
             return
-        noted, self._noted, size = self._noted, [], self.held  # nothing else is under way
+        noted, self._noted, size = self._noted, [], self.noted_bytes  # all of them are in `noted`
         waiting, self._waiting = self._waiting, []
         dropped, self._dropped = self._dropped, 0
         if self._database is None:
@@ -240,26 +241,30 @@ class Store(Service):
             callbackArgs=(dropped, size, waiting),
             errbackArgs=(dropped, noted, waiting),
         )
-        done.addErrback(lambda why: log.failure("committing", why))
+        done.addErrback(lambda why: log.failure("a commit of session state failed unexpectedly", why))
 
     def _begin(self, noted: list[Change]) -> None:
         """
-        The first commit, where there was no room for a file before; in a thread.
+        The first commit, if there was no room for the file at the start. Runs in a thread.
         """
         self._database = connect(self.path, self._full)
         write(self._database, noted)
 
     def _committed(self, done: None, dropped: int, size: int, waiting: list[Deferred[None]]) -> None:
         self._committing = None
-        self.held -= size
+        self.noted_bytes -= size
         if self.failing:
             self.failing = ""
-            log.info("{path} is written again", path=str(self.path))
+            log.info("{path} can be written again", path=str(self.path))
         if self._noted or self._waiting:
             self._schedule(0)
         if dropped:
-            log.error("{path}: {dropped} changes were too many to keep", path=str(self.path), dropped=dropped)
-            self._tell(waiting, "too much waited to be written down")
+            log.error(
+                "{path}: {dropped} changes were lost, because too many waited",
+                path=str(self.path),
+                dropped=dropped,
+            )
+            self._tell(waiting, "too many changes wait")
             return
         for waiter in waiting:
             waiter.callback(None)
@@ -268,7 +273,7 @@ class Store(Service):
         self, why: Failure, dropped: int, noted: list[Change], waiting: list[Deferred[None]]
     ) -> None:
         """
-        What was noted is kept, and tried again; whoever waits is told.
+        A commit failed: its changes are kept and committed again later, and all waiters fail.
         """
         self._committing = None
         self._noted = noted + self._noted
@@ -277,9 +282,9 @@ class Store(Service):
             log.error("{path} cannot be written: {why}", path=str(self.path), why=why.getErrorMessage())
         self.failing = why.getErrorMessage()
         waiting, self._waiting = waiting + self._waiting, []
-        self._schedule(AGAIN)
+        self._schedule(RETRY_SECONDS)
         self._tell(waiting, self.failing)
 
     def _tell(self, waiting: list[Deferred[None]], why: str) -> None:
         for waiter in waiting:
-            waiter.errback(Rejected(f"the node cannot write this down now: {why}", 503, "disk"))
+            waiter.errback(Rejected(f"the node cannot write to disk now: {why}", 503, "disk"))

@@ -1,10 +1,9 @@
 """
-The spool: what the node owes its sessions, in files that only grow.
+The spool: the write-ahead log of unacknowledged and queued messages, in append-only segment files.
 
-What happens while one read is worked through is one batch: one write, valid
-whole or not at all.  A node that is killed in the middle of a batch has let
-nothing of it out.  A file is never changed; the oldest is deleted once nothing
-in it is needed (spool_compaction.py).
+All records of one read of a socket are one batch. A batch is one write and has a checksum: it is valid as a
+whole or not at all. Nothing of a batch leaves the node before it is written. Segments are never changed;
+compaction deletes the oldest (spool_compaction.py).
 """
 
 import errno
@@ -33,47 +32,47 @@ from msgnode.storage.spool_records import (
 )
 from msgnode.storage.spool_recovery import BATCH, INCOMPLETE, MAGIC, number_of, recover, segments
 
-SEGMENT = 64 * 1024 * 1024  # bytes of a file, about
-MAX_HELD_BACK = 16 * 1024 * 1024  # bytes that wait for a disk that takes nothing
-UNFINISHED = ".anew"  # ends the name of a file that does not count yet
-BEGINNING = len(MAGIC) + BATCH.size + AFTER.size  # bytes at the head of each file
+SEGMENT_BYTES = 64 * 1024 * 1024  # bytes of a segment, about
+MAX_BUFFERED_BYTES = 16 * 1024 * 1024  # bytes buffered while the disk fails
+UNFINISHED_SUFFIX = ".anew"  # suffix of a segment that does not count yet
+HEADER_BYTES = len(MAGIC) + BATCH.size + AFTER.size  # bytes of the header of each segment
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_ANEW = OSError("everything that waits is being written anew")
+REWRITING = "all undelivered messages are being rewritten"
 
 
 def segment_of(place: int) -> int:
     """
-    The number of the file a payload lies in; a place is that number and an offset.
+    The number of the segment of a payload. A place is that number, shifted left by 40 bits, plus the offset.
     """
     return place >> 40
 
 
 class Spool:
     """
-    The spool: the write-ahead log on disk.
+    The write-ahead log on disk, as MessageLog.
 
-    `live` and `size` are the bytes of messages still owed, and of all files.
+    `live` is the size in bytes of undelivered messages, `size` that of all segments.
 
-    While the disk takes nothing `failing` says why, and what should be written
-    waits; when too much does, `overrun` is set, and the owner has to begin
-    again with `start_over`, write everything `anew`, and end with `finish_over`.
-    Until then nobody may rely on what is written; `wrong` is what the last write met.
+    While writes fail, `failing` is the error and records are buffered. When the buffer is full, `overrun` is
+    set and the buffer is dropped. The owner must then call `start_over`, append every undelivered message
+    again, and call `finish_over`. Between the two, `rewriting` is set, and nothing written may be relied on.
+    `wrong` is the error of the last write.
 
-    `incomplete`: something is gone of what was owed, and the sessions are not told yet.
+    `incomplete`: messages were lost before this start, and the sessions have not been notified.
     """
 
     def __init__(
         self,
         directory: Path,
         full_sync: bool = False,
-        segment_bytes: int = SEGMENT,
+        segment_bytes: int = SEGMENT_BYTES,
         write: Callable[[int, list[bytes]], None] | None = None,
     ) -> None:
         self.live = 0
         self.size = 0
         self.wrong: OSError | MemoryError | None = None
         self.overrun = False
-        self.anew = False
+        self.rewriting = False
         self.incomplete = False
         self._accepting = False
         self._mark = HighWater(directory)
@@ -81,35 +80,40 @@ class Spool:
         self._full_sync = full_sync
         self._segment_bytes = segment_bytes
         self._write = write or write_all
-        self._files: dict[int, int] = {}  # descriptors by segment, oldest first; the last is written
+        self._files: dict[int, int] = {}  # descriptors by segment, oldest first; the last is appended to
         self._sizes: dict[int, int] = {}
         self._number = 0
-        self._end = 0  # of the current segment
-        self._first = 0  # the place of the first byte in the next batch
+        self._end = 0  # offset in the current segment
+        self._first = 0  # place of the first byte in the next batch
         self._parts: list[bytes] = []
-        self._held = 0  # bytes in _parts
-        self._read_last = 0, b""  # a place, and the message there
-        self._last: bytes | None = None  # the payload that lies at _last_offset of the batch
+        self._buffered_bytes = 0  # bytes in _parts
+        self._read_last = 0, b""  # the last message read: its place and its bytes
+        self._last: bytes | None = None  # the payload appended last, at _last_offset in the batch
         self._last_offset = 0
-        self._needed_from = 0  # segments below this number are not needed any more
+        self._needed_from = 0  # segments below this number are not needed
 
     @property
-    def failing(self) -> OSError | MemoryError | None:
-        return self.wrong or (_ANEW if self.anew else None)
+    def failing(self) -> str | None:
+        """
+        Why nothing that is written counts now, in words; None while all is well.
+        """
+        if self.wrong is not None:
+            return str(self.wrong) or type(self.wrong).__name__
+        return REWRITING if self.rewriting else None
 
     # -- starting and stopping ---------------------------------------------
 
     def open(self) -> dict[int, SessionRecovery]:
         """
-        What is owed since before, by session; appending goes on in a new file.
+        Recover the undelivered messages by session, and begin a new segment.
 
         Raises CorruptSegment, OSError.
 
-        On a disk that is full that file is begun once there is room, and `failing` says so until then.
+        On a full disk the segment is begun once there is room; until then `failing` has the error.
         """
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for unfinished in self._directory.glob("*" + UNFINISHED):
-            unfinished.unlink()  # nothing of what it says had counted
+        for unfinished in self._directory.glob("*" + UNFINISHED_SUFFIX):
+            unfinished.unlink()  # it never counted
         found = recover(self._directory)
         self.incomplete = (self._directory / INCOMPLETE).exists()
         self._mark.open()
@@ -132,7 +136,7 @@ class Spool:
 
     def accept(self) -> None:
         """
-        With the next batch it is known that something is gone, and need not be told again.
+        Record, with the next batch, that the sessions were notified of the lost messages.
         """
         self._accepting = True
         self._append(ACCEPTED.pack(11, self._number - 1))
@@ -161,9 +165,9 @@ class Spool:
 
     def _aim(self, number: int) -> None:
         """
-        What comes is for the file of that number.
+        Direct the following records to the segment of that number.
         """
-        self._number, self._end = number, BEGINNING
+        self._number, self._end = number, HEADER_BYTES
         self._first = number << 40 | self._end + BATCH.size
 
     def _create(self, number: int, suffix: str = "") -> int:
@@ -181,13 +185,14 @@ class Spool:
             path.unlink()
             raise
         self._files[number] = file
-        self._sizes[number] = BEGINNING
-        self.size += BEGINNING
+        self._sizes[number] = HEADER_BYTES
+        self.size += HEADER_BYTES
         return file
 
     def _sync_names(self) -> None:
         """
-        A file whose name is not on disk is not there after a power cut, whatever was written to it.
+        Sync the directory: without that, a new file may be missing after a power failure, whatever was
+        written to it.
         """
         directory = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -195,37 +200,38 @@ class Spool:
         finally:
             os.close(directory)
 
-    # -- what happens --------------------------------------------------------
+    # -- records -------------------------------------------------------------
 
-    def keep(
+    def append(
         self, sid: int, key: int, data: bytes, until: float, priority: int, asker: int, number: int
     ) -> int:
         """
-        A message is owed; where it lies.  `until` by the wall clock; `number` is 0 while it waits.
+        Append an undelivered message. Returns its place. `until` is by the wall clock; `number` is 0 while it
+        is queued.
         """
         if self.overrun:
             return 0
         size = len(data)
         self.live += size
-        if data is self._last:  # to several in a row; the bytes are there already
+        if data is self._last:  # to several sessions in a row: the bytes are in the batch already
             record = KEEP.pack(1, sid, key, self._last_offset, size, until, priority, asker, number)
             self._parts.append(record)
-            self._held += KEEP.size
+            self._buffered_bytes += KEEP.size
         else:
             record = KEEP_HERE.pack(8, sid, key, size, until, priority, asker, number)
             self._parts += (record, data)
             self._last = data
-            self._last_offset = offset = self._held + KEEP_HERE.size
-            self._held = offset + size
+            self._last_offset = offset = self._buffered_bytes + KEEP_HERE.size
+            self._buffered_bytes = offset + size
         return self._first + self._last_offset
 
-    def keep_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None:
+    def append_sent(self, sent: list[tuple[int, QueuedMessage, int]]) -> None:
         """
-        Messages that leave in this batch: the session's sid, the message, its number.
+        Append messages that are sent in this batch: for each the session's sid, the message, and its number.
         """
         if self.overrun:
             return
-        parts, held, first = self._parts, self._held, self._first
+        parts, buffered, first = self._parts, self._buffered_bytes, self._first
         last, offset, live = self._last, self._last_offset, 0
         pack, here = KEEP_HERE.pack, KEEP_HERE.size
         for sid, kept, number in sent:
@@ -234,27 +240,48 @@ class Spool:
             live += size
             if data is last:
                 parts.append(KEEP.pack(1, sid, kept.key, offset, size, FOREVER, 5, kept.asker, number))
-                held += KEEP.size
+                buffered += KEEP.size
             else:
                 parts.append(pack(8, sid, kept.key, size, FOREVER, 5, kept.asker, number))
                 parts.append(data)
                 last = data
-                offset = held + here
-                held = offset + size
+                offset = buffered + here
+                buffered = offset + size
             kept.place = first + offset
-        self._held, self._last, self._last_offset = held, last, offset
+        self._buffered_bytes, self._last, self._last_offset = buffered, last, offset
         self.live += live
 
-    def left(self, sid: int, key: int, number: int) -> None:
+    @property
+    def offset(self) -> int:
+        """
+        The offset of the next record in the batch that `flush` will write.
+        """
+        return self._buffered_bytes
+
+    def append_records(self, records: bytes, live: int) -> int:
+        """
+        Append records of sent messages as `append_sent` makes them, which begin at `offset`. Returns their
+        place. `live` is the size of the messages.
+        """
+        if self.overrun:
+            return 0
+        place = self._first + self._buffered_bytes
+        self._parts.append(records)
+        self._buffered_bytes += len(records)
+        self._last = None
+        self.live += live
+        return place
+
+    def sent(self, sid: int, key: int, number: int) -> None:
         self._append(LEFT.pack(2, sid, key, number))
 
-    def gone(self, sid: int, key: int, missed: bool) -> None:
+    def removed(self, sid: int, key: int, missed: bool) -> None:
         self._append(GONE.pack(3, sid, key, missed))
 
     def acknowledged(self, sid: int, number: int) -> None:
         self._append(ACKNOWLEDGED.pack(4, sid, number))
 
-    def heard(self, sid: int, received: int, pending: Sequence[int]) -> None:
+    def received(self, sid: int, received: int, pending: Sequence[int]) -> None:
         record = HEARD.pack(5, sid, received, len(pending))
         if pending:
             record += b"".join(number.to_bytes(8, "little") for number in pending)
@@ -262,7 +289,7 @@ class Spool:
 
     def state(self, sid: int, state: bytes, fresh: bool = False) -> None:
         """
-        `fresh`: whatever was said of the session before is void.
+        Append a session's state. `fresh`: earlier records of the session are void.
         """
         self._append(STATE.pack(6, sid, fresh, len(state)) + state)
 
@@ -272,19 +299,19 @@ class Spool:
     def _append(self, record: bytes) -> None:
         if not self.overrun:
             self._parts.append(record)
-            self._held += len(record)
+            self._buffered_bytes += len(record)
 
     def release(self, size: int) -> None:
         """
-        A message is owed no more.
+        A message of `size` bytes was delivered or dropped.
         """
         self.live -= size
 
     # -- the disk ------------------------------------------------------------
 
-    def settle(self) -> bool:
+    def flush(self) -> bool:
         """
-        Write all that happened since, as one batch; False if the disk does not take it.
+        Write all buffered records as one batch. False if the write failed.
         """
         begun = self._number in self._files
         if not self._parts and (begun or self.overrun):
@@ -304,9 +331,9 @@ class Spool:
                 os.fdatasync(file)
         except (OSError, MemoryError) as why:
             self.wrong = why
-            with suppress(OSError):  # before the next attempt, then
+            with suppress(OSError):  # else it is repeated before the next write
                 self._cut()
-            if self._held > MAX_HELD_BACK:
+            if self._buffered_bytes > MAX_BUFFERED_BYTES:
                 self.overrun = True
                 self._clear()
             return False
@@ -317,15 +344,15 @@ class Spool:
         self._first += written
         self._sizes[self._number] = self._end
         self.size += written
-        if not self.anew:
+        if not self.rewriting:
             self._counts()
-        if self._end > self._segment_bytes and not self.anew:
+        if self._end > self._segment_bytes and not self.rewriting:
             self._rotate()
-        return not self.anew
+        return not self.rewriting
 
     def _counts(self) -> None:
         """
-        What is written so far is what a start finds.
+        Everything written so far survives a restart: move the high-water mark.
         """
         self._mark.note(self._number, self._end)
         if self._accepting:
@@ -333,7 +360,7 @@ class Spool:
 
     def _cut(self) -> None:
         """
-        Take away what was written of a batch in half.
+        Truncate a batch that was written in part.
         """
         file = self._files.get(self._number)
         if file is not None:
@@ -342,30 +369,30 @@ class Spool:
 
     def _clear(self) -> None:
         self._parts = []
-        self._held = 0
+        self._buffered_bytes = 0
         self._last = None
 
     def _rotate(self) -> None:
-        # If none can be begun it goes on in the file it has: nothing is lost, and nobody need wait.
+        # If no segment can be begun, the current one goes on growing: nothing is lost.
         with suppress(OSError):
             self._begin_segment()
             self._mark.note(self._number, self._end)
 
     def holds(self, place: int, size: int) -> bool:
         """
-        Is it on disk, rather than in a batch that is not written yet, or never was?
+        Is the message on disk? Not if its batch is buffered or was dropped.
         """
-        if self.anew and place >> 40 == self._number:
-            return False  # that file may still be given up
+        if self.rewriting and place >> 40 == self._number:
+            return False  # that segment may still be discarded
         return (place & (1 << 40) - 1) + size <= self._sizes.get(place >> 40, 0)
 
     def read(self, place: int, size: int) -> bytes:
         """
-        The message at that place.  Raises OSError if it cannot be read.
+        The message at that place, as bytes. OSError if it cannot be read.
         """
         last, data = self._read_last
         if place == last and size == len(data):
-            return data  # of a message that many are owed
+            return data  # a message for many sessions
         segment, at = place >> 40, place & (1 << 40) - 1
         if segment == self._number and at >= self._end:
             at -= self._end + BATCH.size
@@ -376,7 +403,7 @@ class Spool:
 
     def _read(self, segment: int, size: int, at: int) -> bytes:
         """
-        OSError names the file.
+        Read from a segment. OSError names the file.
         """
         why = "is not there"
         if segment in self._files:
@@ -389,31 +416,31 @@ class Spool:
                 why = f"{wrong.strerror} at {at}"
         raise OSError(errno.EIO, why, str(self._path(segment)))
 
-    # -- old files -------------------------------------------------------------
+    # -- compaction ------------------------------------------------------------
 
     @property
     def files(self) -> int:
         """
-        How many there are.
+        The number of segments.
         """
         return len(self._files)
 
     def oldest(self) -> int | None:
         """
-        The number of the oldest file, unless it is the only one.
+        The number of the oldest segment, or None if there is only the current one.
         """
         first = next(iter(self._files), None)
         return None if first == self._number else first
 
     def drop_oldest(self) -> None:
         """
-        Delete the oldest file, and all that `start_over` left behind: nothing in them is needed.
+        Delete the oldest segment, and all that `start_over` made obsolete.
         """
         oldest = self.oldest()
         if oldest is not None and oldest >= self._needed_from:
-            # Else it would look as if it had been lost.
+            # Recovery would take it for lost without this record.
             self._append(ACCEPTED.pack(11, oldest))
-            if not self.settle():
+            if not self.flush():
                 return
             oldest = self.oldest()
         while oldest is not None:
@@ -426,49 +453,49 @@ class Spool:
 
     def start_over(self) -> bool:
         """
-        The disk may take something again: everything owed is about to be kept anew.  False: it does not.
+        Begin a segment into which every undelivered message is appended again. False if the disk still fails.
 
-        It goes to one file that does not count before `finish_over`: a node
-        that is killed meanwhile comes back to what there was before.
+        The segment does not count before `finish_over`: if the node is killed meanwhile, it restarts from the
+        old ones.
         """
         try:
-            if self.anew:
+            if self.rewriting:
                 self._give_up()
             else:
                 self._cut()
-            self._begin_segment(UNFINISHED)
+            self._begin_segment(UNFINISHED_SUFFIX)
         except OSError as why:
             self.wrong = why
             return False
         self.overrun = False
         self.wrong = None
-        self.anew = True
+        self.rewriting = True
         self._append(bytes([NOTHING_BEFORE]))
         return True
 
     def _give_up(self) -> None:
         """
-        What was written anew so far is not worth anything.
+        Discard the unfinished segment.
         """
         os.close(self._files.pop(self._number))
         self.size -= self._sizes.pop(self._number)
         path = self._path(self._number)
-        path.with_name(path.name + UNFINISHED).unlink()
-        self.anew = False
+        path.with_name(path.name + UNFINISHED_SUFFIX).unlink()
+        self.rewriting = False
 
     def finish_over(self) -> bool:
         """
-        All of it is written: this counts from now on, and nothing before.
+        Make the new segment count, and all before it obsolete. False if that failed.
         """
         path = self._path(self._number)
         try:
-            path.with_name(path.name + UNFINISHED).rename(path)
+            path.with_name(path.name + UNFINISHED_SUFFIX).rename(path)
             if self._full_sync:
                 self._sync_names()
         except OSError as why:
             self.wrong = why
             return False
-        self.anew = False
+        self.rewriting = False
         self._needed_from = self._number
         self._counts()
         return True
@@ -478,7 +505,7 @@ def write_all(file: int, parts: list[bytes]) -> None:
     wanted = sum(map(len, parts))
     written = os.writev(file, parts)
     if written < wanted:
-        # The rest says what is wrong; a disk that has room again by now is welcome too.
+        # Writing the rest raises the error; or it succeeds, if the disk has room again by now.
         rest = b"".join(parts)[written:]
         while rest:
             rest = rest[os.write(file, rest) :]

@@ -1,9 +1,8 @@
 """
-The high-water mark of the spool: how far it was written, in a file of its own.
+The high-water mark of the spool, in a file of its own: how far the spool was written.
 
-A file of the spool that ends before its mark was cut by something else than
-the end of the process.  What lies behind the mark had not been told to
-anybody, for the mark is moved before the first byte of a batch leaves.
+A segment that ends before its mark was truncated by something else than the end of the process. Data
+behind the mark was never sent to anyone, for the mark is moved before the first byte of a batch leaves.
 """
 
 import os
@@ -14,13 +13,13 @@ from zlib import crc32
 
 NAME = "end"
 
-MARK = Struct("<QQ")  # number of the file, how many bytes of it were written
-_CHECK = Struct("<I")  # CRC-32 of the two
+MARK = Struct("<QQ")  # number of the segment, bytes of it that were written
+_CHECK = Struct("<I")  # CRC-32 of the mark
 
 
 def read(directory: Path) -> tuple[int, int] | None:
     """
-    The file that was written last, and how far; None if nothing says so.
+    The number of the segment written last, and its length; None without a valid mark.
     """
     try:
         data = (directory / NAME).read_bytes()
@@ -34,7 +33,7 @@ def read(directory: Path) -> tuple[int, int] | None:
 
 class HighWater:
     """
-    The mark while the spool is open.  While it cannot be written there is none, which proves less.
+    The high-water mark of an open spool. If it cannot be written it is deleted: no mark proves nothing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -47,7 +46,7 @@ class HighWater:
 
     def note(self, number: int, end: int) -> None:
         """
-        The file of that number was written up to here.
+        Set the mark: the segment `number` was written up to `end`.
         """
         if self._file is None:
             self.open()
@@ -57,7 +56,7 @@ class HighWater:
         try:
             os.pwrite(self._file, mark + _CHECK.pack(crc32(mark)), 0)
         except OSError:
-            self.close()  # an older mark is no proof of anything that came later
+            self.close()  # an older mark would say nothing about later writes
             with suppress(OSError):
                 self._path.unlink()
 

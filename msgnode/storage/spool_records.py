@@ -1,8 +1,8 @@
 """
-The records in the spool, and what they say of a session, one after the other.
+The records of the spool, and how a session is recovered from them.
 
-Each begins with its kind, a byte.  A message's place is the number of its
-file, and where in the file its bytes are.
+A record begins with its kind, one byte. The place of a message is the number of its segment and its offset
+there.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ KEEP = Struct("<BQQIIdBQQ")  # 1, sid, key, offset in the batch, size, until, pr
 LEFT = Struct("<BQQQ")  # 2, sid, key, number
 GONE = Struct("<BQQB")  # 3, sid, key, missed
 ACKNOWLEDGED = Struct("<BQQ")  # 4, sid, number
-HEARD = Struct("<BQQI")  # 5, sid, received, how many pending; each follows in 8 bytes
+HEARD = Struct("<BQQI")  # 5, sid, received, number of pending; each follows in 8 bytes
 STATE = Struct("<BQBI")  # 6, sid, fresh, length; the bytes follow
 FORGET = Struct("<BQ")  # 7, sid
 KEEP_HERE = Struct("<BQQIdBQQ")  # 8, sid, key, size, until, priority, asker, number; the bytes follow
-NOTHING_BEFORE = 9  # alone: whatever was said before is void
-AFTER = Struct("<BQQ")  # 10, number of the file before this one, how many bytes it has
-ACCEPTED = Struct("<BQ")  # 11, number of a file: it and those before may be gone, or short
-KNOWN = Struct("<BQQ")  # 12, number of a file, how many bytes it has, whatever was accepted before
+NOTHING_BEFORE = 9  # the kind only: everything before is void
+AFTER = Struct("<BQQ")  # 10, number of the segment before this one, its length in bytes
+ACCEPTED = Struct("<BQ")  # 11, number of a segment: it and older ones may be missing or short
+KNOWN = Struct("<BQQ")  # 12, number of a segment, its length in bytes, whatever ACCEPTED said before
 
 
 class PendingRecord(NamedTuple):
     """
-    A message that is owed.
+    An undelivered message.
     """
 
     key: int
@@ -35,15 +35,15 @@ class PendingRecord(NamedTuple):
     until: float  # by the wall clock
     priority: int
     asker: int
-    number: int  # 0: it waits
+    number: int  # 0: it is queued and was never sent
 
 
 class SessionRecovery:
     """
-    The records of one session, as the spool has them after a restart.
+    The recovery of one session from its records.
 
-    `kept` has what was sent, by number, and then what waits, by key.  `missed`
-    counts what was dropped since `state` was written.
+    `kept` has the unacknowledged messages by number, then the queued ones by key. `missed` counts the
+    messages dropped since `state` was written.
     """
 
     def __init__(self) -> None:
@@ -68,18 +68,18 @@ class SessionRecovery:
 
 class History:
     """
-    The order of the spool's files: which lies before which, how long it was, and from where that matters.
+    The order of the segments: which precedes which, how long each was, and where that is not checked.
     """
 
     def __init__(self) -> None:
         self.before: dict[int, tuple[int, int]] = {}
-        self.accepted = 0  # this file and older ones may be gone, or short
-        self.known: dict[int, int] = {}  # unless they stand here, with their length
+        self.accepted = 0  # this segment and older ones may be missing or short
+        self.known: dict[int, int] = {}  # except these, with their length
 
 
 class RecordReader:
     """
-    Adds what the batches of one file say to `found`, which has the sessions by number, and to `history`.
+    Reads the batches of one segment and adds them to `found`, the sessions by sid, and to `history`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RecordReader:
 
     def batch(self, start: int, end: int) -> None:
         """
-        The one between these bytes; ValueError or struct.error if it cannot be read.
+        Read the batch between two offsets. ValueError or struct.error if it is malformed.
         """
         self._start = at = start
         data, readers = self._data, self._readers
@@ -120,7 +120,7 @@ class RecordReader:
         if at != end:
             raise ValueError("the last record is cut")
 
-    # Each takes where its record begins, and says where it ends.
+    # Each reader takes the offset of its record, and returns the offset after it.
 
     def _keep(self, at: int) -> int:
         _, sid, key, offset, size, until, priority, asker, number = KEEP.unpack_from(self._data, at)

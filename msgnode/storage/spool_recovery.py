@@ -1,14 +1,13 @@
 """
-The files of the spool, read after a restart: what is whole in them, and what is not.
+Recovery: the segments of the spool are read and checked after a restart.
 
-A batch that was torn by the end of the process is the last thing in the last
-file, and cut off.  Anything else that is not as it was written is damage, and
-the node does not start on it: `msgnode state repair` moves it aside.
+A batch torn by the end of the process is the last thing in the last segment, and is truncated. Everything
+else that differs from what was written is damage, and the node refuses to start: `msgnode state repair` moves
+it aside.
 
-Each file says how long the one before it was, and the high-water mark says it
-of the last.  So what is cut off at any place, or gone, is damage as well.  Where
-nothing but the end of the last file is lost, as when the power failed, the node
-starts without a repair, and tells its sessions as after one.
+Each segment records the length of the one before it, and the high-water mark that of the last. A truncated or
+missing segment is therefore detected as damage. If only the end of the last segment is lost, as after a power
+failure, the node starts without a repair and notifies its sessions that messages may be missing.
 """
 
 import os
@@ -31,17 +30,17 @@ MAGIC = b"msgspl\x00\x01"  # the last byte is the version
 log = Logger()
 
 BATCH = Struct("<II")  # length, CRC-32
-# How a batch begins: a length below 256 MiB, the check, a record of a known kind.
-# No text of a message looks so: JSON has no NUL, and no length is made of letters.
+# A batch begins with a length below 256 MiB, a checksum, and a record of a known kind. The text of a message
+# never matches: JSON has no NUL byte, and letters would make the length too large.
 _PERHAPS = re.compile(rb"(?=...[\x00-\x0f]....[\x01-\x0c])", re.DOTALL)
-INCOMPLETE = "incomplete"  # names the file that is there after a repair, until the sessions are told
+INCOMPLETE = "incomplete"  # name of the file that exists after a repair, until the sessions are notified
 
 
 class CorruptSegment(Exception):
     """
-    A file of the spool that cannot be what the node wrote.
+    A segment that differs from what the node wrote.
 
-    `gone`: what is missing cannot be read any more; `at_end`: and it is nothing but the end of the last file.
+    `gone`: the missing part cannot be read any more. `at_end`: it is only the end of the last segment.
     """
 
     def __init__(self, path: Path, what: str, gone: bool = False, at_end: bool = False) -> None:
@@ -54,7 +53,7 @@ class CorruptSegment(Exception):
 
 def segments(directory: Path) -> list[Path]:
     """
-    The files of a spool, oldest first.
+    The segment files of a spool, oldest first.
     """
     return sorted(directory.glob("spool-????????.seg"))
 
@@ -65,21 +64,21 @@ def number_of(path: Path) -> int:
 
 def recover(directory: Path) -> dict[int, SessionRecovery]:
     """
-    What is owed, by session.  Cuts off a torn end; if it was more, notes that.
+    The undelivered messages by session. Truncates a torn batch; marks the spool incomplete if more was lost.
 
     Raises CorruptSegment, OSError.
     """
     found: defaultdict[int, SessionRecovery] = defaultdict(SessionRecovery)
-    reading = Reading(directory)
+    reading = SegmentReader(directory)
     ends = {path: reading.replay(path, found) for path in reading.paths}
     for damage in reading.gone():
         if not damage.at_end:
             raise damage
-        log.error("{why}; all sessions are told that they may miss something", why=str(damage))
+        log.error("{why}; messages may be lost, and all sessions are notified", why=str(damage))
         mark_incomplete(directory)
     for path, end in ends.items():
         if end == 0:
-            path.unlink()  # it was just begun
+            path.unlink()  # it was begun and has no batch
         elif end < path.stat().st_size:
             os.truncate(path, end)
     for owed in found.values():
@@ -87,11 +86,11 @@ def recover(directory: Path) -> dict[int, SessionRecovery]:
     return found
 
 
-class Reading:
+class SegmentReader:
     """
-    The files of a spool, read one after the other, and what they prove of each other.
+    The segments of a spool, read in order and checked against each other.
 
-    After a repair they prove nothing: what is gone is known to be, and the sessions are told.
+    After a repair they are not checked: the loss is known, and the sessions are notified.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -101,11 +100,11 @@ class Reading:
         self._mark = None if self._repaired else spool_end.read(directory)
         self._history = History()
         self._ends: dict[int, int] = {}
-        self._unmarked = 0  # length of the last file, whose end is damaged, where the mark says nothing of it
+        self._unmarked = 0  # length of the last segment, if its end is damaged and has no mark
 
     def replay(self, path: Path, found: defaultdict[int, SessionRecovery]) -> int:
         """
-        Add what a file says; where its torn end begins, or it ends.
+        Add the records of a segment. Returns the offset of its torn batch, or its length.
         """
         number = number_of(path)
         is_last = path == self.paths[-1]
@@ -119,7 +118,7 @@ class Reading:
 
     def _may_end(self, path: Path, data: bytes, end: int, is_last: bool) -> bool:
         """
-        Is what follows nothing but a batch that was torn?
+        Is the rest of the segment only a torn batch?
         """
         if not is_last:
             return False
@@ -129,11 +128,11 @@ class Reading:
             return True
         if self._mark is None or self._mark[0] != number_of(path):
             self._unmarked = len(data) if end and not _is_torn(data, end) else 0
-        return True  # how much of it had been told is seen by the mark
+        return True  # the mark shows how much of it had counted
 
     def gone(self) -> Iterator[CorruptSegment]:
         """
-        What was there, and is no more.
+        The segments, or ends of segments, that are lost.
         """
         if self._repaired:
             return
@@ -151,7 +150,7 @@ class Reading:
         accepted, known = self._history.accepted, self._history.known
         expected = {number: end for number, end in expected.items() if number > accepted} | known
         if self._ends.get(before, 0) < expected.get(before, 0):
-            # What is lost may have said that the oldest files were not needed any more.
+            # The lost end may have recorded that the oldest segments were deleted.
             expected = {number: end for number, end in expected.items() if number >= min(self._ends)}
         for number, length in sorted(expected.items()):
             path = self._directory / f"spool-{number:08}.seg"
@@ -164,7 +163,7 @@ class Reading:
 
 def _replay(path: Path, data: bytes, found: defaultdict[int, SessionRecovery], history: History) -> int:
     """
-    Add what a file says; where its last valid batch ends.
+    Add the records of a segment. Returns the offset after its last valid batch.
     """
     end, replay = len(MAGIC), RecordReader(data, number_of(path), found, history)
     for start, end in _batches(path, data):
@@ -177,7 +176,7 @@ def _replay(path: Path, data: bytes, found: defaultdict[int, SessionRecovery], h
 
 def _is_torn(data: bytes, at: int) -> bool:
     """
-    Is that the beginning of a batch, and no more of it there?
+    Does a batch begin there that the file ends in the middle of?
     """
     if at + BATCH.size > len(data):
         return True
@@ -187,12 +186,12 @@ def _is_torn(data: bytes, at: int) -> bool:
 
 def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
     """
-    Where the contents of each valid batch begin and end.
+    The start and end offsets of the content of each valid batch.
     """
     if data[: len(MAGIC)] != MAGIC:
         if data[:7] == MAGIC[:7] and len(data) > 7:
             raise CorruptSegment(path, f"was written by another version of msgnode ({data[7]})")
-        raise CorruptSegment(path, "does not begin as a file of the spool does")
+        raise CorruptSegment(path, "is not a segment of the spool")
     at = len(MAGIC)
     while (end := _valid(data, at)) is not None:
         yield at + BATCH.size, end
@@ -201,7 +200,7 @@ def _batches(path: Path, data: bytes) -> Iterator[tuple[int, int]]:
 
 def _valid(data: bytes, at: int) -> int | None:
     """
-    Where the batch at `at` ends; None if there is no valid one.
+    The offset after the batch at `at`; None if there is no valid batch.
     """
     if at + BATCH.size > len(data):
         return None
@@ -215,7 +214,7 @@ def _valid(data: bytes, at: int) -> int | None:
 
 def _next_valid(data: bytes, at: int) -> int | None:
     """
-    Where the next valid batch begins, wherever that may be; rare, and not in a hurry.
+    The offset of the next valid batch anywhere behind `at`, or None. Slow, used for damaged files only.
     """
     for perhaps in _PERHAPS.finditer(data, at):
         end = _valid(data, perhaps.start())
@@ -234,13 +233,13 @@ def _readable(data: bytes, start: int, end: int) -> bool:
 
 def examine(directory: Path) -> list[str]:
     """
-    What is wrong with the files, in words; nothing is changed.
+    Descriptions of all damage in the segments. Nothing is changed.
     """
     return [str(why) for why in _damages(directory)]
 
 
 def _damages(directory: Path) -> Iterator[CorruptSegment]:
-    reading = Reading(directory)
+    reading = SegmentReader(directory)
     whole = True
     for path in reading.paths:
         try:
@@ -251,20 +250,20 @@ def _damages(directory: Path) -> Iterator[CorruptSegment]:
         except OSError as why:
             whole = False
             yield CorruptSegment(path, why.strerror or str(why))
-    if whole:  # else what it says of the others is not known
+    if whole:  # else the order of the segments is not known
         yield from reading.gone()
 
 
 def repair(directory: Path) -> list[str]:
     """
-    Move damaged files aside and keep what can be read of them; what was done, in words.
+    Move damaged segments aside and keep their readable batches. Returns descriptions of what was done.
     """
     done: list[str] = []
     damages = list(_damages(directory))
     if damages:
         mark_incomplete(directory)
     for path in dict.fromkeys(damage.path for damage in damages if damage.gone):
-        done.append(f"{path}: what it held is lost")
+        done.append(f"{path}: its content is lost")
     for damage in damages:
         if damage.gone:
             continue
@@ -280,16 +279,16 @@ def repair(directory: Path) -> list[str]:
         fresh, aside = path.with_name(f"{path.name}.new"), _aside(path)
         fresh.touch(0o600)
         fresh.write_bytes(whole)
-        # At no moment is there no file of that name: a start would not miss it.
+        # A file of that name exists at every moment: a start would not notice that it is missing.
         os.link(path, aside)
         fresh.replace(path)
-        done.append(f"{path}: moved to {aside.name}; {len(whole)} of {len(data)} bytes could be kept")
+        done.append(f"{path}: moved to {aside.name}; {len(whole)} of {len(data)} bytes were kept")
     return done
 
 
 def mark_incomplete(directory: Path) -> None:
     """
-    Have the node tell its sessions, when it starts, that they may miss something.
+    Make the node notify its sessions, at the next start, that messages may be missing.
     """
     directory.mkdir(exist_ok=True, mode=0o700)
     (directory / INCOMPLETE).touch(0o600)

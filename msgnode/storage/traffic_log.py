@@ -1,10 +1,9 @@
 """
-The traffic log: one flat JSON line for each message and each event in a session's life.
+The traffic log: a flat JSON line for each message and session event, and one each minute for the node itself.
 
-A public contract, docs/traffic-log.md; never a body, never a token.  Lines are
-collected and written together, at the latest after a second, in a thread of
-their own.  When the disk is full they are lost and counted; messages never
-wait for their log.
+Its format is public, docs/traffic-log.md. It never has a body or a token. Lines are collected and written
+together, at the latest after half a second, in a thread. If the disk is full, lines are lost and counted;
+messages never wait.
 """
 
 import time
@@ -19,18 +18,20 @@ from msgnode.config.schema import StorageOptions
 from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection, Session
-from msgnode.storage.json_lines import CUT, MAX_HELD, LineLog, cut, cut_id
+from msgnode.storage.json_lines import MAX_HELD, MAX_TEXT_CHARS, Batches, LineLog, cut, cut_id
+from msgnode.storage.node_lines import NodeLine
+from msgnode.structures.log_limits import MAX_LOGGED_ADDRESSES
+from msgnode.transport.data_plane import NO_DATA_PLANE
 
 VERSION = 1
-MAX_RESOURCES = 1000  # addresses in one line
-TIMES = 8  # what a message names is written down in so many times its own bytes,
-ROOM = 1024  # and these
+RESOURCES_FACTOR = 8  # the resources in a line may have this many times the bytes of the message,
+RESOURCES_BYTES = 1024  # plus these
 _encode = msgspec.json.Encoder().encode
 
 
 class TrafficLine(Struct, gc=False, omit_defaults=True):
     """
-    One line of the log.  docs/traffic-log.md says what each key means.
+    A line of the log. docs/traffic-log.md explains the keys.
     """
 
     v: int = field(default_factory=lambda: VERSION)
@@ -52,14 +53,17 @@ class TrafficLine(Struct, gc=False, omit_defaults=True):
     micros: int | UnsetType = UNSET
     reason: str = ""
     transaction: int | str | UnsetType = UNSET
+    source: str = ""
+    hops: int = 0
     resources: list[str] | None = None
     resources_count: int | UnsetType = UNSET
     event: str = ""
+    record: str = ""
 
 
 class NoLog:
     """
-    The journal when the traffic log is switched off.
+    The TrafficRecorder used when the traffic log is switched off.
     """
 
     def message(self, message: Message, session: Session | None) -> None:
@@ -71,10 +75,9 @@ class NoLog:
 
 class TrafficLog(LineLog):
     """
-    The journal: `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl`.
+    The TrafficRecorder that writes `<directory>/traffic-<node>-YYYYMMDDTHH.jsonl`.
 
-    `always`: also of messages whose senders want nothing written down; else
-    they are counted in `counts`, which the node may share.
+    `always`: messages with `log: false` are logged too; else they are only counted in `counts`.
     """
 
     what = "traffic"
@@ -90,6 +93,7 @@ class TrafficLog(LineLog):
         always: Callable[[], bool] = bool,
     ) -> None:
         self.counts = Counters()
+        self.data_plane = NO_DATA_PLANE
         self._always = always
         self._options = options = options or StorageOptions()
         super().__init__(directory, node, clock, run, lambda: options.max_traffic_bytes_per_hour)
@@ -107,7 +111,7 @@ class TrafficLog(LineLog):
         line = TrafficLine(
             VERSION,
             "message",
-            message.came,
+            message.received_at,
             self._node,
             runtime,
             connection.connector,
@@ -121,29 +125,33 @@ class TrafficLog(LineLog):
             message.recipients,
             message.waiting,
             message.code,
-            message.micros,
+            message.handling_us,
             message.reason,
             UNSET if message.transaction is None else message.transaction,
         )
-        if len(runtime) > CUT or (size > CUT and _is_long(line)):
+        if len(runtime) > MAX_TEXT_CHARS or (size > MAX_TEXT_CHARS and _is_long(line)):
             _shorten(line)
-            self.long += 6 * CUT
+            self.long += 6 * MAX_TEXT_CHARS
+        far = getattr(connection, "far", None)  # it came from another node
+        if far is not None:
+            line.source, line.hops = far.node, far.hops
+        if message.record is not None:
+            line.record = message.record.lower()
         if message.resources:
             self._name(message.resources, line)
-        held = self._held
-        held.append(line)
-        if len(held) == MAX_HELD:
-            self.flush()
+        self._add(line)
 
     def _name(self, resources: list[str], line: TrafficLine) -> None:
         """
-        Name as many of the addresses as the line has room for, and how many they are.
+        Add as many of the addresses as the line has room for, and their total number.
         """
         assert isinstance(line.bytes, int)
-        used = len(_encode(line)) + ROOM
-        room = min(TIMES * line.bytes + ROOM, self._options.max_traffic_line_bytes - used)
+        used = len(_encode(line)) + RESOURCES_BYTES
+        room = min(
+            RESOURCES_FACTOR * line.bytes + RESOURCES_BYTES, self._options.max_traffic_line_bytes - used
+        )
         named: list[str] = []
-        for address in resources[:MAX_RESOURCES]:
+        for address in resources[:MAX_LOGGED_ADDRESSES]:
             short = cut(address)
             room -= len(_encode(short)) + 1
             if room < 0:
@@ -158,14 +166,51 @@ class TrafficLog(LineLog):
         line = TrafficLine(VERSION, "session", self._wall(), self._node, cut(session.runtime), event=event)
         if connection is not None:
             line.connector, line.peer = connection.connector, connection.peer
-        self._held.append(line)
+        self._add(line)
+
+    def node(self, event: str, started: int, version: str, revision: str) -> None:
+        """
+        Add a line about the node itself; `started` is in nanoseconds since 1970.
+        """
+        counts = self.counts
+        self._add(
+            NodeLine(
+                VERSION,
+                "node",
+                self._wall(),
+                self._node,
+                event,
+                started,
+                version,
+                revision,
+                counts.received,
+                counts.unlogged,
+                self.lost,
+            )
+        )
+
+    def _add(self, line: TrafficLine | NodeLine) -> None:
+        if self.data_plane.is_native:  # which has lines of its own, and those of all are in order
+            self.data_plane.log(line.time, _encode(line))
+            return
+        lines = self._lines
+        lines.append(line)
+        if len(lines) == MAX_HELD:
+            self.flush()
+
+    def _take(self) -> Batches:
+        if not self.data_plane.is_native:
+            return super()._take()
+        self.long = 0
+        self.lost += self.data_plane.take_lost_lines()
+        return self.data_plane.take_log()
 
 
 def _is_long(line: TrafficLine) -> bool:
     """
-    Has it a text that may be too long?
+    Has the line a text that may be too long?
     """
-    if line.id.__class__ is str or len(line.from_) + len(line.to) + len(line.type) > CUT:
+    if line.id.__class__ is str or len(line.from_) + len(line.to) + len(line.type) > MAX_TEXT_CHARS:
         return True
     return isinstance(line.id, int) and line.id.bit_length() > 64
 
@@ -175,5 +220,5 @@ def _shorten(line: TrafficLine) -> None:
     line.id = cut_id(line.id)
     if not line.to.endswith(" more"):
         line.to = cut(line.to)
-    elif len(line.to) > 2 * CUT:
-        line.to = line.to[:CUT] + "…"
+    elif len(line.to) > 2 * MAX_TEXT_CHARS:
+        line.to = line.to[:MAX_TEXT_CHARS] + "…"

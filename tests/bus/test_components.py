@@ -46,7 +46,7 @@ class ListTests(SynchronousTestCase):
             answers.append(self.ask(node))
 
         self.assertEqual([403] * 3, [answer["code"] for answer in answers])
-        self.assertIn("only whom a policy names", answers[0]["desc"])
+        self.assertIn("only clients that a policy names", answers[0]["desc"])
 
     def test_a_rule_names_who_reads_it_whatever_rules_follow(self) -> None:
         """
@@ -158,7 +158,7 @@ class IdentityTests(SynchronousTestCase):
             read = client.ask(type="read", to=to, body={"resource": "/identity/user://example.org/a"})["body"]
             asked = client.ask(type="execute", to=to, body={"method": "validateAssertion"})["body"]
             self.assertEqual((404, 501), (read["code"], asked["code"]))
-            self.assertIn("it asks for none", read["desc"])
+            self.assertIn("authenticates no clients", read["desc"])
             self.assertIn("no identity provider is configured here", asked["desc"])
             self.assertEqual(501, client.ask(type="update", to=to, body={})["body"]["code"])
 

@@ -32,11 +32,11 @@ class Case(SynchronousTestCase):
     def setUp(self) -> None:
         self.net = Network(domain=D)
 
-    def stub(self, stub: str = P, runtime: str = RUNTIME) -> VertxStub:
+    def stub(self, url: str = P, runtime: str = RUNTIME) -> VertxStub:
         """
         A stub that is live.
         """
-        stub = VertxStub(self.net, stub, runtime)
+        stub = VertxStub(self.net, url, runtime)
         stub.start()
         self.assertEqual(["created", "in-progress", "live"], stub.statuses)
         return stub
@@ -176,7 +176,7 @@ class AllocationCase:
         self.assertEqual({"code": 200, "via": P}, reply)
         self.end(stub)
 
-    def test_single(self: Any) -> None:
+    def test_one_address_allocated_and_freed(self: Any) -> None:
         """
         Cases 2 and 3, 8 and 9: one address, and back.
         """
@@ -186,7 +186,7 @@ class AllocationCase:
 
         self.release({"childrenResources": [address]})
 
-    def test_block(self: Any) -> None:
+    def test_three_addresses_freed_as_list_in_a_list(self: Any) -> None:
         """
         Cases 4 and 5, 10 and 11: three addresses, and back as a list in a list.
         """

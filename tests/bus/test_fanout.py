@@ -11,8 +11,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.lines import LineConnection, LineFactory
 from msgnode.protocol.message import compose
-from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.sessions.queue import OVERHEAD
+from msgnode.sessions.queue import OVERHEAD_BYTES
+from msgnode.sessions.routing import SUBSCRIBED
 from msgnode.transport.cork import Cork
 from tests.support.durable import Counting, DurableNode
 from tests.support.fakes import MemoryNode, directory
@@ -139,7 +139,7 @@ class SlicesCase(SynchronousTestCase):
         self.addCleanup(lambda: self.node.spool.close())
         self.sender = self.make("s")
         self.listeners = [self.make(str(number)) for number in range(self.number)]
-        self.node.store.settled()
+        self.node.store.committed()
         self.node.clock.advance(1)
 
     def make(self, name: str, *addresses: str) -> Counting:
@@ -193,7 +193,7 @@ class SlicesTests(SlicesCase):
         self.assertGreaterEqual(turns, self.number // 2)
         self.assertEqual([[1]] * self.number, [self.got(each) for each in self.listeners])
 
-    def test_few(self) -> None:
+    def test_few_recipients_get_it_in_one_turn(self) -> None:
         """
         As many as can be sent to in a turn get it in that turn.
         """
@@ -212,11 +212,11 @@ class SlicesTests(SlicesCase):
         self.say(1)
         self.say(2)
         self.node.clock.turn()
-        self.assertEqual(1, self.node.sessions.get(self.sender.runtime).outbox.received)
+        self.assertEqual(1, self.node.sessions.get(self.sender.runtime).mailbox.inbox.received)
 
         self.finish()
 
-        self.assertEqual(2, self.node.sessions.get(self.sender.runtime).outbox.received)
+        self.assertEqual(2, self.node.sessions.get(self.sender.runtime).mailbox.inbox.received)
         self.assertEqual([[1, 2]] * self.number, [self.got(each) for each in self.listeners])
 
     def test_others_between(self) -> None:
@@ -291,7 +291,7 @@ class SlicesTests(SlicesCase):
         self.assertEqual([[1]] * (self.number // 2), [self.got(each) for each in self.listeners[1::2]])
         for each in self.listeners[1::2]:
             each.acknowledge()
-        self.assertEqual(0, self.node.sessions.journal.held)
+        self.assertEqual(0, self.node.sessions.journal.bytes_in_memory)
 
     def test_paused_between(self) -> None:
         """
@@ -299,12 +299,12 @@ class SlicesTests(SlicesCase):
         """
         self.say(1)
         for each in self.listeners:
-            self.node.sessions.paused(each.wire)
+            self.node.sessions.connections.write_paused(each.wire)
         self.finish()
         self.assertEqual(0, self.on_the_way())
 
         for each in self.listeners:
-            self.node.sessions.ready(each.wire)
+            self.node.sessions.connections.write_resumed(each.wire)
 
         self.assertEqual([[1]] * self.number, [self.got(each) for each in self.listeners])
 
@@ -334,18 +334,22 @@ class SlicesTests(SlicesCase):
         """
         Its bytes are on disk once, whoever gets it, and count once as memory.
         """
-        before, held = self.node.spool.size, self.node.sessions.journal.held
+        before, used = self.node.spool.size, self.node.sessions.journal.bytes_in_memory
         self.say(1, size=MIB)
         self.assertLess(self.node.spool.size - before, MIB + 100 * self.number + 1000)
-        self.assertLess(self.node.sessions.journal.held - held, MIB + OVERHEAD * self.number + 1000)
+        self.assertLess(
+            self.node.sessions.journal.bytes_in_memory - used, MIB + OVERHEAD_BYTES * self.number + 1000
+        )
 
         self.finish()
-        self.assertLess(self.node.sessions.journal.held - held, MIB + OVERHEAD * self.number + 1000)
+        self.assertLess(
+            self.node.sessions.journal.bytes_in_memory - used, MIB + OVERHEAD_BYTES * self.number + 1000
+        )
         for each in self.listeners:
             self.got(each)
             each.acknowledge()
 
-        self.assertEqual(held, self.node.sessions.journal.held)
+        self.assertEqual(used, self.node.sessions.journal.bytes_in_memory)
 
     def test_paged_out(self) -> None:
         """
@@ -353,16 +357,17 @@ class SlicesTests(SlicesCase):
         """
         self.node.sessions.journal.most = MIB
         self.say(1, size=MIB)
-        self.assertLess(self.node.sessions.journal.held, MIB // 2)
+        self.assertLess(self.node.sessions.journal.bytes_in_memory, MIB // 2)
         session = self.node.sessions.get(self.listeners[0].runtime)
         other = self.node.sessions.get(self.listeners[1].runtime)
 
         self.finish()
 
-        self.assertIs(session.read_back(session.owed()[0]), other.read_back(other.owed()[0]))
+        first, second = session.mailbox, other.mailbox
+        self.assertIs(first.read_back(first.undelivered()[0]), second.read_back(second.undelivered()[0]))
         self.assertEqual([[1]] * self.number, [self.got(each) for each in self.listeners])
 
-    def test_legacy(self) -> None:
+    def test_unacknowledging_clients_get_slices_once(self) -> None:
         """
         Clients that do not acknowledge get it in slices as well, once.
         """
@@ -375,7 +380,7 @@ class SlicesTests(SlicesCase):
         self.finish()
 
         self.assertEqual([[1]] * 20, [[m["id"] for m in client.take()] for client in clients])
-        self.assertEqual(0, self.node.sessions.journal.held)
+        self.assertEqual(0, self.node.sessions.journal.bytes_in_memory)
 
 
 class ManyMessagesTests(SlicesCase):
@@ -389,14 +394,14 @@ class ManyMessagesTests(SlicesCase):
         """
         How many messages of this client were carried in each turn, until all were.
         """
-        outbox, carried = self.node.sessions.get(client.runtime).outbox, [0]
-        carried.append(outbox.received)
+        inbox, carried = self.node.sessions.get(client.runtime).mailbox.inbox, [0]
+        carried.append(inbox.received)
         while self.node.slices.at_work:
             self.node.clock.turn()
-            carried.append(outbox.received)
+            carried.append(inbox.received)
         return [now - before for before, now in itertools.pairwise(carried) if now > before]
 
-    def test_turns(self) -> None:
+    def test_one_turn_carries_only_some_messages(self) -> None:
         """
         One turn carries only some of them; the others follow, in order, and are not read before.
         """
@@ -434,12 +439,12 @@ class ManyMessagesTests(SlicesCase):
         for number in range(10):
             for sender in senders:
                 self.say(number, sender)
-        outboxes = [self.node.sessions.get(sender.runtime).outbox for sender in senders]
+        inboxes = [self.node.sessions.get(sender.runtime).mailbox.inbox for sender in senders]
 
-        self.assertLessEqual(sum(outbox.received for outbox in outboxes), 5 + 3)
+        self.assertLessEqual(sum(inbox.received for inbox in inboxes), 5 + 3)
         self.finish()
 
-        self.assertEqual([10] * 4, [outbox.received for outbox in outboxes])
+        self.assertEqual([10] * 4, [inbox.received for inbox in inboxes])
 
     def test_very_many_away(self) -> None:
         """
@@ -510,7 +515,7 @@ class RefusedTests(SlicesCase):
     Some are away, and nothing more is kept for them.
     """
 
-    def test_waiting(self) -> None:
+    def test_refused_recipient_is_not_counted_as_waiting(self) -> None:
         """
         Who is refused a place for it does not count as one for whom it waits.
         """
@@ -525,7 +530,7 @@ class RefusedTests(SlicesCase):
             (25, 0, "delivered"), tuple(message[key] for key in ("recipients", "waiting", "outcome"))
         )
 
-    def test_all(self) -> None:
+    def test_message_refused_for_all_recipients_is_dropped(self) -> None:
         """
         Where all are refused it is dropped.
         """

@@ -63,7 +63,7 @@ class OpenTests(HandshakeTests):
     `open`
     """
 
-    def test_answer(self) -> None:
+    def test_open_is_answered_200_with_a_token(self) -> None:
         """
         The answer is 200 with a token, exactly as the stubs compare it.
         """
@@ -85,7 +85,7 @@ class OpenTests(HandshakeTests):
 
             self.assertEqual((type(id), id), (type(answered), answered))
 
-    def test_type_may_be_in_upper_case(self) -> None:
+    def test_open_type_may_be_in_upper_case(self) -> None:
         """
         The type may be in upper case; the answer's is in lower case.
         """
@@ -114,7 +114,7 @@ class OpenTests(HandshakeTests):
 
         self.assertEqual([1, 2], [message["id"] for message in self.client.take()])
 
-    def test_sm(self) -> None:
+    def test_session_manager_address_is_routable_from_open_on(self) -> None:
         """
         `<runtimeURL>/sm` is routable from `open` on, for runtimes of any domain.
         """
@@ -210,7 +210,7 @@ class ReopenTests(HandshakeTests):
         self.assertTrue(self.reaches("runtime://example.org/9/sm", self.client))
         self.assertIsNotNone(self.node.sessions.by_token(self.token))
 
-    def test_bare(self) -> None:
+    def test_re_open_with_bare_runtime_url_is_an_open(self) -> None:
         """
         A bare runtimeURL is an `open`: the session of that name, with a new token.
         """
@@ -248,7 +248,7 @@ class ReopenTests(HandshakeTests):
         self.assertEqual(RUNTIME, self.greet("re-open")["to"])
         self.assertEqual(1, len(self.node.sessions))
 
-    def test_exact_first(self) -> None:
+    def test_runtime_url_that_ends_like_a_token_is_itself_once_open(self) -> None:
         """
         A runtimeURL that ends like a token is itself once it is open, and its parent otherwise.
         """
@@ -261,7 +261,7 @@ class ReopenTests(HandshakeTests):
 
         self.assertIs(self.client, session.connection)
 
-    def test_only_segment(self) -> None:
+    def test_uuid_path_with_a_token_behind_is_the_name(self) -> None:
         """
         A UUID that is the whole path is the name, also with a token behind it.
         """

@@ -28,7 +28,7 @@ class RefusedTests(HandshakeTests):
         "runtime://example.org/" + "x" * 2048,
     )
 
-    def test_names(self) -> None:
+    def test_impossible_names_are_closed_4403(self) -> None:
         """
         A node address, a host without a path and a bare scheme are closed 4403, and not to come back.
         """
@@ -94,12 +94,12 @@ class RefusedTests(HandshakeTests):
         self.client.close()
         self.node.client("runtime://example.org/3")
 
-    def test_deaf(self) -> None:
+    def test_client_that_opens_without_reading_is_closed_4413(self) -> None:
         """
         Who opens again and again and does not read the answers is closed 4413; the session stays.
         """
         self.client.open(RUNTIME)
-        self.node.sessions.paused(self.client)
+        self.node.sessions.connections.write_paused(self.client)
 
         self.client.tell({"id": 2, "type": "open", "from": RUNTIME, "to": "mn:/session"})
 

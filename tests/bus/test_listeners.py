@@ -35,7 +35,7 @@ class ListenersTests(SynchronousTestCase):
         self.assertEqual((0, 0), (len(listeners), listeners.unmade))
         self.assertIsNone(listeners.get("a"))
 
-    def test_move(self) -> None:
+    def test_all_listeners_of_an_address_move_together(self) -> None:
         """
         All who hear an address go elsewhere together, and nobody stays.
         """

@@ -62,7 +62,7 @@ class CodeTests(ReceiptCase):
         cleo.acknowledge()
         self.assertEqual([200], self.codes())
 
-    def test_waited(self) -> None:
+    def test_receipt_says_what_became_of_a_waiting_message(self) -> None:
         """
         Nothing while it waits; then what became of it.
         """
@@ -104,7 +104,7 @@ class CodeTests(ReceiptCase):
         self.node.clock.advance(0.2)
 
         self.assertEqual([408], self.codes())
-        self.assertEqual(0, self.node.sessions.get(BOB).waiting)
+        self.assertEqual(0, self.node.sessions.get(BOB).mailbox.queued)
 
     def test_session_ended(self) -> None:
         """
@@ -176,7 +176,7 @@ class OnceTests(ReceiptCase):
         self.assertEqual([], self.codes())
         self.assertEqual(1, len(self.bob.take()))
 
-    def test_not_asked(self) -> None:
+    def test_no_receipt_unless_asked_for(self) -> None:
         """
         None for who does not ask.
         """
@@ -208,14 +208,14 @@ class OnceTests(ReceiptCase):
         older.reopen(ANN)
         older.drop()
         self.ann = self.node.client(f"{ANN}/late")
-        self.node.sessions.paused(self.ann)
-        before = self.node.sessions.journal.held
+        self.node.sessions.connections.write_paused(self.ann)
+        before = self.node.sessions.journal.bytes_in_memory
         self.ann.tell({"id": 7, "type": "event", "from": f"{ANN}/late", "to": f"{ANN}/late", "receipt": True})
-        self.assertGreater(self.node.sessions.journal.held, before)
+        self.assertGreater(self.node.sessions.journal.bytes_in_memory, before)
 
         self.node.sessions.end(self.ann.session, "closed")
 
-        self.assertEqual(before, self.node.sessions.journal.held)
+        self.assertEqual(before, self.node.sessions.journal.bytes_in_memory)
 
     def test_one_pushes_out_another(self) -> None:
         """
@@ -223,14 +223,14 @@ class OnceTests(ReceiptCase):
         """
         self.start(queue_messages=600)
         for client in (self.ann, self.bob):
-            self.node.sessions.paused(client)
+            self.node.sessions.connections.write_paused(client)
         for _ in range(600):
             self.send(BOB)
             self.bob.tell({"id": 8, "type": "event", "from": BOB, "to": ANN, "receipt": True})
 
         self.send(BOB)
 
-        waiting = [client.session.waiting for client in (self.ann, self.bob)]
+        waiting = [client.session.mailbox.queued for client in (self.ann, self.bob)]
         self.assertEqual([600, 600], waiting)
 
     def test_ends_while_others_overflow(self) -> None:
@@ -238,9 +238,9 @@ class OnceTests(ReceiptCase):
         What a session's end pushes out elsewhere does not come back to it.
         """
         self.start(queue_messages=50)
-        before = self.node.sessions.journal.held
+        before = self.node.sessions.journal.bytes_in_memory
         for client in (self.ann, self.bob):
-            self.node.sessions.paused(client)
+            self.node.sessions.connections.write_paused(client)
         for _ in range(50):
             self.send(BOB)
             self.bob.tell({"id": 8, "type": "event", "from": BOB, "to": ANN, "receipt": True})
@@ -248,17 +248,17 @@ class OnceTests(ReceiptCase):
         for client in (self.ann, self.bob):
             self.node.sessions.end(client.session, "closed")
 
-        self.assertEqual(before, self.node.sessions.journal.held)
+        self.assertEqual(before, self.node.sessions.journal.bytes_in_memory)
 
     def test_one_fails(self) -> None:
         """
         A receipt that cannot be given is logged, and holds up no other.
         """
-        receipts = self.node.sessions.receipt.__self__
+        give_late = self.node.sessions.receipt
         message = b'{"id":7,"type":"event","from":"%s/y","to":"x","receipt":true}' % ANN.encode()
 
-        receipts.give_late(b"nonsense", 200, self.ann.session.sid)
-        receipts.give_late(message, 200, self.ann.session.sid)
+        give_late(b"nonsense", 200, self.ann.session.sid)
+        give_late(message, 200, self.ann.session.sid)
 
         self.assertEqual([200], self.codes())
         self.assertEqual(1, len(self.flushLoggedErrors()))

@@ -102,14 +102,14 @@ class UnreadableTests(RefusalTests):
         ):
             self.unreadable(data, "not JSON")
 
-    def test_not_an_object(self) -> None:
+    def test_json_that_is_no_object_is_refused_without_answer(self) -> None:
         """
         Nor is JSON that is no object a message.
         """
         for data in (b"[]", b"null", b"3", b'"text"', b"true", b"[" + encoded() + b"]"):
             self.unreadable(data, "a message is an object")
 
-    def test_deep(self) -> None:
+    def test_hundred_thousand_brackets_are_refused(self) -> None:
         """
         A hundred thousand brackets are refused, wherever they stand.
         """
@@ -134,7 +134,7 @@ class UnreadableTests(RefusalTests):
         for from_ in (None, 3, True, [RUNTIME], {}):
             self.unreadable(encoded(**{"from": from_}), "'from' must be a string")
 
-    def test_garbled(self) -> None:
+    def test_connectors_complaint_is_the_refusal(self) -> None:
         """
         What a connector finds to be no text, or too long, is refused as it says.
         """
@@ -182,7 +182,7 @@ class MalformedTests(RefusalTests):
         """
         self.malformed(b'{"id":1,"id":1,"type":"x","from":"' + RUNTIME.encode() + b'/x","to":[],"body":{}}')
 
-    def test_bodies(self) -> None:
+    def test_body_that_is_no_object_nor_null_is_400(self) -> None:
         """
         A body that is neither an object nor null.
         """
@@ -196,7 +196,7 @@ class MalformedTests(RefusalTests):
         for key, value in {**PLAIN, "body": {}}.items():
             data = encoded(body={})[:-1] + f',"{key}":{json.dumps(value)}}}'.encode()
 
-            self.assertEqual(f"'{key}' stands twice in the header", self.malformed(data))
+            self.assertEqual(f"'{key}' occurs twice in the header", self.malformed(data))
 
     def test_answer_has_the_id_with_its_json_type(self) -> None:
         """
@@ -205,14 +205,14 @@ class MalformedTests(RefusalTests):
         for id in (0, "", "1", -5, 2**53 + 1, 2**70):
             self.malformed(encoded(id=id, type=3), id)
 
-    def test_unreadable_body(self) -> None:
+    def test_unreadable_body_of_a_request_is_refused(self) -> None:
         """
         A request whose body turns out to be unreadable is refused, not a failure of the node.
         """
         for body in (b'{"value":{"number":' + b"1" * 5000 + b"}}", b'{"value":{"number":1e999}}'):
             self.malformed(encoded(to=ALLOCATION)[:-1] + b',"body":' + body + b"}")
 
-    def test_any_depth(self) -> None:
+    def test_body_of_any_depth_does_not_fail_the_node(self) -> None:
         """
         However deep a body is nested, the node does not fail over it.
         """
@@ -246,7 +246,7 @@ class ClaimTests(RefusalTests):
     A `from` that says it is the node.
     """
 
-    def test_claims(self) -> None:
+    def test_message_from_a_node_address_is_403(self) -> None:
         """
         It is answered 403, and not routed.
         """
@@ -274,7 +274,7 @@ class ClaimTests(RefusalTests):
 
         self.refuse(data, 403, "mn:/validator", "mn:/session")
 
-    def test_to_several(self) -> None:
+    def test_message_to_several_from_a_node_address_is_403(self) -> None:
         """
         Also when it is sent to several.
         """
@@ -345,7 +345,7 @@ class BeforeOpenTests(SynchronousTestCase):
         (answer,) = self.client.take()
         self.assertEqual((None, 401), (answer["to"], answer["body"]["code"]))
 
-    def test_nothing_left(self) -> None:
+    def test_message_before_open_leaves_nothing(self) -> None:
         """
         Nothing is learnt, bound or kept of what came too early.
         """

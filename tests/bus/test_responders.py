@@ -10,7 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.responder import Reply
+from msgnode.bus.components import Reply
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
@@ -67,7 +67,7 @@ class ReplyTests(ResponderTests):
     Answers now and later.
     """
 
-    def test_now(self) -> None:
+    def test_reply_comes_on_the_connection_that_asked(self) -> None:
         """
         The reply comes on the connection that asked, from the address asked, to whoever `from` says.
         """
@@ -89,7 +89,7 @@ class ReplyTests(ResponderTests):
 
         self.assertEqual(([], [("ping", RUNTIME, "answered", 0)]), (self.a.got, self.lines()))
 
-    def test_later(self) -> None:
+    def test_reply_may_come_later(self) -> None:
         """
         A reply may come later; meanwhile other messages pass, and one line is written when it came.
         """
@@ -120,7 +120,7 @@ class ReplyTests(ResponderTests):
 
             later.errback(Rejected("silent", 504)) if fail else later.callback({"code": 200})
 
-            self.assertEqual(1, self.node.sessions.get(RUNTIME).waiting)
+            self.assertEqual(1, self.node.sessions.get(RUNTIME).mailbox.queued)
             self.a = self.node.client()
             self.a.tell({"id": 1, "type": "open", "from": RUNTIME, "to": "mn:/session"})
             self.assertEqual(
@@ -151,7 +151,7 @@ class ReplyTests(ResponderTests):
 
         later.callback({"code": 200})
 
-        self.assertEqual(([], 1), (self.a.got, self.node.sessions.get(RUNTIME).waiting))
+        self.assertEqual(([], 1), (self.a.got, self.node.sessions.get(RUNTIME).mailbox.queued))
 
     def test_asker_closed(self) -> None:
         """
@@ -189,7 +189,7 @@ class RefusalTests(ResponderTests):
         ):
             reply = self.a.ask(type="READ", to=to)
 
-            text = f"this node offers nothing at {to}"
+            text = f"this node has no service at {to}"
             self.assertEqual({"code": 501, "desc": text, "description": text}, reply["body"])
             self.assertEqual((to, f"{RUNTIME}/x", 7), (reply["from"], reply["to"], reply["id"]))
             self.assertEqual(("READ", RUNTIME, "refused", 501), self.lines()[-1])
@@ -203,7 +203,7 @@ class RefusalTests(ResponderTests):
 
         self.assertEqual(("read", RUNTIME, "no-route", 0), self.lines()[-1])
 
-    def test_never_answered(self) -> None:
+    def test_response_update_and_publication_get_no_error(self) -> None:
         """
         A response, an update and what is published are never answered with an error, only written down.
         """
@@ -258,7 +258,7 @@ class FailureTests(ResponderTests):
         self.later: Deferred[Any] = Deferred()
         return self.later
 
-    def test_code(self) -> None:
+    def test_responder_bug_is_500_or_503(self) -> None:
         """
         The sender is told 500, and 503 where clients repeat a 500 ten times at once.
         """
@@ -282,7 +282,7 @@ class FailureTests(ResponderTests):
         self.assertFailed(KeyError)
         self.assertEqual({500: 1, 503: 6}, refused_codes(self.node.counts))
 
-    def test_lives(self) -> None:
+    def test_session_survives_a_responder_bug(self) -> None:
         """
         Session and connection survive it.
         """
@@ -295,7 +295,7 @@ class FailureTests(ResponderTests):
         self.assertEqual((1, None), (len(self.a.got), self.a.lost))
         self.assertFailed(KeyError)
 
-    def test_later(self) -> None:
+    def test_later_failure_is_told_as_one_at_once(self) -> None:
         """
         A failure that comes later is told and written down as one that came at once.
         """
@@ -308,7 +308,7 @@ class FailureTests(ResponderTests):
         self.assertEqual([("read", RUNTIME, "refused", 500)], self.lines())
         self.assertFailed(KeyError)
 
-    def test_never_answered(self) -> None:
+    def test_responder_bug_is_not_told_for_responses_and_updates(self) -> None:
         """
         Who sent a response or an update is told nothing of it either; the log has the first of a kind.
         """

@@ -67,7 +67,7 @@ class DeliveryTests(RouterTests):
         self.assertEqual([1, 1, 0], [len(client.got) for client in (self.a, self.b, self.c)])
         self.assertEqual(("delivered", 2, 0, 0), self.outcome())
 
-    def test_owner_and_subscribers(self) -> None:
+    def test_router_delivers_to_owner_and_subscribers(self) -> None:
         """
         An allocated address is heard by its owner and by who subscribed it.
         """
@@ -102,7 +102,7 @@ class DeliveryTests(RouterTests):
         self.assertEqual(400, self.a.take()[0]["body"]["code"])
         self.assertEqual([], self.b.take())
 
-    def test_order(self) -> None:
+    def test_one_sender_to_one_receiver_is_in_order(self) -> None:
         """
         What one sender sends one receiver comes in order, by whatever address.
         """
@@ -112,7 +112,7 @@ class DeliveryTests(RouterTests):
 
         self.assertEqual(list(range(30)), [message["id"] for message in self.b.got])
 
-    def test_many_responses(self) -> None:
+    def test_several_and_late_responses_all_pass(self) -> None:
         """
         Several and late responses to one request all pass; the node keeps no account of requests.
         """
@@ -165,7 +165,7 @@ class EchoTests(RouterTests):
         self.assertEqual(([], [message]), (self.a.got, self.b.got))
         self.assertEqual((("delivered", 1, 0, 0), 1), (self.outcome(), self.node.counts.echoes))
 
-    def test_alone(self) -> None:
+    def test_message_for_its_sender_alone_is_dropped(self) -> None:
         """
         A message for nobody but its sender is dropped.
         """
@@ -176,7 +176,7 @@ class EchoTests(RouterTests):
         self.assertEqual([], self.a.got)
         self.assertEqual(("dropped", 0, 0, 0), self.outcome())
 
-    def test_other_via(self) -> None:
+    def test_word_via_elsewhere_is_of_no_concern(self) -> None:
         """
         The word `via` elsewhere in a message is of no concern.
         """
@@ -215,7 +215,7 @@ class ListTests(RouterTests):
     `to` may be a list.
     """
 
-    def test_each(self) -> None:
+    def test_each_of_several_recipients_gets_its_own_copy(self) -> None:
         """
         Each recipient gets a copy with its own `to`, in order, and each copy is written down.
         """
@@ -261,7 +261,7 @@ class ListTests(RouterTests):
         self.assertEqual([], self.b.got)
         self.assertEqual(("refused", 400), self.line("outcome", "code"))
 
-    def test_to_session(self) -> None:
+    def test_session_address_takes_no_lists(self) -> None:
         """
         mn:/session takes no lists: nobody opens a session in passing.
         """
@@ -305,7 +305,7 @@ class ReceiptTests(SynchronousTestCase):
         self.assertEqual([], self.victim.take())
         self.assertEqual([404], [receipt["body"]["code"] for receipt in self.stranger.take()])
 
-    def test_timers(self) -> None:
+    def test_one_timer_for_all_waiting_messages(self) -> None:
         """
         However many messages wait for whom with a ttl and a receipt, there is one timer.
         """

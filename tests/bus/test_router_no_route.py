@@ -15,7 +15,7 @@ class LearningTests(RouterTests):
         self.c.post(address)
         return [client for client in (self.a, self.b) if client.take()]
 
-    def test_learns(self) -> None:
+    def test_unowned_hyperty_address_is_learnt(self) -> None:
         """
         Who sends from an unowned hyperty:// address, of any domain, hears it as long as its session lives.
         """
@@ -35,7 +35,7 @@ class LearningTests(RouterTests):
 
         self.assertEqual([self.a], self.reached("hyperty://d/1"))
 
-    def test_owned(self) -> None:
+    def test_address_of_another_session_is_not_learnt(self) -> None:
         """
         An address that another session holds is not learnt.
         """
@@ -55,7 +55,7 @@ class LearningTests(RouterTests):
 
         self.assertEqual([self.b], self.reached("hyperty://d/1"))
 
-    def test_never(self) -> None:
+    def test_only_short_hyperty_addresses_are_learnt(self) -> None:
         """
         Nothing else is learnt: no other scheme, no channel of an object, no name too long.
         """
@@ -105,7 +105,7 @@ class NoRouteTests(RouterTests):
     Nobody is bound to the address.
     """
 
-    def test_dropped(self) -> None:
+    def test_unroutable_message_is_dropped_and_counted(self) -> None:
         """
         The message is dropped and counted; nobody is told.
         """
@@ -123,7 +123,7 @@ class NoRouteTests(RouterTests):
         for type in ("create", "READ", "subscribe", "execute"):
             reply = self.a.ask(type=type, to="hyperty://d/1")
 
-            text = "nobody is bound to hyperty://d/1"
+            text = "no session is bound to hyperty://d/1"
             self.assertEqual({"code": 404, "desc": text, "description": text}, reply["body"])
             self.assertEqual(("hyperty://d/1", 7), (reply["from"], reply["id"]))
             self.assertEqual(("no-route", 0, 0, 404), self.outcome())

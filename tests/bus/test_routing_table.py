@@ -4,12 +4,12 @@ Who hears an address.
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.routing_table import DEEPEST
+from msgnode.bus.routing_table import MAX_SEGMENTS
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
-from msgnode.sessions.bindings import ALLOCATED, LEARNT, SUBSCRIBED
+from msgnode.sessions.routing import ALLOCATED, LEARNED, SUBSCRIBED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
-from tests.support.fakes import MemoryNode, peak, turn
+from tests.support.fakes import MemoryNode, peak
 
 RUNTIME = "runtime://example.org/1"
 
@@ -53,7 +53,7 @@ class ResolveTests(RoutesTests):
     Exact addresses first, then the runtime above.
     """
 
-    def test_exact(self) -> None:
+    def test_every_bound_session_hears_once_in_order(self) -> None:
         """
         Everybody bound to an address hears it, once, in the order they came.
         """
@@ -111,7 +111,7 @@ class ResolveTests(RoutesTests):
         self.assertEqual([f"{RUNTIME}/2"], self.hear(f"{RUNTIME}/2/sm"))
         self.assertEqual([RUNTIME], self.hear(f"{RUNTIME}/3/sm"))
 
-    def test_exact_first(self) -> None:
+    def test_exact_binding_comes_before_the_runtime_above(self) -> None:
         """
         An exact binding comes before the runtime above.
         """
@@ -126,11 +126,11 @@ class ResolveTests(RoutesTests):
         """
         runtime = self.join(RUNTIME)
 
-        self.assertEqual([RUNTIME], self.hear(RUNTIME + "/x" * (DEEPEST - 1)))
-        self.assertEqual([], self.hear(RUNTIME + "/x" * DEEPEST))
+        self.assertEqual([RUNTIME], self.hear(RUNTIME + "/x" * (MAX_SEGMENTS - 1)))
+        self.assertEqual([], self.hear(RUNTIME + "/x" * MAX_SEGMENTS))
         self.assertEqual([RUNTIME], self.hear(RUNTIME + "/" + "x" * (MAX_ADDRESS_CHARS - len(RUNTIME) - 1)))
         self.assertEqual([], self.hear(RUNTIME + "/" + "x" * (MAX_ADDRESS_CHARS - len(RUNTIME))))
-        self.assertEqual((runtime,), runtime.alone)
+        self.assertEqual((runtime,), runtime.as_tuple)
 
 
 class BindTests(RoutesTests):
@@ -138,7 +138,7 @@ class BindTests(RoutesTests):
     Why a session is bound, and when that ends.
     """
 
-    def test_kinds(self) -> None:
+    def test_address_is_bound_until_all_kinds_are_taken_back(self) -> None:
         """
         An address both allocated and subscribed is bound until both are taken back.
         """
@@ -151,7 +151,7 @@ class BindTests(RoutesTests):
         self.assertEqual([], self.hear("a"))
         self.assertEqual(0, len(self.routes))
 
-    def test_unbind(self) -> None:
+    def test_one_of_several_is_unbound_and_others_stay(self) -> None:
         """
         One of several leaves, the others stay; who is not bound cannot leave.
         """
@@ -166,7 +166,7 @@ class BindTests(RoutesTests):
         self.assertEqual(["two"], self.hear("a"))
         self.assertEqual({}, self.one.bindings)
 
-    def test_forget(self) -> None:
+    def test_forgotten_session_takes_its_bindings_along(self) -> None:
         """
         A session's end takes its bindings and its name with it, and nobody else's.
         """
@@ -180,33 +180,33 @@ class BindTests(RoutesTests):
         self.assertEqual(([], [], []), (self.hear("b"), self.hear("one"), self.hear("one/sm")))
         self.assertEqual(["two"], self.hear("two/sm"))
 
-    def test_learnt_ends(self) -> None:
+    def test_learnt_binding_ends_when_another_allocates_or_subscribes(self) -> None:
         """
         What was learnt of a session ends when another one allocates or subscribes it.
         """
         for kind in (ALLOCATED, SUBSCRIBED):
             address = f"hyperty://d/{kind}"
-            self.routes.bind(address, self.one, LEARNT)
-            self.assertEqual(1, self.one.learnt)
+            self.routes.bind(address, self.one, LEARNED)
+            self.assertEqual(1, self.one.learned)
 
             self.routes.bind(address, self.two, kind)
 
             self.assertEqual(["two"], self.hear(address))
-            self.assertEqual(({}, 0), (self.one.bindings, self.one.learnt))
+            self.assertEqual(({}, 0), (self.one.bindings, self.one.learned))
 
     def test_learnt_becomes_own(self) -> None:
         """
         Who subscribes what was learnt of it keeps it when others come, and it is learnt no more.
         """
-        self.routes.bind("hyperty://d/1", self.one, LEARNT)
+        self.routes.bind("hyperty://d/1", self.one, LEARNED)
 
         self.routes.bind("hyperty://d/1", self.one, SUBSCRIBED)
         self.routes.bind("hyperty://d/1", self.two, SUBSCRIBED)
 
         self.assertEqual(["one", "two"], self.hear("hyperty://d/1"))
-        self.assertEqual(0, self.one.learnt)
+        self.assertEqual(0, self.one.learned)
 
-    def test_allocated(self) -> None:
+    def test_allocated_address_is_held_by_its_owner(self) -> None:
         """
         An address is held by who was allocated it, not by who listens there.
         """
@@ -225,7 +225,7 @@ class JoinTests(RoutesTests):
     A runtime opens: what lies below its name is its own.
     """
 
-    def test_strays(self) -> None:
+    def test_stray_bindings_end_when_the_runtime_opens(self) -> None:
         """
         Who bound an address of a runtime before that runtime opened hears it no more.
         """
@@ -253,7 +253,7 @@ class JoinTests(RoutesTests):
             self.assertEqual([RUNTIME], self.hear(f"{RUNTIME}/x"))
             self.node.sessions.end(session, "closed")
 
-    def test_own(self) -> None:
+    def test_runtime_keeps_what_it_binds_below_its_name(self) -> None:
         """
         A runtime may bind below its own name, and keeps it when a runtime opens elsewhere.
         """
@@ -315,7 +315,7 @@ class ManyTests(RoutesTests):
         self.assertEqual((two, three, one), self.routes.resolve("a"))
         self.routes.unbind("a", two)
         self.routes.unbind("a", three)
-        self.assertIs(one.alone, self.routes.resolve("a"))
+        self.assertIs(one.as_tuple, self.routes.resolve("a"))
         self.routes.bind("a", two, SUBSCRIBED)
 
         self.assertEqual((one, two), self.routes.resolve("a"))
@@ -346,7 +346,7 @@ class ManyTests(RoutesTests):
         self.assertEqual(2 * ADDRESSES, len(self.one.bindings))
         for n in range(3 * ADDRESSES):
             self.assertEqual([RUNTIME], self.hear(f"{RUNTIME}/{n}"))
-        turn(self.node.clock)
+        self.node.clock.turn()
         self.assertEqual(ADDRESSES, len(self.one.bindings))
         self.node.clock.advance(0)
         self.assertEqual({}, self.one.bindings)
@@ -392,7 +392,7 @@ class ManyTests(RoutesTests):
         self.assertEqual([["two"]], [self.hear("comm://d/1")])
         self.assertFalse(any(self.hear(f"comm://d/{n}") for n in range(2, 3 * ADDRESSES)))
         self.assertNotIn("comm://d/2", self.routes)
-        turn(self.node.clock)
+        self.node.clock.turn()
         self.assertEqual(ADDRESSES, len(self.one.bindings))
         self.node.clock.advance(0)
         self.assertEqual(({}, 1), (self.one.bindings, len(self.routes)))
@@ -425,7 +425,7 @@ class ManyTests(RoutesTests):
 
         self.assertEqual(([], {}), (self.hear("a"), self.one.bindings))
 
-    def test_one_of_many(self) -> None:
+    def test_one_of_thousands_of_listeners_is_found_at_once(self) -> None:
         """
         Whether one session hears an address is known without looking at the thousands who hear it, too.
         """

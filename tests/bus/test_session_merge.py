@@ -13,7 +13,7 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.limits.memory_budget import SESSION
 from msgnode.structures.time_slices import ADDRESSES
 from tests.support.durable import SM, Counting, DurableNode, Refusing
-from tests.support.fakes import Client, MemoryNode, directory, turn
+from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.network import Network
 from tests.support.vertx_stub import VertxStub
 
@@ -80,7 +80,7 @@ class RenamedTests(RenamedCase):
     Nobody has a session of that name.
     """
 
-    def test_keeps_everything(self) -> None:
+    def test_renamed_session_keeps_everything(self) -> None:
         """
         Addresses, what waits and the token are the runtime's from then on, and so is its runtimeURL.
         """
@@ -126,7 +126,7 @@ class RenamedTests(RenamedCase):
         self.assertIn("runtimeToken", again.take()[0]["body"])
         self.assertTrue(self.hears(again, ROOM))
 
-    def test_on_the_same_connection(self) -> None:
+    def test_session_is_renamed_on_its_own_connection(self) -> None:
         """
         Also on the connection that it has.
         """
@@ -198,7 +198,7 @@ class RenamedTests(RenamedCase):
             self.assertEqual("CN=ann", self.session.identity)
             self.assertIsNone(self.session.successor)
 
-    def test_owns_what_it_owned(self) -> None:
+    def test_renamed_session_owns_what_it_owned(self) -> None:
         """
         What it had allocated or announced is its own still, and what is registered is told at its end.
         """
@@ -210,7 +210,7 @@ class RenamedTests(RenamedCase):
 
         again = self.come_back()
 
-        self.assertEqual("mine", self.node.owners.standing(hyperty, self.session)[0])
+        self.assertEqual("mine", self.node.owners.topic_owner(hyperty, self.session)[0])
         again.close()
         self.assertNotIn(hyperty, self.node.registered)
 
@@ -237,7 +237,7 @@ class RenamedTests(RenamedCase):
         self.assertEqual(SESSION + len(RUNTIME), self.node.budget.node.bytes)
         self.assertEqual(1, self.node.budget.node.sessions)
 
-    def test_traffic_log(self) -> None:
+    def test_rename_is_logged_and_the_other_opened(self) -> None:
         """
         The anonymous session is renamed in the log, and the other opened.
         """
@@ -266,7 +266,7 @@ class RefusedTests(RenamedCase):
         self.assertIs(self.session, self.node.sessions.by_token(self.client.token))
         self.assertIsNone(self.node.sessions.get(client.runtime))
 
-    def test_names_that_cannot_be_opened(self) -> None:
+    def test_node_address_is_no_name_to_merge_into(self) -> None:
         """
         A node's own address is no name for a session.
         """
@@ -285,7 +285,7 @@ class RefusedTests(RenamedCase):
 
         self.assertRefused(self.come_back(hyperty), 4403)
 
-    def test_policies(self) -> None:
+    def test_policies_are_asked_about_the_new_name(self) -> None:
         """
         The policies are asked about the new name.
         """
@@ -314,7 +314,7 @@ class RefusedTests(RenamedCase):
 
         self.assertRefused(self.come_back("runtime://example.org/b/x"), 4401)
 
-    def test_no_room(self) -> None:
+    def test_rename_without_room_for_the_longer_name(self) -> None:
         """
         Without room for the longer name.
         """
@@ -360,7 +360,7 @@ class MergedTests(RenamedCase):
         self.owner = self.node.client(RUNTIME)
         self.named = self.owner.session
 
-    def test_keeps_everything(self) -> None:
+    def test_merged_session_keeps_what_both_had(self) -> None:
         """
         What either heard the one session hears now, and what waited for both comes, in order.
         """
@@ -382,7 +382,7 @@ class MergedTests(RenamedCase):
         for address in (ROOM, "comm://other", "comm://both"):
             self.assertTrue(self.hears(again, address), address)
 
-    def test_owns_what_it_owned(self) -> None:
+    def test_merged_session_owns_what_both_owned(self) -> None:
         """
         Allocated addresses stay allocated, are freed by their key, and what is registered is told at the end.
         """
@@ -393,7 +393,7 @@ class MergedTests(RenamedCase):
         self.node.registered.add(first, self.session, True)
         again = self.come_back()
         self.assertEqual(
-            ["mine", "mine"], [self.node.owners.standing(one, self.named)[0] for one in (first, second)]
+            ["mine", "mine"], [self.node.owners.topic_owner(one, self.named)[0] for one in (first, second)]
         )
         self.assertTrue(self.node.routes.is_allocated(first))
         self.assertIn(first, self.node.registered)
@@ -503,7 +503,7 @@ class MergedTests(RenamedCase):
             moved.append(len(self.named.bindings))
             self.assertFalse(again.reading)
             sender.post(many[-1], "update", body={"value": len(moved)})
-            turn(self.node.clock)
+            self.node.clock.turn()
         self.node.clock.advance(0)
         sender.post(many[-1], "update", body={"value": len(moved) + 1})
 
@@ -555,7 +555,7 @@ class MergedTests(RenamedCase):
         self.node.clock.advance(11)
         self.assertEqual(4408, self.client.lost.code)
 
-    def test_traffic_log(self) -> None:
+    def test_merge_is_logged_as_a_rename(self) -> None:
         """
         The anonymous session is renamed in the log.
         """
@@ -587,17 +587,17 @@ class UnderWayTests(RenamedCase):
         for _ in range(100):
             if len(self.session.bindings) >= most:
                 break
-            turn(self.node.clock)
+            self.node.clock.turn()
         self.assertGreaterEqual(len(self.session.bindings), most)
 
     def answers(self, client: Client) -> list[int]:
         for _ in range(100):
-            turn(self.node.clock)
+            self.node.clock.turn()
         self.node.clock.advance(1)
         self.assertEqual([], [session for session in self.node.sessions if session.runtime != RUNTIME])
         return [message["body"]["code"] for message in client.take()]
 
-    def test_subscribe(self) -> None:
+    def test_subscribe_under_way_during_a_merge(self) -> None:
         """
         Addresses that are being bound.
         """
@@ -612,7 +612,7 @@ class UnderWayTests(RenamedCase):
         self.assertEqual([200, 200], self.answers(again))
         self.assertEqual(set(many), set(self.node.sessions.get(RUNTIME).bindings))
 
-    def test_unsubscribe(self) -> None:
+    def test_unsubscribe_under_way_during_a_merge(self) -> None:
         """
         Addresses that are being freed stay free.
         """
@@ -621,7 +621,7 @@ class UnderWayTests(RenamedCase):
         self.bind_some(len(self.MANY))
         self.node.clock.advance(1)
         self.tell("unsubscribe", resources=self.MANY)
-        turn(self.node.clock)
+        self.node.clock.turn()
         self.client.drop()
 
         again = self.come_back()
@@ -692,7 +692,7 @@ class UnderWayTests(RenamedCase):
         self.bind_some(len(lots))
         self.node.clock.advance(1)
         self.tell("subscribe", resources=self.MANY)
-        turn(self.node.clock)
+        self.node.clock.turn()
         self.tell("unsubscribe", resources=lots)
 
         again = self.come_back()
@@ -831,8 +831,8 @@ class DurableTests(RenamedCase):
             self.client.drop()
             again = self.come_back()
             for _ in range(turns):
-                turn(self.node.clock)
-                self.node.store.settled()
+                self.node.clock.turn()
+                self.node.store.committed()
             self.node.clock.advance(turns / 10)
             answered = [message["id"] for message in again.take()]
 
@@ -917,7 +917,7 @@ class DurableTests(RenamedCase):
         self.assertEqual(5, len(refused))
         self.assertEqual(set(rooms), set(self.node.sessions.get(RUNTIME).bindings))
 
-    def test_full_disk(self) -> None:
+    def test_merge_killed_before_the_disk_took_it(self) -> None:
         """
         Killed before the disk took that both are one: nobody new gets the number of the one that is gone.
         """

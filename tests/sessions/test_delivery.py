@@ -104,7 +104,7 @@ class AwayTests(DeliveryTests):
         for n in range(4):
             self.sender.tell({**big, "id": n})
 
-        self.assertLessEqual(self.node.sessions.get(RUNTIME).waiting_bytes, 2500)
+        self.assertLessEqual(self.node.sessions.get(RUNTIME).mailbox.queued_bytes, 2500)
         self.assertEqual([2, 3], self.back())
 
     def test_gone_with_session(self) -> None:
@@ -136,38 +136,37 @@ class SlowTests(DeliveryTests):
     A client that does not read.
     """
 
-    def test_pause(self) -> None:
+    def test_messages_wait_while_the_transport_is_full(self) -> None:
         """
         While the transport takes no more, messages wait; then they come in order.
         """
         client = self.node.client(RUNTIME)
-        self.node.sessions.paused(client)
+        self.node.sessions.connections.write_paused(client)
 
         for n in range(3):
             self.sender.tell(update(n))
-        self.assertEqual(([], 3), (client.got, self.node.sessions.get(RUNTIME).waiting))
-        self.node.sessions.ready(client)
+        self.assertEqual(([], 3), (client.got, self.node.sessions.get(RUNTIME).mailbox.queued))
+        self.node.sessions.connections.write_resumed(client)
         self.sender.tell(update(3))
 
         self.assertEqual([update(n) for n in range(4)], client.got)
 
-    def test_full_again(self) -> None:
+    def test_transport_full_after_one_message_gets_one(self) -> None:
         """
         A transport that is full again after one message gets one; the rest keeps waiting, in order.
         """
         client = OneByOne(self.node)
         client.open(RUNTIME)
-        client.full = False
-        self.node.sessions.ready(client)
+        self.node.sessions.connections.write_resumed(client)
 
         for n in range(3):
             self.sender.tell(update(n))
             self.assertEqual(1, len(client.got))
         for n in range(3):
             self.assertEqual(update(n), client.take()[-1])
-            self.node.sessions.ready(client)
+            self.node.sessions.connections.write_resumed(client)
 
-        self.assertEqual(0, self.node.sessions.get(RUNTIME).waiting)
+        self.assertEqual(0, self.node.sessions.get(RUNTIME).mailbox.queued)
 
     def test_slow_consumer(self) -> None:
         """
@@ -175,7 +174,7 @@ class SlowTests(DeliveryTests):
         """
         self.restart(session={"queue_messages": 3})
         client = self.node.client(RUNTIME)
-        self.node.sessions.paused(client)
+        self.node.sessions.connections.write_paused(client)
         events = EventLoggingObserver.createWithCleanup(self, globalLogPublisher)
 
         for n in range(6):
@@ -184,12 +183,13 @@ class SlowTests(DeliveryTests):
 
         self.assertEqual((SLOW, "slow consumer; retry_after=5"), (client.lost, client.lost.reason))
         self.assertEqual([RUNTIME], [e["runtime"] for e in events if e.get("log_level") == LogLevel.warn])
-        self.assertEqual((3, 3), (self.node.counts.overflowed, self.node.sessions.get(RUNTIME).waiting))
+        queued = self.node.sessions.get(RUNTIME).mailbox.queued
+        self.assertEqual((3, 3), (self.node.counts.overflowed, queued))
         client.drop()
         self.assertEqual(1, self.node.traffic_recorder.events.count(("detached", RUNTIME)))
         back = self.node.client()
         back.open(RUNTIME)
-        self.assertEqual(0, self.node.sessions.get(RUNTIME).waiting)
+        self.assertEqual(0, self.node.sessions.get(RUNTIME).mailbox.queued)
 
     def test_what_a_superseded_connection_transport_says_touches(self) -> None:
         """
@@ -197,9 +197,9 @@ class SlowTests(DeliveryTests):
         """
         older, newer = self.node.client(RUNTIME), self.node.client(RUNTIME)
 
-        self.node.sessions.paused(older)
+        self.node.sessions.connections.write_paused(older)
         self.sender.tell(update(1))
-        self.node.sessions.ready(older)
+        self.node.sessions.connections.write_resumed(older)
 
         self.assertEqual(([], [update(1)]), (older.got, newer.got))
 
@@ -210,7 +210,7 @@ class SlowTests(DeliveryTests):
         slow, quick = self.node.client(RUNTIME), self.node.client("runtime://example.org/3")
         for client in (slow, quick):
             client.subscribe("comm://d/1")
-        self.node.sessions.paused(slow)
+        self.node.sessions.connections.write_paused(slow)
 
         self.sender.post("comm://d/1")
 
@@ -224,7 +224,7 @@ class OneByOne(Client):
 
     def send(self, data: bytes) -> None:
         super().send(data)
-        self.node.sessions.paused(self)
+        self.node.sessions.connections.write_paused(self)
 
 
 class StopTests(DeliveryTests):
@@ -232,7 +232,7 @@ class StopTests(DeliveryTests):
     The node stops.
     """
 
-    def test_told(self) -> None:
+    def test_every_client_is_told_1001(self) -> None:
         """
         Every client is told 1001, with or without a session; no timer is left.
         """
@@ -248,7 +248,7 @@ class StopTests(DeliveryTests):
         self.successResultOf(stopped)
         self.assertEqual([], self.node.clock.getDelayedCalls())
 
-    def test_deaf(self) -> None:
+    def test_stopping_node_waits_two_seconds_for_deaf_clients(self) -> None:
         """
         The node waits two seconds for clients that do not hear.
         """

@@ -11,8 +11,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.connectors.lines import LineFactory
 from msgnode.node import Node
 from msgnode.protocol.close_codes import OVER_CAPACITY
-from msgnode.sessions.bindings import SUBSCRIBED
-from msgnode.sessions.input_order import AT_ONCE, FRAME, MAX_KEPT, MAX_UNREAD, Work
+from msgnode.sessions.input_order import (
+    FRAME_OVERHEAD_BYTES,
+    MAX_BUFFERED_BYTES,
+    MAX_TURN_BYTES,
+    MAX_UNSTOPPED_BYTES,
+    Work,
+)
+from msgnode.sessions.routing import SUBSCRIBED
 from msgnode.structures.time_slices import ADDRESSES
 from msgnode.transport.cork import Cork
 from tests.support.durable import SM
@@ -56,7 +62,7 @@ class HoldingTests(SynchronousTestCase):
         self.assertTrue(self.input_order.release(work, lambda: self.say(0)))
 
         self.assertEqual([0, 1, 2], self.heard())
-        self.assertFalse(self.input_order.held)
+        self.assertFalse(self.input_order.pending)
 
     def test_newer_waits_for_the_last_frame_too(self) -> None:
         """
@@ -64,7 +70,7 @@ class HoldingTests(SynchronousTestCase):
         """
         work, works = self.input_order.hold(self.client), []
         data = json.dumps({"id": 2, "type": "ping", "from": "", "to": "x:y"}).encode()
-        self.input_order.keep(data, self.client, lambda: works.append(self.input_order.hold(self.client)))
+        self.input_order.buffer(data, self.client, lambda: works.append(self.input_order.hold(self.client)))
         newer = Client(self.node)
         newer.reopen(f"runtime://example.org/a/{self.client.token}")
         newer.tell({"id": 5, "type": "update", "from": "runtime://example.org/a", "to": "a:b"})
@@ -93,7 +99,7 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual([None, OVER_CAPACITY], [client.lost for client in (self.client, other)])
         self.client.drop()
-        self.input_order.release(self.input_order.held[self.client].works[0])
+        self.input_order.release(self.input_order.pending[self.client].works[0])
         self.assertEqual(0, self.node.partial_input.bytes)
 
     def test_other_connections_do_not_wait(self) -> None:
@@ -125,7 +131,7 @@ class HoldingTests(SynchronousTestCase):
         self.node.clock.advance(0)
 
         self.assertEqual([4, 5, 6], self.heard())
-        self.assertFalse(self.input_order.held)
+        self.assertFalse(self.input_order.pending)
 
     def test_long_row(self) -> None:
         """
@@ -142,7 +148,7 @@ class HoldingTests(SynchronousTestCase):
         self.node.clock.advance(0)
 
         self.assertEqual([*numbers], self.heard())
-        self.assertFalse(self.input_order.held)
+        self.assertFalse(self.input_order.pending)
 
     def test_behind_each_other(self) -> None:
         """
@@ -165,7 +171,7 @@ class HoldingTests(SynchronousTestCase):
         heard = self.client.take() + newer.take()
         self.assertEqual([200] * 5, [message["body"]["code"] for message in heard])
         self.assertEqual({*many, "a:c", "a:d"}, set(self.node.sessions.get(runtime).bindings))
-        self.assertFalse(self.input_order.held)
+        self.assertFalse(self.input_order.pending)
 
     def test_where_two_messages_of_a_connection_are_worked(self) -> None:
         """
@@ -187,7 +193,7 @@ class HoldingTests(SynchronousTestCase):
         first, works = self.input_order.hold(self.client), []
         self.say(1)
         data = json.dumps({"id": 2, "type": "ping", "from": "", "to": "x:y"}).encode()
-        self.input_order.keep(data, self.client, lambda: works.append(self.input_order.hold(self.client)))
+        self.input_order.buffer(data, self.client, lambda: works.append(self.input_order.hold(self.client)))
         self.say(3)
         over = self.input_order.settled(self.client)
 
@@ -239,10 +245,10 @@ class HoldingTests(SynchronousTestCase):
         self.input_order.hold(self.client, lambda: given_up.append(1))
 
         while not given_up:
-            self.assertLessEqual(self.input_order.kept_bytes, MAX_KEPT)
+            self.assertLessEqual(self.input_order.buffered_bytes, MAX_BUFFERED_BYTES)
             self.say(1, value="x" * 1000)
 
-        self.assertEqual(0, self.input_order.kept_bytes)
+        self.assertEqual(0, self.input_order.buffered_bytes)
 
     def test_goes_on_sending(self) -> None:
         """
@@ -251,12 +257,12 @@ class HoldingTests(SynchronousTestCase):
         self.input_order.hold(self.client)
 
         while self.client.lost is None:
-            self.assertLess(self.input_order.kept_bytes, MAX_UNREAD + 70_000)
+            self.assertLess(self.input_order.buffered_bytes, MAX_UNSTOPPED_BYTES + 70_000)
             self.say(1, value="x" * 60_000)
 
         self.assertEqual(1013, self.client.lost.code)
         self.assertIsNotNone(self.client.lost.retry_after)
-        self.assertEqual(0, self.input_order.kept_bytes)
+        self.assertEqual(0, self.input_order.buffered_bytes)
 
     def test_thousands_of_small_frames_that_waited_are_taken(self) -> None:
         """
@@ -266,12 +272,12 @@ class HoldingTests(SynchronousTestCase):
         for number in range(1000):
             self.say(number)
         self.input_order.release(work)
-        most = AT_ONCE // FRAME
+        most = MAX_TURN_BYTES // FRAME_OVERHEAD_BYTES
         heard = self.heard()
         self.assertLess(len(heard), most)
         self.say(1000)
 
-        while self.input_order.held:
+        while self.input_order.pending:
             self.node.clock.turn()
             some = self.heard()
             self.assertLess(len(some), most)
@@ -292,7 +298,7 @@ class HoldingTests(SynchronousTestCase):
 
         self.assertEqual([], self.heard())
         self.successResultOf(over)
-        self.assertFalse(self.input_order.held)
+        self.assertFalse(self.input_order.pending)
 
     def test_not_read(self) -> None:
         """

@@ -31,7 +31,7 @@ class PatienceTests(SynchronousTestCase):
             self.assertEqual(FOREVER, default_ttl("create", to))
         self.assertEqual(15, default_ttl("create", "comm://d/1/children"))
 
-    def test_responses(self) -> None:
+    def test_response_is_worth_a_minute(self) -> None:
         """
         A response is worth a minute, also from and to children.
         """
@@ -57,7 +57,7 @@ def drained(waiting: MessageQueue) -> list[bytes | None]:
     """
     Everything that waits, in the order in which it leaves.
     """
-    return [taken.data for taken in iter(waiting.take, None)]
+    return [taken.data for taken in iter(waiting.pop, None)]
 
 
 class WaitingTests(SynchronousTestCase):
@@ -81,7 +81,7 @@ class WaitingTests(SynchronousTestCase):
         self.assertEqual([b"a", b"b", b"c"], drained(waiting))
         self.assertEqual((0, 0), (len(waiting), waiting.bytes))
 
-    def test_urgent(self) -> None:
+    def test_higher_priority_leaves_first(self) -> None:
         """
         What has a higher priority leaves first; within one the order is kept.
         """
@@ -90,7 +90,7 @@ class WaitingTests(SynchronousTestCase):
 
         self.assertEqual([b"u", b"v", b"a", b"b", b"x"], drained(waiting))
 
-    def test_nothing_starves(self) -> None:
+    def test_oldest_of_the_queue_leaves_after_nine(self) -> None:
         """
         After nine that overtook it the oldest leaves, however little urgent it is.
         """

@@ -96,7 +96,7 @@ class AwayTests(PriorityCase):
 
         self.assertEqual([2, 1, 1], self.back())
 
-    def test_responses(self) -> None:
+    def test_response_has_priority_7_and_all_else_5(self) -> None:
         """
         A response that does not say has 7, however its type is written; everything else has 5.
         """
@@ -126,7 +126,7 @@ class AwayTests(PriorityCase):
 
         self.assertEqual(["news", "log"], self.back())
 
-    def test_nothing_starves(self) -> None:
+    def test_waiting_message_is_sent_after_nine_others(self) -> None:
         """
         After nine that overtook it the oldest leaves, and the count begins anew.
         """
@@ -182,11 +182,11 @@ class PresentTests(PriorityCase):
         """
         To a client that reads again, what is urgent leaves first.
         """
-        self.node.sessions.paused(self.bob)
+        self.node.sessions.connections.write_paused(self.bob)
         for id, priority in enumerate((0, 9, 5)):
             self.send(id, priority)
 
-        self.node.sessions.ready(self.bob)
+        self.node.sessions.connections.write_resumed(self.bob)
 
         self.assertEqual([1, 2, 0], [message["id"] for message in self.bob.take()])
 
@@ -196,13 +196,13 @@ class PresentTests(PriorityCase):
         """
         for id, priority, expected in ((2, 5, [1, 2]), (3, 6, [3, 1])):
             self.start()
-            self.node.sessions.paused(self.bob)
+            self.node.sessions.connections.write_paused(self.bob)
             self.send(1)
             self.send(id, priority)
-            self.node.sessions.ready(self.bob)
+            self.node.sessions.connections.write_resumed(self.bob)
             self.assertEqual(expected, [message["id"] for message in self.bob.take()])
 
-    def test_bad(self) -> None:
+    def test_priority_out_of_range_is_400(self) -> None:
         """
         Anything but an integer from 0 to 9 is answered 400 in words, and goes nowhere.
         """
@@ -214,7 +214,7 @@ class PresentTests(PriorityCase):
 
         self.assertEqual([], self.bob.take())
 
-    def test_null(self) -> None:
+    def test_null_is_no_priority(self) -> None:
         """
         null is no priority.
         """

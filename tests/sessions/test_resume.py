@@ -9,9 +9,11 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.bindings import ALLOCATED, OWNED
-from tests.support.durable import SM, Counting, DurableNode, Refusing
+from msgnode.sessions.routing import ALLOCATED, OWNED
+from msgnode.structures.time_slices import MESSAGES
+from tests.support.durable import SM, Counting, DurableNode
 from tests.support.fakes import Client, MemoryNode, directory
+from tests.support.http_client import HTTPClient
 from tests.support.network import Network
 from tests.support.poll_runtime import PollRuntime
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
@@ -24,7 +26,7 @@ class Counted(Client):
     A connection that counts by itself, as a poller's.
     """
 
-    counted = True
+    acks_by_request = True
 
 
 class ResumeCase(SynchronousTestCase):
@@ -130,9 +132,9 @@ class AckTests(ResumeCase):
             self.assertEqual(400, refusal["body"]["code"], received)
 
         self.assertEqual([], self.bob.wire.on_its_way)
-        self.assertEqual(3, self.node.sessions.get(BOB).outbox.acknowledged)
+        self.assertEqual(3, self.node.sessions.get(BOB).mailbox.outbox.acknowledged)
 
-    def test_silence(self) -> None:
+    def test_acknowledgement_is_not_answered(self) -> None:
         """
         An acknowledgement is not answered, and one that acknowledges nothing new is none.
         """
@@ -232,7 +234,7 @@ class ReopenTests(ResumeCase):
         self.assertEqual((False, 2), (told["recovered"], told["missed"]))
         self.assertEqual([3, 4, 5], self.after)
 
-    def test_ttl(self) -> None:
+    def test_expired_message_counts_as_missed(self) -> None:
         """
         A message whose ttl ran out is missed; one that nobody gave a ttl does not go stale.
         """
@@ -264,7 +266,7 @@ class ReopenTests(ResumeCase):
 
         self.assertEqual((1, [1, 3, 4, 5, 6]), (self.bob.missed, self.got()))
 
-    def test_session_is_gone(self) -> None:
+    def test_missed_is_unknown_when_the_session_expired(self) -> None:
         """
         When the session expired the node cannot know what is missing, and does not say that nothing is.
         """
@@ -302,7 +304,7 @@ class ReopenTests(ResumeCase):
 
         self.assertEqual((1, [2, 3, 4]), (told["missed"], self.after))
 
-    def test_told_once(self) -> None:
+    def test_missed_messages_are_told_once(self) -> None:
         """
         What was told is not told again.
         """
@@ -350,13 +352,13 @@ class ReopenTests(ResumeCase):
         for resume in (True, {}, {"epoch": 3}, {"epoch": "x", "received": True}, [1], "yes"):
             self.assertNotEqual(self.bob.epoch, self.reopen(resume)["epoch"])
 
-    def test_on_the_same_connection(self) -> None:
+    def test_re_open_where_it_is_open_sends_nothing_again(self) -> None:
         """
         Who re-opens where it is open already is not sent again what is on its way to it.
         """
         self.send(1, 2)
         resume = {"epoch": self.bob.epoch, "received": 0}
-        self.bob._tell("re-open", f"{BOB}/{self.bob.token}", {"resume": resume})
+        self.bob.tell("re-open", f"{BOB}/{self.bob.token}", {"resume": resume})
         self.send(3)
 
         assert self.bob.wire is not None
@@ -371,7 +373,7 @@ class ReopenTests(ResumeCase):
         self.send(1, 2)
         self.send(3, ttl=1)
         self.node.clock.advance(2)
-        self.bob._tell(
+        self.bob.tell(
             "re-open", f"{BOB}/{self.bob.token}", {"resume": {"epoch": self.bob.epoch, "received": 0}}
         )
         self.bob.lose(arrives=2)  # the answer does not
@@ -390,11 +392,11 @@ class ReopenTests(ResumeCase):
         self.send(3, priority=9)
         self.bob.lose()
         slow = self.node.client()
-        slow.full = True
+        slow.write_paused = True
         slow.open(BOB)
         self.node.clock.advance(6)
 
-        self.node.sessions.ready(slow)
+        self.node.sessions.connections.write_resumed(slow)
 
         self.assertEqual([3, 2], [message["id"] for message in slow.got if message["from"] != "mn:/session"])
 
@@ -424,7 +426,7 @@ class ReopenTests(ResumeCase):
         self.assertEqual((False, 2), (told["recovered"], told["missed"]))
         self.assertEqual([3, 4, 5], [message["id"] for message in client.got[1:]])
 
-    def test_without(self) -> None:
+    def test_client_without_resume_is_told_nothing_of_it(self) -> None:
         """
         A client that does not ask is told nothing of all this, and gets what waits.
         """
@@ -454,7 +456,7 @@ class OneAtATimeTests(ResumeCase):
         assert older is not None and older.lost is not None
         self.assertEqual((4409, "superseded", None), older.lost)
 
-    def test_window(self) -> None:
+    def test_unacknowledging_client_is_sent_only_a_window(self) -> None:
         """
         To a client that does not acknowledge no more is sent than may wait; once it does, it goes on.
         """
@@ -493,11 +495,11 @@ class OneAtATimeTests(ResumeCase):
         self.send(1, 2, 3, 4)
         self.bob.arrive()
         assert self.bob.wire is not None
-        self.node.sessions.paused(self.bob.wire)
+        self.node.sessions.connections.write_paused(self.bob.wire)
 
         self.bob.acknowledge()
         self.assertEqual([], self.bob.wire.on_its_way)
-        self.node.sessions.ready(self.bob.wire)
+        self.node.sessions.connections.write_resumed(self.bob.wire)
         self.bob.arrive()
 
         self.assertEqual([1, 2, 3, 4], self.got())
@@ -517,7 +519,7 @@ class OneAtATimeTests(ResumeCase):
         assert older is not None and older.lost is not None
         self.assertEqual(4409, older.lost.code)
         self.assertEqual([1, 1, 2, 3], [message["id"] for message in client.got])
-        self.assertIsNone(self.node.sessions.get(BOB).outbox)
+        self.assertIsNone(self.node.sessions.get(BOB).mailbox.outbox)
 
     def test_never_acknowledges(self) -> None:
         """
@@ -719,7 +721,7 @@ class ConnectorTests(SynchronousTestCase):
                 later.send({"id": 3, "type": "x", "from": BOB, "to": ANN})
                 self.net.advance(1)
                 self.assertEqual([1, 2, 3], [message["id"] for message in self.sender.take()])
-                self.assertEqual(3, self.net.node.sessions.get(BOB).outbox.received)
+                self.assertEqual(3, self.net.node.sessions.get(BOB).mailbox.inbox.received)
 
     def test_poller_is_superseded(self) -> None:
         """
@@ -735,6 +737,70 @@ class ConnectorTests(SynchronousTestCase):
         acks = [message["body"]["received"] for message in second.take() if message["type"] == "ack"]
         self.assertEqual([1], acks)
 
+    def test_late_post_of_a_superseded_poller_is_not_taken(self) -> None:
+        """
+        A POST that the node reads after its client resumed by lines is refused 409: all comes again there.
+        """
+        poll = self.opened(PollRuntime)
+        lines = self.resumed(TCPRuntime, poll.token, received=0)
+        messages = [{"id": n, "type": "x", "from": BOB, "to": ANN} for n in (1, 2)]
+
+        late = self.begin_post(poll.token, messages)
+        lines.send(*messages)
+        self.net.advance(1)
+
+        self.assertEqual(409, late.response.status)
+        self.assertEqual([1, 2], [message["id"] for message in self.sender.take()])
+
+    def test_post_under_way_is_not_taken_when_its_client_resumes_elsewhere(self) -> None:
+        """
+        The same when the client resumes while its POST is looked through, in slices.
+        """
+        numbers = list(range(9 * MESSAGES))
+        messages = [{"id": n, "type": "x", "from": BOB, "to": ANN} for n in numbers]
+        poll = self.opened(PollRuntime)
+        post = self.begin_post(poll.token, messages)
+        self.assertIsNone(post.response)
+
+        again = self.net.node.client()
+        again.tell(self.reopening(poll.token))
+        for message in messages:
+            again.tell(message)
+        self.net.pump()
+
+        self.assertEqual(409, post.response.status)
+        self.assertEqual(numbers, [message["id"] for message in self.sender.take()])
+
+    def test_post_under_way_is_not_taken_when_its_client_polls_anew(self) -> None:
+        """
+        A POST that is looked through while its client polls anew is refused 409, not answered 202 in vain.
+        """
+        messages = [{"id": n, "type": "x", "from": BOB, "to": ANN} for n in range(9 * MESSAGES)]
+        poll = self.opened(PollRuntime)
+        post = self.begin_post(poll.token, messages)
+
+        self.begin_post("", self.reopening(poll.token))
+        self.net.pump()
+
+        self.assertEqual(409, post.response.status)
+        self.assertEqual([], self.sender.take())
+
+    def reopening(self, token: str) -> dict[str, Any]:
+        resume = {"epoch": self.epoch, "received": 0}
+        from_ = f"{BOB}/{token}"
+        return {"id": 1, "type": "re-open", "from": from_, "to": "mn:/session", "body": {"resume": resume}}
+
+    def begin_post(self, token: str, body: Any) -> HTTPClient:
+        """
+        Post without letting a turn pass.
+        """
+        client = HTTPClient(self.net)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        client.start("POST", "/poll?seq=1" if token else "/poll", dumps(body), **headers)
+        while client.link.pump(advanceClock=False):
+            pass
+        return client
+
 
 class FullDiskTests(SynchronousTestCase):
     """
@@ -744,7 +810,7 @@ class FullDiskTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.node: Any = DurableNode(directory(self))
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
-        self.disk = self.node.spool._write = Refusing()
+        self.disk = self.node.disk
         self.ann, self.bob = Counting(self.node, ANN), Counting(self.node, BOB)
         for client in (self.ann, self.bob):
             client.connect()
@@ -817,11 +883,11 @@ class FullDiskTests(SynchronousTestCase):
         messages = [{"id": n, "type": "update", "from": poller.url, "to": bob.url} for n in (1, 2)]
 
         self.disk.full = True
-        first = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
-        second = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
+        first = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller.headers())
+        second = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller.headers())
         self.disk.full = False
         net.clock.advance(2)
-        third = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller._headers())
+        third = poller.post.request("POST", "/poll?seq=1", dumps(messages), **poller.headers())
 
         self.assertEqual([503, 503, 202], [first.status, second.status, third.status])
         self.assertIn("No space left on device; some of it may have been taken", first.json()["desc"])

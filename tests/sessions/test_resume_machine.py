@@ -2,7 +2,6 @@
 Acknowledged resume against a model: clients that count, and a node that is killed.
 """
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgnode.storage import spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from tests.support.durable import SM, Counting, DurableNode, Refusing
+from tests.support.fuzz import TIMES
 
-TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
 NEWS = "comm://example.org/news"
 
@@ -80,7 +79,7 @@ class ResumeMachine(RuleBasedStateMachine):
         self.ann.sent += 1
         self.ann.kept.append(b"{nonsense")
         if self.ann.wire is not None:
-            self.ann._put(b"{nonsense")
+            self.ann.put(b"{nonsense")
 
     @rule(who=st.sampled_from(["ann", "bob"]), most=st.integers(0, 9))
     def arrive(self, who: str, most: int) -> None:
@@ -173,7 +172,7 @@ class NarrowMachine(ResumeMachine):
         self.bob.open_anew()
 
     def check(self) -> None:
-        untold = self.node.sessions.get(BOB).missed
+        untold = self.node.sessions.get(BOB).mailbox.missed
         assert len(self.bob.got) + self.bob.missed + untold == self.published
 
 
@@ -216,7 +215,7 @@ class DiskMachine(ResumeMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.held_back, spool.MAX_HELD_BACK = spool.MAX_HELD_BACK, 1000
+        self.held_back, spool.MAX_BUFFERED_BYTES = spool.MAX_BUFFERED_BYTES, 1000
         self.disk = Refusing()
         super().begin()
         self.node.sections["limits"] = {"recipients_at_once": 1}
@@ -234,7 +233,7 @@ class DiskMachine(ResumeMachine):
 
     def teardown(self) -> None:
         super().teardown()
-        spool.MAX_HELD_BACK = self.held_back
+        spool.MAX_BUFFERED_BYTES = self.held_back
 
     def clients(self) -> list[Counting]:
         return [self.ann, self.bob, *self.others]
@@ -287,7 +286,6 @@ class DiskMachine(ResumeMachine):
     @rule()
     def kill(self) -> None:
         self.node = self.node.killed(self.disk)
-        self.node.spool._segment_bytes = 2000
         SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock, slack=4000).startService()
         for client in self.clients():
             client.node, client.wire = self.node, None
@@ -313,10 +311,10 @@ class DiskMachine(ResumeMachine):
             assert [message["id"] for message in client.got] == list(range(1, self.published + 1))
 
 
-ResumeMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
-NarrowMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
-DiskMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
-UrgentMachine.TestCase.settings = settings(max_examples=16 * TIMES, stateful_step_count=40, deadline=None)
+ResumeMachine.TestCase.settings = settings(max_examples=8 * TIMES, stateful_step_count=40, deadline=None)
+NarrowMachine.TestCase.settings = settings(max_examples=8 * TIMES, stateful_step_count=40, deadline=None)
+DiskMachine.TestCase.settings = settings(max_examples=8 * TIMES, stateful_step_count=40, deadline=None)
+UrgentMachine.TestCase.settings = settings(max_examples=8 * TIMES, stateful_step_count=40, deadline=None)
 ResumeTests = ResumeMachine.TestCase
 NarrowTests = NarrowMachine.TestCase
 DiskTests = DiskMachine.TestCase

@@ -2,11 +2,14 @@
 Sessions: connections come and go beneath them, and they end.
 """
 
+import json
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.close_codes import OPEN_TIMEOUT
 from msgnode.sessions.session import hashed
-from tests.support.fakes import MemoryNode
+from tests.support.durable import SM, DurableNode
+from tests.support.fakes import MemoryNode, directory
 
 RUNTIME = "runtime://example.org/1"
 OTHER = "runtime://example.org/2"
@@ -37,7 +40,7 @@ class AttachmentTests(SessionTests):
     The newest connection of a session gets what is delivered.
     """
 
-    def test_newest_wins(self) -> None:
+    def test_older_connection_of_a_session_gets_nothing(self) -> None:
         """
         The older connection stays open and is given nothing more.
         """
@@ -49,7 +52,7 @@ class AttachmentTests(SessionTests):
         self.assertIsNone(older.lost)
         self.assertEqual(["opened", "attached", "superseded", "attached"], self.events())
 
-    def test_late_loss(self) -> None:
+    def test_late_loss_of_a_superseded_connection(self) -> None:
         """
         The loss of a connection that was superseded touches nothing, also long after.
         """
@@ -142,7 +145,7 @@ class AttachmentTests(SessionTests):
 
         self.assertEqual(OPEN_TIMEOUT, older.lost)
 
-    def test_moves(self) -> None:
+    def test_open_with_another_url_moves_the_connection(self) -> None:
         """
         `open` with another runtimeURL moves the connection there; the session it leaves is away.
         """
@@ -200,7 +203,7 @@ class DeadlineTests(SessionTests):
 
         self.assertEqual(OPEN_TIMEOUT, client.lost)
 
-    def test_opened(self) -> None:
+    def test_opened_connection_is_left_in_peace(self) -> None:
         """
         A connection that opened, or that is gone, is left in peace.
         """
@@ -210,7 +213,7 @@ class DeadlineTests(SessionTests):
         self.node.clock.advance(11)
 
         self.assertEqual((None, None), (opened.lost, gone.lost))
-        self.assertEqual({self.sender, opened}, self.node.sessions.connections)
+        self.assertEqual({self.sender, opened}, set(self.node.sessions.connections))
 
 
 class ExpiryTests(SessionTests):
@@ -229,7 +232,7 @@ class ExpiryTests(SessionTests):
         self.assertEqual("expired", self.events(runtime)[-1])
         self.assertEqual(1, self.node.counts.sessions["expired"])
 
-    def test_used(self) -> None:
+    def test_used_session_lives_a_day(self) -> None:
         """
         A session that bound something lives a day after its connection, with all that is bound to it.
         """
@@ -242,7 +245,7 @@ class ExpiryTests(SessionTests):
         self.assertEqual(0, len(self.node.routes))
         self.assertEqual((), self.node.routes.resolve(f"{RUNTIME}/x"))
 
-    def test_unused(self) -> None:
+    def test_unused_session_lives_a_minute(self) -> None:
         """
         A session that never bound anything lives a minute.
         """
@@ -264,7 +267,7 @@ class ExpiryTests(SessionTests):
 
         self.lives(86400)
 
-    def test_anonymous(self) -> None:
+    def test_anonymous_session_lives_a_minute(self) -> None:
         """
         A session whose name the node made up lives a minute, whatever it bound.
         """
@@ -289,7 +292,7 @@ class ExpiryTests(SessionTests):
 
         self.lives(5)
 
-    def test_attached(self) -> None:
+    def test_attached_session_never_expires(self) -> None:
         """
         A session with a connection never expires, and each loss starts the time anew.
         """
@@ -339,7 +342,7 @@ class TokenTests(SessionTests):
         for place in range(4, 47):
             self.assertGreater(len({token[place] for token in tokens}), 10)
 
-    def test_void(self) -> None:
+    def test_new_token_voids_the_old_one(self) -> None:
         """
         A new token voids the old one, and the session's end voids the last.
         """
@@ -357,12 +360,22 @@ class TokenTests(SessionTests):
 
     def test_only_hash(self) -> None:
         """
-        The node keeps a hash of the token, nowhere the token.
+        The node keeps a hash of the token: on disk and in the traffic log the token is nowhere.
         """
-        client = self.node.client(RUNTIME)
-        session = self.node.sessions.get(RUNTIME)
+        node = DurableNode(directory(self))
+        self.addCleanup(lambda: (node.spool.close(), node.store.shut()))
+        client, other = node.client(RUNTIME), node.client(OTHER)
+        body = {"resources": ["comm://example.org/1"]}
+        client.tell({"id": 1, "type": "subscribe", "from": RUNTIME, "to": SM, "body": body})
+        client.drop()
+        other.tell(update(1))
+        node.store.committed()
+        node.clock.advance(60)
 
-        kept = [getattr(session, name) for name in session.__slots__ if hasattr(session, name)]
-
-        self.assertEqual(hashed(client.token), session.token_hash)
-        self.assertNotIn(client.token, repr(kept) + repr(vars(self.node.sessions)))
+        self.assertEqual(hashed(client.token), node.sessions.get(RUNTIME).token_hash)
+        files = [path for path in node.directory.rglob("*") if path.is_file()]
+        written = b"".join(path.read_bytes() for path in files)
+        self.assertIn(hashed(client.token), written)
+        self.assertIn(json.dumps(update(1)).encode(), written)
+        self.assertNotIn(client.token.encode(), written)
+        self.assertNotIn(client.token, f"{node.traffic_recorder.messages}{node.traffic_recorder.events}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.support.durable import SM, DurableNode, Refusing
+from tests.support.durable import SM, DurableNode
 from tests.support.fakes import Client, MemoryNode, directory
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -152,7 +152,7 @@ class WrittenTests(SynchronousTestCase):
     A receipt for several, of whom one is away.
     """
 
-    def test_not_before(self) -> None:
+    def test_receipt_does_not_leave_before_the_disk(self) -> None:
         """
         Its sender may forget the message then; so it does not leave before that is written down.
         """
@@ -164,7 +164,7 @@ class WrittenTests(SynchronousTestCase):
             client.tell({**subscribe, "from": client.runtime})
         node.clock.advance(0)
         bob.drop()
-        disk = node.spool._write = Refusing()
+        disk = node.disk
         disk.full = True
         event = {"id": 7, "type": "event", "from": f"{ANN}/y", "to": "comm://x", "receipt": True}
 

@@ -12,7 +12,7 @@ from twisted.logger import LogLevel, globalLogPublisher
 
 from msgnode.config.schema import ConfigError, StorageOptions
 from msgnode.sessions.limits.disk_watermark import Watermark
-from msgnode.storage.json_lines import HOUR
+from msgnode.storage.json_lines import HOUR_NANOSECONDS
 from msgnode.storage.traffic_log import TrafficLog
 from tests.storage.test_traffic_log import MORNING, NAME, TrafficTests
 
@@ -35,7 +35,7 @@ class FileTests(TrafficTests):
 
         self.assertEqual([1, 2], self.ids())
 
-    def test_burst(self) -> None:
+    def test_burst_of_lines_is_written_sooner(self) -> None:
         """
         A burst is written sooner.
         """
@@ -43,16 +43,16 @@ class FileTests(TrafficTests):
 
         self.assertEqual(5000, len(self.ids()))
 
-    def test_hours(self) -> None:
+    def test_line_goes_to_the_file_of_its_hour(self) -> None:
         """
         Each line goes to the file of its hour by UTC, also when a batch spans several.
         """
         self.write(1, 2)
-        self.now += HOUR - 1
+        self.now += HOUR_NANOSECONDS - 1
         self.write(3)
         self.now += 1
         self.write(4)
-        self.now += 15 * HOUR
+        self.now += 15 * HOUR_NANOSECONDS
         self.write(5, 6)
 
         self.flush()
@@ -66,7 +66,7 @@ class FileTests(TrafficTests):
         A wall clock that is set back loses nothing.
         """
         for id, hour in enumerate((0, 1, 0, 2, 1)):
-            self.now = MORNING + hour * HOUR
+            self.now = MORNING + hour * HOUR_NANOSECONDS
             self.write(id)
 
         self.flush()
@@ -97,7 +97,7 @@ class FileTests(TrafficTests):
 
         self.assertEqual(([1], []), (self.ids(), self.clock.getDelayedCalls()))
 
-    def test_torn(self) -> None:
+    def test_torn_line_is_closed_at_the_next_start(self) -> None:
         """
         A line that a killed node left torn is closed at the next start; nothing else is touched.
         """
@@ -145,7 +145,7 @@ class FileTests(TrafficTests):
             [b"torn", b"torn", b"torn\n"], [(self.directory / name).read_bytes() for name in names]
         )
 
-    def test_name(self) -> None:
+    def test_nodes_name_is_in_the_file_name(self) -> None:
         """
         The node's name stands in the file's name, without what a file's name cannot bear.
         """
@@ -239,7 +239,7 @@ class FullTests(TrafficTests):
         for n in range(10):
             self.write(n)
             self.flush()
-        self.now += HOUR
+        self.now += HOUR_NANOSECONDS
         self.write(10)
         self.flush()
 
@@ -264,7 +264,7 @@ class FullTests(TrafficTests):
 
         self.assertEqual((2, [LogLevel.error, LogLevel.info] * 2), (self.log.lost, self.told()))
 
-    def test_half(self) -> None:
+    def test_half_written_line_is_closed_and_counted_lost(self) -> None:
         """
         A line of which only a part had room is closed when there is room again, and counted as lost.
         """

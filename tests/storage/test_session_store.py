@@ -23,8 +23,8 @@ from msgnode.protocol.errors import Rejected
 from msgnode.sessions.persistence import NullSessionStore
 from msgnode.sessions.principal import Principal
 from msgnode.storage import database
-from msgnode.storage.database import NAME, STEPS
-from msgnode.storage.session_store import AGAIN, CHANGE_SIZE, MAX_NOTED, Store
+from msgnode.storage.database import MIGRATIONS, NAME
+from msgnode.storage.session_store import CHANGE_OVERHEAD_BYTES, MAX_NOTED_BYTES, RETRY_SECONDS, Store
 from tests.support.fakes import MemoryNode, directory
 
 HERE = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ while True:
     for _ in range(20):
         number += 1
         kept.bound(number, f"comm://example.org/{number}", 1)
-    done = kept.settled()
+    done = kept.committed()
     done.addCallback(lambda _: print(number, flush=True))
     clock.advance(0)
 """
@@ -75,7 +75,7 @@ class StoreTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.directory = directory(self)
         self.clock = Clock()
-        self.most = MAX_NOTED
+        self.most = MAX_NOTED_BYTES
         self.store, self.found = self.start()
 
     def start(self, run: Callable[..., Deferred[None]] = maybeDeferred) -> tuple[Store, Any]:
@@ -95,7 +95,7 @@ class StoreTests(SynchronousTestCase):
         return self.found
 
     def commit(self) -> None:
-        done = self.store.settled()
+        done = self.store.committed()
         self.clock.advance(0)
         self.successResultOf(done)
 
@@ -103,8 +103,8 @@ class StoreTests(SynchronousTestCase):
         """
         Why the disk did not take what was noted.
         """
-        done = self.store.settled()
-        self.clock.advance(AGAIN)
+        done = self.store.committed()
+        self.clock.advance(RETRY_SECONDS)
         why = self.failureResultOf(done, Rejected).value
         self.assertEqual(503, why.code)
         return str(why)
@@ -135,7 +135,7 @@ class KeepingTests(StoreTests):
         """
         self.store.opened(session(1))
         self.store.opened(session(2, "runtime://example.org/2"))
-        self.store.left(session(2), 1234.5)
+        self.store.disconnected(session(2), 1234.5)
         self.commit()
 
         sessions, *_ = self.restart()
@@ -143,13 +143,13 @@ class KeepingTests(StoreTests):
         one = (1, "runtime://example.org/1", b"hash", 0, 0, "x", None)
         self.assertEqual([one, (2, "runtime://example.org/2", b"hash", 0, 0, "x", 1234.5)], sessions)
 
-    def test_returned(self) -> None:
+    def test_returned_session_is_stored_as_there(self) -> None:
         """
         A session that came back is not away any more.
         """
         self.store.opened(session(1))
-        self.store.left(session(1), 1234.5)
-        self.store.left(session(1), None)
+        self.store.disconnected(session(1), 1234.5)
+        self.store.disconnected(session(1), None)
         self.commit()
 
         sessions, *_ = self.restart()
@@ -220,12 +220,15 @@ class KeepingTests(StoreTests):
 
         self.assertEqual([[2], [2], [2], [1, 2], [2], [2]], [[row[0] for row in rows] for rows in found])
 
-    def fill(self, number: int = 20_000) -> int:
+    def fill(self) -> int:
         """
-        Bind so many addresses of 2 KB, and end their session; how large the file was.
+        Bind 5 MB of addresses, and end their session; how large the file was. All bounds are a sixteenth.
         """
-        for each in range(number):
-            self.store.bound(1, f"comm://example.org/{each}/" + "x" * 2000, 1)
+        for name in ("MAX_FREE_PAGES", "PAGES_PER_COMMIT", "MAX_WAL_BYTES"):
+            self.patch(database, name, getattr(database, name) // 16)
+        self.restart()
+        for each in range(120):
+            self.store.bound(1, f"comm://example.org/{each}/" + "x" * 40_000, 1)
         self.commit()
         self.restart()
         size = (self.directory / NAME).stat().st_size
@@ -272,15 +275,15 @@ class KeepingTests(StoreTests):
         """
         SQLite's own log does not stay as large as its largest transaction.
         """
-        self.fill(40_000)
+        self.fill()
         log = (self.directory / NAME).with_name(NAME + "-wal")
         for number in range(1200):
             self.store.bound(2, f"comm://example.org/{number}", 1)
             self.commit()
 
-        self.assertLessEqual(log.stat().st_size, database.MAX_LOG)
+        self.assertLessEqual(log.stat().st_size, database.MAX_WAL_BYTES)
 
-    def test_text(self) -> None:
+    def test_any_characters_come_back_as_they_were(self) -> None:
         """
         Any characters that can be sent come back as they were.
         """
@@ -296,11 +299,13 @@ class KeepingTests(StoreTests):
         """
         A whole node tells the store: its sessions and their addresses are found.
         """
-        node = MemoryNode()
-        for part in (node.sessions, node.routes):
-            part._session_store = self.store  # the test's node has none of its own
-        client = node.client("runtime://example.org/1")
-        client.subscribe("comm://x/changes")
+        node = MemoryNode(session_store=self.store)
+        client = node.client()
+        client.tell({"id": 1, "type": "open", "from": "runtime://example.org/1", "to": "mn:/session"})
+        self.commit()
+        client.runtime = "runtime://example.org/1"
+        body = {"resources": ["comm://x/changes"]}
+        client.post("domain://msg-node.example.org/sm", "subscribe", body=body)
         self.commit()
 
         sessions, bindings, *_ = self.restart()
@@ -315,7 +320,7 @@ class KeepingTests(StoreTests):
         nothing = NullSessionStore()
         nothing.opened(session(1))
 
-        self.successResultOf(nothing.settled())
+        self.successResultOf(nothing.committed())
         self.assertEqual((0, ""), (nothing.changes, nothing.failing))
 
 
@@ -358,7 +363,7 @@ class CommitTests(StoreTests):
 
         self.assertEqual([(1, "comm://a", 1)], bindings)
 
-    def test_one_at_a_time(self) -> None:
+    def test_changes_wait_for_the_commit_under_way(self) -> None:
         """
         While one commit is under way all that comes waits for the next.
         """
@@ -379,7 +384,7 @@ class CommitTests(StoreTests):
         Settled is said when the commit has ended, not before.
         """
         self.store.bound(1, "comm://a", 1)
-        done = self.store.settled()
+        done = self.store.committed()
         self.clock.advance(0)
         self.assertNoResult(done)
 
@@ -394,7 +399,7 @@ class CommitTests(StoreTests):
         self.store.bound(1, "comm://a", 1)
         self.clock.advance(0)
         self.store.bound(2, "comm://a", 1)
-        done = self.store.settled()
+        done = self.store.committed()
         self.runs[0][1].callback(None)
         self.assertNoResult(done)
 
@@ -407,7 +412,7 @@ class CommitTests(StoreTests):
         """
         When nothing has changed everything is settled, and the disk is left alone.
         """
-        self.successResultOf(self.store.settled())
+        self.successResultOf(self.store.committed())
         self.clock.advance(10)
 
         self.assertEqual([], self.runs)
@@ -469,7 +474,7 @@ class FullDiskTests(StoreTests):
 
         text = self.refusal()
 
-        self.assertEqual("the node cannot write this down now: database or disk is full", text)
+        self.assertEqual("the node cannot write to disk now: database or disk is full", text)
         self.assertEqual("database or disk is full", self.store.failing)
 
     def test_nothing_in_part(self) -> None:
@@ -494,10 +499,10 @@ class FullDiskTests(StoreTests):
         self.store.bound(3, "comm://since", 1)
         self.make_room()
 
-        self.clock.advance(AGAIN)
+        self.clock.advance(RETRY_SECONDS)
 
         self.assertEqual("", self.store.failing)
-        self.successResultOf(self.store.settled())
+        self.successResultOf(self.store.committed())
         _, bindings, *_ = self.restart()
         self.assertEqual(1002, len(bindings))
 
@@ -511,7 +516,7 @@ class FullDiskTests(StoreTests):
         self.store.bound(2, "comm://during/7", 0)
         self.store.bound(2, "comm://during/8", 2)
         self.make_room()
-        self.clock.advance(AGAIN)
+        self.clock.advance(RETRY_SECONDS)
 
         _, bindings, *_ = self.restart()
 
@@ -526,11 +531,11 @@ class FullDiskTests(StoreTests):
         self.fill()
         self.note_much()
         self.refusal()
-        self.clock.pump([AGAIN] * 10)
+        self.clock.pump([RETRY_SECONDS] * 10)
         self.assertEqual((1, 0), (self.logged(LogLevel.error), self.logged(LogLevel.info)))
 
         self.make_room()
-        self.clock.advance(AGAIN)
+        self.clock.advance(RETRY_SECONDS)
 
         self.assertEqual((1, 1), (self.logged(LogLevel.error), self.logged(LogLevel.info)))
 
@@ -546,19 +551,19 @@ class FullDiskTests(StoreTests):
 
         self.successResultOf(stopped)
         said = [event["log_format"] for event in self.events if event["log_level"] is LogLevel.error]
-        self.assertIn("state was lost: {why}", said)
+        self.assertIn("session state was lost at shutdown: {why}", said)
 
     def test_changes_beyond_what_memory_may_hold_are_not_called(self) -> None:
         """
         Changes beyond what memory may hold are not called settled, and what comes after them is.
         """
-        self.most = 3 * (CHANGE_SIZE + 120)
+        self.most = 3 * (CHANGE_OVERHEAD_BYTES + 120)
         for number in range(4):
             self.store.bound(4, f"comm://{number}", 1)
 
         text = self.refusal()
 
-        self.assertIn("too much waited", text)
+        self.assertIn("too many changes wait", text)
         self.store.bound(5, "comm://after", 1)
         self.commit()
         self.assertEqual("", self.store.failing)
@@ -575,11 +580,11 @@ class FullDiskTests(StoreTests):
         for number in range(1000):
             self.store.bound(4, f"comm://more/{number}", 1)
 
-        self.assertLess(95_000, self.store.held)
-        self.assertLessEqual(self.store.held, self.most)
+        self.assertLess(95_000, self.store.noted_bytes)
+        self.assertLessEqual(self.store.noted_bytes, self.most)
         self.make_room()
-        self.clock.advance(AGAIN)
-        self.assertEqual((0, ""), (self.store.held, self.store.failing))
+        self.clock.advance(RETRY_SECONDS)
+        self.assertEqual((0, ""), (self.store.noted_bytes, self.store.failing))
 
     def test_too_much_while_full(self) -> None:
         """
@@ -588,16 +593,16 @@ class FullDiskTests(StoreTests):
         self.fill()
         self.note_much()
         self.refusal()
-        self.most = self.store.held
+        self.most = self.store.noted_bytes
         self.store.bound(6, "comm://one-too-many", 1)
-        done = self.store.settled()
+        done = self.store.committed()
         self.make_room()
 
-        self.clock.advance(AGAIN)
+        self.clock.advance(RETRY_SECONDS)
 
         self.failureResultOf(done, Rejected)
 
-    def test_unwritable(self) -> None:
+    def test_failed_write_leaves_no_transaction_open(self) -> None:
         """
         What SQLite cannot take at all leaves no transaction open behind it.
         """
@@ -605,9 +610,8 @@ class FullDiskTests(StoreTests):
 
         self.refusal()
 
-        database = self.store._database
-        assert database is not None
-        self.assertFalse(database.in_transaction)
+        with closing(sqlite3.connect(self.directory / NAME, timeout=0, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # raises while somebody else has begun to write
 
 
 class FileTests(StoreTests):
@@ -675,7 +679,7 @@ class FileTests(StoreTests):
 
             self.refused()
 
-    def test_unreadable_text(self) -> None:
+    def test_stored_address_that_is_no_text_stops_the_start(self) -> None:
         """
         An address that is not text any more stops the start.
         """
@@ -692,7 +696,7 @@ class FileTests(StoreTests):
 
         self.assertIn("Is a directory", self.refused())
 
-    def test_no_room(self) -> None:
+    def test_state_directory_that_cannot_be_made_is_named(self) -> None:
         """
         A place where no directory can be made is named, and what to do.
         """
@@ -709,7 +713,7 @@ class FileTests(StoreTests):
         """
         A file that a newer node wrote stops the start, and stays as it is.
         """
-        self.alter(f"PRAGMA user_version = {len(STEPS) + 1}")
+        self.alter(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
         before = self.path.read_bytes()
 
         why = self.refused()
@@ -717,29 +721,31 @@ class FileTests(StoreTests):
         self.assertIn("was written by a newer msgnode", why)
         self.assertEqual(before, self.path.read_bytes())
 
-    def test_older(self) -> None:
+    def test_older_database_is_brought_up_to_date(self) -> None:
         """
         A file of an older node is brought up to date, with all that is in it.
         """
         newer = "ALTER TABLE binding ADD COLUMN note TEXT NOT NULL DEFAULT ''; CREATE TABLE more (a) STRICT"
         newer = newer.replace("(a)", "(a INTEGER)")
-        self.patch(database, "STEPS", (*STEPS, newer))
+        self.patch(database, "MIGRATIONS", (*MIGRATIONS, newer))
 
         _, found = self.start()
 
         self.assertEqual(2000, len(found[1]))
         connection = sqlite3.connect(self.path)
         self.addCleanup(connection.close)
-        self.assertEqual((len(STEPS) + 1,), connection.execute("PRAGMA user_version").fetchone())
+        self.assertEqual((len(MIGRATIONS) + 1,), connection.execute("PRAGMA user_version").fetchone())
         self.assertEqual([], connection.execute("SELECT a FROM more").fetchall())
 
     def test_step_fails(self) -> None:
         """
         A step that fails midway leaves the older file untouched, for the older node.
         """
-        self.patch(database, "STEPS", (*STEPS, "CREATE TABLE more (a INTEGER); CREATE TABLE session (b)"))
+        self.patch(
+            database, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE more (a INTEGER); CREATE TABLE session (b)")
+        )
         self.refused()
-        self.patch(database, "STEPS", STEPS)
+        self.patch(database, "MIGRATIONS", MIGRATIONS)
 
         _, found = self.start()
 
@@ -755,7 +761,7 @@ class FileTests(StoreTests):
 
         self.start()
 
-    def test_two_nodes(self) -> None:
+    def test_two_nodes_never_share_a_directory(self) -> None:
         """
         Two nodes never share a directory; the second is told which, the first goes on.
         """

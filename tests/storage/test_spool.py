@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.storage import spool_end
-from msgnode.storage.spool import MAX_HELD_BACK, Spool
+from msgnode.storage.spool import MAX_BUFFERED_BYTES, Spool
 from msgnode.storage.spool_records import SessionRecovery
 from msgnode.storage.spool_recovery import (
     BATCH,
@@ -27,9 +27,9 @@ from msgnode.storage.spool_recovery import (
     segments,
 )
 from tests.support.fakes import directory
+from tests.support.fuzz import TIMES
 
 FOREVER = float("inf")
-TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 
 
 class FullDisk:
@@ -71,7 +71,7 @@ class SpoolCase(SynchronousTestCase):
 
     def keep(self, sid: int, key: int, data: bytes = b"m", number: int = 0, **how: Any) -> int:
         rest = {"until": FOREVER, "priority": 5, "asker": 0, **how}
-        return self.spool.keep(sid, key, data, rest["until"], rest["priority"], rest["asker"], number)
+        return self.spool.append(sid, key, data, rest["until"], rest["priority"], rest["asker"], number)
 
 
 class SpoolTests(SpoolCase):
@@ -85,7 +85,7 @@ class SpoolTests(SpoolCase):
         """
         self.keep(7, 1, b"one", until=1000.5, priority=9, asker=3)
         self.keep(7, 2, b"two", number=1)
-        self.spool.settle()
+        self.spool.flush()
 
         found = self.again()[7]
 
@@ -116,9 +116,9 @@ class SpoolTests(SpoolCase):
         """
         A message that is not there whole is an error, not another message.
         """
-        place = self.spool.keep(7, 1, b"one", FOREVER, 5, 0, 0)
+        place = self.spool.append(7, 1, b"one", FOREVER, 5, 0, 0)
         self.assertFalse(self.spool.holds(place, 3))
-        self.spool.settle()
+        self.spool.flush()
         self.assertTrue(self.spool.holds(place, 3))
         (path,) = segments(self.directory)
         os.truncate(path, path.stat().st_size - 1)
@@ -136,14 +136,14 @@ class SpoolTests(SpoolCase):
         """
         for key in (1, 2, 3):
             self.keep(7, key)
-        self.spool.gone(7, 1, missed=False)
-        self.spool.gone(7, 2, missed=True)
-        self.spool.settle()
+        self.spool.removed(7, 1, missed=False)
+        self.spool.removed(7, 2, missed=True)
+        self.spool.flush()
         found = self.again()[7]
 
         self.assertEqual(([3], 1), ([note.key for note in found.kept], found.missed))
         self.spool.state(7, b"told")
-        self.spool.settle()
+        self.spool.flush()
         found = self.again()[7]
         self.assertEqual((0, b"told"), (found.missed, found.state))
 
@@ -153,37 +153,37 @@ class SpoolTests(SpoolCase):
         """
         for key in (1, 2, 3):
             self.keep(7, key)
-        self.spool.left(7, 3, 1)
-        self.spool.left(7, 1, 2)
+        self.spool.sent(7, 3, 1)
+        self.spool.sent(7, 1, 2)
         self.spool.acknowledged(7, 1)
-        self.spool.settle()
+        self.spool.flush()
 
         found = self.again()[7]
 
         self.assertEqual([(1, 2), (2, 0)], [(note.key, note.number) for note in found.kept])
         self.assertEqual((1, 2), (found.acknowledged, found.sent))
 
-    def test_heard(self) -> None:
+    def test_clients_messages_and_unfinished_ones_are_found(self) -> None:
         """
         How far the client's messages have come, and which of them are not finished.
         """
-        self.spool.heard(7, 5, [])
-        self.spool.heard(7, 9, [3, 8])
-        self.spool.settle()
+        self.spool.received(7, 5, [])
+        self.spool.received(7, 9, [3, 8])
+        self.spool.flush()
 
         found = self.again()[7]
 
         self.assertEqual((9, [3, 8]), (found.received, found.pending))
 
-    def test_begun_anew(self) -> None:
+    def test_fresh_state_voids_old_records(self) -> None:
         """
         A fresh state voids what was said before, but no key is given twice.
         """
         self.keep(7, 4, number=1)
         self.spool.acknowledged(7, 1)
-        self.spool.heard(7, 3, [])
+        self.spool.received(7, 3, [])
         self.spool.state(7, b"new", fresh=True)
-        self.spool.settle()
+        self.spool.flush()
 
         found = self.again()[7]
 
@@ -195,7 +195,7 @@ class SpoolTests(SpoolCase):
         """
         self.keep(7, 1)
         self.spool.forget(7)
-        self.spool.settle()
+        self.spool.flush()
 
         self.assertEqual({}, self.again())
 
@@ -206,7 +206,7 @@ class SpoolTests(SpoolCase):
         data = b"x" * 10_000
         for sid in range(100):
             self.keep(sid, 1, data)
-        self.spool.settle()
+        self.spool.flush()
 
         self.assertLess(self.spool.size, 20_000)
         found = self.again()
@@ -234,25 +234,25 @@ class SegmentTests(SpoolCase):
         """
         for key in range(1, 21):
             self.keep(7, key, b"x" * 200)
-            self.spool.settle()
+            self.spool.flush()
 
         self.assertGreater(len(segments(self.directory)), 4)
         self.assertEqual(list(range(1, 21)), [note.key for note in self.again()[7].kept])
 
-    def test_oldest(self) -> None:
+    def test_record_kept_again_survives_the_oldest_file(self) -> None:
         """
         What is kept again elsewhere is not lost with the oldest file.
         """
         for key in range(1, 11):
             self.keep(7, key, b"%d" % key * 100)
-            self.spool.settle()
+            self.spool.flush()
         oldest = self.spool.oldest()
         before = self.spool.size
 
         for note in self.again()[7].kept:
             if note.place >> 40 == oldest:
                 self.keep(7, note.key, self.spool.read(note.place, note.size))
-        self.spool.settle()
+        self.spool.flush()
         self.spool.drop_oldest()
 
         self.assertLess(self.spool.size, before + 2000)
@@ -278,17 +278,17 @@ class FullDiskTests(SpoolCase):
         What the disk does not take waits, and is there when it has room again; nothing is written in half.
         """
         self.keep(7, 1)
-        self.assertTrue(self.spool.settle())
+        self.assertTrue(self.spool.flush())
         self.disk.room = 20
         self.keep(7, 2, b"x" * 100)
 
-        self.assertFalse(self.spool.settle())
-        self.assertEqual(errno.ENOSPC, self.spool.failing.errno)
+        self.assertFalse(self.spool.flush())
+        self.assertIn("No space left", self.spool.failing)
         self.assertEqual([1], [note.key for note in recover(self.directory)[7].kept])
 
         self.disk.room = 10**9
         self.keep(7, 3)
-        self.assertTrue(self.spool.settle())
+        self.assertTrue(self.spool.flush())
         self.assertIsNone(self.spool.failing)
         self.assertEqual([1, 2, 3], [note.key for note in self.again()[7].kept])
 
@@ -297,9 +297,9 @@ class FullDiskTests(SpoolCase):
         When too much waits it is given up, and the owner begins again.
         """
         self.disk.room = 0
-        self.keep(7, 1, b"x" * (MAX_HELD_BACK + 1))
+        self.keep(7, 1, b"x" * (MAX_BUFFERED_BYTES + 1))
 
-        self.assertFalse(self.spool.settle())
+        self.assertFalse(self.spool.flush())
         self.assertTrue(self.spool.overrun)
         self.assertEqual(0, self.keep(7, 2))
         self.assertFalse(self.spool.start_over())
@@ -307,9 +307,9 @@ class FullDiskTests(SpoolCase):
         self.disk.room = 10**9
         self.assertTrue(self.spool.start_over())
         self.keep(7, 2)
-        self.assertFalse(self.spool.settle())  # it does not count yet
+        self.assertFalse(self.spool.flush())  # it does not count yet
         self.assertTrue(self.spool.finish_over())
-        self.assertTrue(self.spool.settle())
+        self.assertTrue(self.spool.flush())
         self.spool.drop_oldest()
         self.assertEqual([2], [note.key for note in self.again()[7].kept])
 
@@ -318,14 +318,14 @@ class FullDiskTests(SpoolCase):
         A file that was not finished does not count, and is gone after the next start.
         """
         self.keep(7, 1)
-        self.spool.settle()
+        self.spool.flush()
         self.disk.room = 0
-        self.keep(7, 2, b"x" * (MAX_HELD_BACK + 1))
-        self.spool.settle()
+        self.keep(7, 2, b"x" * (MAX_BUFFERED_BYTES + 1))
+        self.spool.flush()
         self.disk.room = 10**9
         self.spool.start_over()
         self.keep(7, 3)
-        self.spool.settle()
+        self.spool.flush()
 
         self.assertEqual([1], [note.key for note in self.again()[7].kept])
         self.assertEqual([], list(self.directory.glob("*.anew")))
@@ -335,10 +335,10 @@ class FullDiskTests(SpoolCase):
         Half a batch that the disk took before it was given up is no damage, though another file follows.
         """
         self.keep(7, 1)
-        self.spool.settle()
+        self.spool.flush()
         self.disk.room = 20
-        self.keep(7, 2, b"x" * (MAX_HELD_BACK + 1))
-        self.spool.settle()
+        self.keep(7, 2, b"x" * (MAX_BUFFERED_BYTES + 1))
+        self.spool.flush()
         self.disk.room = 10**9
         self.assertTrue(self.spool.start_over())
 
@@ -353,11 +353,11 @@ class FullDiskTests(SpoolCase):
         self.keep(7, 1, b"x" * 200)
         self.disk.room = 258  # not for the first bytes of another
 
-        self.assertTrue(self.spool.settle())
+        self.assertTrue(self.spool.flush())
         self.assertIsNone(self.spool.failing)
         self.disk.room = 10**9
         self.keep(7, 2)
-        self.spool.settle()
+        self.spool.flush()
         self.assertEqual([1, 2], [note.key for note in self.again()[7].kept])
 
     def test_cannot_be_cut(self) -> None:
@@ -368,10 +368,10 @@ class FullDiskTests(SpoolCase):
         file = self.spool._files[self.spool._number]
         self.spool._files[self.spool._number] = -1
 
-        self.assertFalse(self.spool.settle())
-        self.assertEqual(errno.EBADF, self.spool.failing.errno)
+        self.assertFalse(self.spool.flush())
+        self.assertIn("Bad file descriptor", self.spool.failing)
         self.spool._files[self.spool._number] = file
-        self.assertTrue(self.spool.settle())
+        self.assertTrue(self.spool.flush())
         self.assertEqual([1], [note.key for note in self.again()[7].kept])
 
 
@@ -384,7 +384,7 @@ class DamageTests(SpoolCase):
         super().setUp()
         for key in (1, 2, 3):
             self.keep(7, key, b"message %d" % key)
-            self.spool.settle()
+            self.spool.flush()
         self.spool.close()
         (self.path,) = segments(self.directory)
         self.whole = self.path.read_bytes()
@@ -461,7 +461,7 @@ class DamageTests(SpoolCase):
         for pwrite, expected in ((refuse, None), (write, True)):
             self.patch(os, "pwrite", pwrite)
             spool.acknowledged(7, 1)
-            spool.settle()
+            spool.flush()
             self.assertEqual(expected, mark.exists() or None)
         spool.close()
 
@@ -518,7 +518,7 @@ class DamageTests(SpoolCase):
         with self.assertRaisesRegex(CorruptSegment, "another version"):
             recover(self.directory)
 
-    def test_repair(self) -> None:
+    def test_damaged_spool_file_is_moved_aside(self) -> None:
         """
         A damaged file is moved aside, and what can be read of it is kept.
         """
@@ -623,20 +623,20 @@ class ModelTests(SynchronousTestCase):
             if kind == "keep":
                 sid, data = details
                 keys[sid] += 1
-                spool.keep(sid, keys[sid], data, FOREVER, 5, 0, 0)
+                spool.append(sid, keys[sid], data, FOREVER, 5, 0, 0)
                 model.setdefault(sid, {})[keys[sid]] = data
             elif kind == "gone":
                 sid, key = details
-                spool.gone(sid, key, missed=False)
+                spool.removed(sid, key, missed=False)
                 model.setdefault(sid, {}).pop(key, None)
             elif kind == "heard":
-                spool.heard(details[0], details[1], [])
+                spool.received(details[0], details[1], [])
                 model.setdefault(details[0], {})
             elif kind == "forget":
                 spool.forget(details[0])
                 model.pop(details[0], None)
             else:
-                spool.settle()
+                spool.flush()
                 size = segments(where)[0].stat().st_size
                 after.append((size, {sid: dict(kept) for sid, kept in model.items()}))
         spool.close()

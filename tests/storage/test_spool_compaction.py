@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.storage import spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import segments
-from tests.support.durable import Counting, DurableNode, Refusing
+from tests.support.durable import Counting, DurableNode
 from tests.support.fakes import directory
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -21,7 +21,9 @@ class SweepTests(SynchronousTestCase):
     """
 
     def setUp(self) -> None:
-        self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
+        self.node: Any = DurableNode(
+            directory(self), segment_bytes=2000, session={"unused_expiry_seconds": 3600}
+        )
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.ann = self.node.client(ANN)
         self.bob = Counting(self.node, BOB)
@@ -29,7 +31,6 @@ class SweepTests(SynchronousTestCase):
         self.short()
 
     def short(self) -> None:
-        self.node.spool._segment_bytes = 2000
         sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock, slack=4000)
         sweep.startService()
 
@@ -40,7 +41,7 @@ class SweepTests(SynchronousTestCase):
     def files(self) -> int:
         return len(segments(self.node.directory / "spool"))
 
-    def test_dead(self) -> None:
+    def test_acknowledged_messages_leave_little_on_disk(self) -> None:
         """
         Of what was acknowledged nothing is left on disk but a little.
         """
@@ -56,7 +57,7 @@ class SweepTests(SynchronousTestCase):
         self.assertGreater(before, 30)
         self.assertLess(self.files(), 6)
 
-    def test_owed(self) -> None:
+    def test_owed_messages_are_moved_on(self) -> None:
         """
         What is owed, sent or waiting, is moved on, and is there after a restart.
         """
@@ -104,7 +105,7 @@ class SweepTests(SynchronousTestCase):
         """
         A sweep that the disk interrupts loses nothing, and is made up for when there is room again.
         """
-        disk = self.node.spool._write = Refusing()
+        disk = self.node.disk
         self.send(*range(1, 31))
         for number in range(100):
             self.ann.post("runtime://example.org/ann", n=number, body={"v": "x" * 300})
@@ -116,7 +117,7 @@ class SweepTests(SynchronousTestCase):
         for _ in range(5):
             self.node.clock.advance(1)
         self.assertTrue(first.exists())
-        for kept in self.bob_session().owed():
+        for kept in self.bob_session().mailbox.undelivered():
             self.node.sessions.journal.page_out(kept)
 
         disk.full = False
@@ -133,8 +134,8 @@ class SweepTests(SynchronousTestCase):
         """
         When too much was held back everything is written anew, also if the disk fails once more meanwhile.
         """
-        disk = self.node.spool._write = Refusing()
-        self.patch(spool, "MAX_HELD_BACK", 10_000)
+        disk = self.node.disk
+        self.patch(spool, "MAX_BUFFERED_BYTES", 10_000)
         self.send(*range(1, 21))
         disk.full = True
         for number in range(21, 101):
@@ -143,7 +144,7 @@ class SweepTests(SynchronousTestCase):
         self.assertTrue(self.node.spool.overrun)
         disk.full = False
         self.assertTrue(self.node.spool.start_over())
-        for kept in self.bob_session().owed():
+        for kept in self.bob_session().mailbox.undelivered():
             self.node.sessions.journal.page_out(kept)  # most of it is nowhere on disk
         self.node.spool.overrun = True
         disk.room = 3  # then it is full again

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.storage.spool import segment_of
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import number_of, segments
-from tests.support.durable import Counting, DurableNode, Refusing
+from tests.support.durable import Counting, DurableNode
 from tests.support.fakes import directory
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
@@ -35,14 +35,14 @@ class DamageCase(SynchronousTestCase):
         self.addCleanup(globalLogPublisher.removeObserver, self._heard)
 
     def _heard(self, event: dict[str, Any]) -> None:
-        if event["log_namespace"] == "msgnode.sessions.session":
+        if event["log_namespace"] == "msgnode.sessions.mailbox":
             self.said.append(event["why"])
 
     def cut(self) -> None:
         """
         The file of the last message that bob is owed ends within it.
         """
-        kept = self.node.sessions.get(BOB).owed()[-1]
+        kept = self.node.sessions.get(BOB).mailbox.undelivered()[-1]
         self.path = next(p for p in self.files() if number_of(p) == segment_of(kept.place))
         os.truncate(self.path, (kept.place & (1 << 40) - 1) + kept.size - 1)
 
@@ -115,7 +115,7 @@ class ResumeTests(DamageCase):
         """
         Both sides count alike from then on, over lost connections and a kill; whichever it was.
         """
-        self.spoil(self.node.sessions.get(BOB).owed()[3].place)
+        self.spoil(self.node.sessions.get(BOB).mailbox.undelivered()[3].place)
         self.bob.connect()
         self.bob.lose(arrives=1)
         self.send(5)
@@ -131,7 +131,7 @@ class ResumeTests(DamageCase):
         self.assertEqual([0, 1, 2, 4, 5, 6], self.ids())
         self.assertEqual(1, self.bob.missed)
         self.bob.acknowledge()
-        self.assertEqual([], self.node.sessions.get(BOB).owed())
+        self.assertEqual([], self.node.sessions.get(BOB).mailbox.undelivered())
 
     def test_after_a_full_disk(self) -> None:
         """
@@ -141,12 +141,12 @@ class ResumeTests(DamageCase):
         cleo.connect()
         self.ann.send(id=5, type="update", to=cleo.runtime)
         cleo.lose()
-        disk = self.node.spool._write = Refusing()
+        disk = self.node.disk
         disk.full = True
         self.send(6)
         self.bob.connect()
         cleo.connect()
-        self.spoil(self.node.sessions.get(BOB).owed()[1].place)
+        self.spoil(self.node.sessions.get(BOB).mailbox.undelivered()[1].place)
 
         disk.full = False
         self.node.clock.advance(2)
@@ -160,7 +160,7 @@ class ResumeTests(DamageCase):
         self.assertEqual(([0, 1, 2, 4], 1), (self.ids()[:4], self.bob.missed))
         self.assertSaid()
 
-    def test_had_it(self) -> None:
+    def test_delivered_before_the_damage_is_not_missing(self) -> None:
         """
         What it had before it went away is not missing.
         """
@@ -178,7 +178,7 @@ class ResumeTests(DamageCase):
         """
         So it goes on if nothing can be read.
         """
-        self.spoil(*(kept.place for kept in self.node.sessions.get(BOB).owed()))
+        self.spoil(*(kept.place for kept in self.node.sessions.get(BOB).mailbox.undelivered()))
 
         self.bob.connect()
         self.send(5)
@@ -186,7 +186,7 @@ class ResumeTests(DamageCase):
         self.assertEqual([0, 1, 5], self.ids())
         self.assertEqual(3, self.bob.missed)
 
-    def test_opens_anew(self) -> None:
+    def test_open_says_how_many_were_damaged(self) -> None:
         """
         An `open` carries over what is left, and says how many are missing.
         """
@@ -221,7 +221,7 @@ class ResumeTests(DamageCase):
         ):
             pass
 
-    def test_swept(self) -> None:
+    def test_compaction_passes_over_damage(self) -> None:
         """
         The broom does not stumble over it: the epoch ends, and the client hears that something may miss.
         """
@@ -260,9 +260,9 @@ class ResumeTests(DamageCase):
         for number in range(3):
             self.ann.send(id=number, type="update", to=cleo.runtime)
         session = self.node.sessions.get(cleo.runtime)
-        for kept in session.owed():
+        for kept in session.mailbox.undelivered():
             self.node.sessions.journal.page_out(kept)
-        self.spoil(session.owed()[1].place)
+        self.spoil(session.mailbox.undelivered()[1].place)
 
         self.sweep()
         self.assertEqual([0, 2], self.opened(cleo.runtime))
@@ -276,7 +276,6 @@ class PollTests(DamageCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.node.links = []
         self.net = Network(node=self.node)
         self.ann = TCPRuntime(self.net, ANN).open()
         self.token = ""
@@ -289,7 +288,7 @@ class PollTests(DamageCase):
         """
         Of the three messages that bob is owed the second cannot be read back.
         """
-        owed = self.node.sessions.get(BOB).owed()
+        owed = self.node.sessions.get(BOB).mailbox.undelivered()
         for kept in owed:
             self.node.sessions.journal.page_out(kept)
         self.spoil(owed[-2].place)
@@ -348,7 +347,7 @@ class PollTests(DamageCase):
             if not past:
                 self.assertEqual([1, 3], self.ids(self.ask("GET", "?wait=0"))[1])
                 self.ask("GET", "?wait=0&after=3")
-            self.assertEqual([], self.node.sessions.get(BOB).owed())
+            self.assertEqual([], self.node.sessions.get(BOB).mailbox.undelivered())
 
     def come_back(self, **body: Any) -> Any:
         """
@@ -360,7 +359,7 @@ class PollTests(DamageCase):
         self.token = token
         return answer["body"]
 
-    def test_re_open(self) -> None:
+    def test_polled_re_open_without_resume_is_a_bare_200(self) -> None:
         """
         Who says `re-open` without `resume` is answered 200, and nothing else, before anything is read back.
         """
@@ -384,7 +383,6 @@ class PollTests(DamageCase):
             self.spoil_one()
             self.ask("GET", "?wait=0&after=0")
             self.node = self.node.killed()
-            self.node.links = []
             self.net = Network(node=self.node)
 
             answer = self.come_back(resume={"epoch": self.epoch, "received": received})

@@ -19,10 +19,10 @@ from msgnode.storage import spool_end
 from msgnode.storage.spool import Spool, segment_of, write_all
 from msgnode.storage.spool_records import SessionRecovery
 from msgnode.storage.spool_recovery import examine, segments
+from tests.support.fuzz import TIMES
 
 FOREVER = float("inf")
 SEGMENT = 300  # bytes; a few batches
-TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Both:
     def keep(self, sids: list[int], data: bytes, until: float, priority: int) -> None:
         for sid in sids:
             self.keys += 1
-            place = self.spool.keep(sid, self.keys, data, until, priority, sid + 2**40, 0)
+            place = self.spool.append(sid, self.keys, data, until, priority, sid + 2**40, 0)
             self.test.assertEqual(data, self.spool.read(place, len(data)))
             owed = self.model.setdefault(sid, Owed())
             owed.notes[self.keys] = (data, until, priority, sid + 2**40, 0)
@@ -100,7 +100,7 @@ class Both:
             owed.sent += 1
             sent.append((sid, QueuedMessage(self.keys, data, len(data), FOREVER, 5, sid), owed.sent))
             owed.notes[self.keys] = (data, FOREVER, 5, sid, owed.sent)
-        self.spool.keep_sent(sent)
+        self.spool.append_sent(sent)
         for _, kept, _ in sent:
             self.test.assertEqual(data, self.spool.read(kept.place, len(data)))
 
@@ -113,13 +113,13 @@ class Both:
         if key is not None:
             owed = self.model[sid]
             owed.sent += 1
-            self.spool.left(sid, key, owed.sent)
+            self.spool.sent(sid, key, owed.sent)
             owed.notes[key] = (*owed.notes[key][:-1], owed.sent)
 
     def gone(self, sid: int, missed: bool) -> None:
         key = self._waiting(sid)
         if key is not None:
-            self.spool.gone(sid, key, missed)
+            self.spool.removed(sid, key, missed)
             del self.model[sid].notes[key]
             self.model[sid].missed += missed
 
@@ -130,7 +130,7 @@ class Both:
         owed.acknowledged = max(owed.acknowledged, number)
 
     def heard(self, sid: int, received: int, pending: list[int]) -> None:
-        self.spool.heard(sid, received, pending)
+        self.spool.received(sid, received, pending)
         owed = self.model.setdefault(sid, Owed())
         owed.received, owed.pending = received, pending
 
@@ -146,7 +146,7 @@ class Both:
         self.model.pop(sid, None)
 
     def settle(self) -> None:
-        if self.spool.settle():
+        if self.spool.flush():
             self.settled()
 
     def disk(self, full: bool, room: int) -> None:
@@ -164,13 +164,13 @@ class Both:
         found = self.restart(1)
         for sid, owed in self.model.items():
             self.state(sid, b"swept", False)
-            self.spool.heard(sid, owed.received, owed.pending)
+            self.spool.received(sid, owed.received, owed.pending)
             self.spool.acknowledged(sid, owed.acknowledged)
             for note in found[sid].kept:
                 if segment_of(note.place) == oldest:
                     data = self.spool.read(note.place, note.size)
                     rest = (note.until, note.priority, note.asker, note.number)
-                    self.spool.keep(sid, note.key, data, *rest)
+                    self.spool.append(sid, note.key, data, *rest)
         self.settle()
         self.spool.drop_oldest()
         self.settled()
@@ -243,7 +243,7 @@ class MachineTests(SynchronousTestCase):
     Whatever happens.
     """
 
-    @settings(max_examples=80 * TIMES, deadline=None)
+    @settings(max_examples=30 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1))
     def test_restarts(self, events: list[tuple[Any, ...]], cut: float) -> None:
         """
@@ -257,7 +257,7 @@ class MachineTests(SynchronousTestCase):
             both.restart(cut)
             both.spool.close()
 
-    @settings(max_examples=40 * TIMES, deadline=None)
+    @settings(max_examples=20 * TIMES, deadline=None)
     @given(_events, st.floats(0, 1, exclude_max=True), st.integers(1, 255))
     def test_one_byte(self, events: list[tuple[Any, ...]], where: float, flip: int) -> None:
         """

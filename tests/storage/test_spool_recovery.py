@@ -9,17 +9,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from click.testing import CliRunner
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
-from msgnode.sessions.bindings import ALLOCATED
+from msgnode.sessions.routing import ALLOCATED
 from msgnode.storage import spool, spool_end
 from msgnode.storage.database import NAME
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import CorruptSegment, examine, recover, repair, segments
 from tests.support.durable import Counting, DurableNode, Refusing
-from tests.support.fakes import directory
+from tests.support.fakes import Client, directory
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
 from tests.support.runtimes import dumps
@@ -180,7 +182,7 @@ class TellingTests(RepairCase):
 
         self.assertToldAtOnce([*range(10), *self.left(*range(70, 100))])
 
-    def test_removed(self) -> None:
+    def test_removed_spool_file_is_noticed(self) -> None:
         """
         A file in the middle is not there.
         """
@@ -229,7 +231,7 @@ class TellingTests(RepairCase):
         last = segments(self.spool)[-1]
         size = last.stat().st_size
         for session in self.node.sessions:
-            session.rewrite(lambda place: True)
+            session.mailbox.rewrite(lambda place: True)
         self.node.spool.drop_oldest()
         self.stop()
         os.truncate(last, size)
@@ -246,7 +248,7 @@ class RowsTests(SynchronousTestCase):
     A repair kept the rows of a session's addresses, and lost the session.
     """
 
-    def test_not_another_s(self) -> None:
+    def test_orphaned_addresses_do_not_go_to_the_next_session(self) -> None:
         """
         They do not become those of who opens next, over a restart.
         """
@@ -272,6 +274,42 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual((), node.routes.resolve("hyperty://example.org/bobs"))
         node.spool.close()
         node.store.shut()
+
+
+class TwiceTests(SynchronousTestCase):
+    """
+    A runtime whose session ended and that opened another one, where the spool has lost the end of the first.
+    """
+
+    def test_only_the_newest_session_of_a_runtime_is_restored(self) -> None:
+        """
+        The node restores the newest session of a runtime, with what waits for it, and nothing of the older.
+        """
+        node: Any = DurableNode(directory(self), Clock())
+        ann, bob = node.client(ANN), Client(node)
+        bob.tell({"id": 1, "type": "open", "from": BOB, "to": "mn:/session", "body": {"resume": True}})
+        node.sessions.connections.lost(bob)
+        ann.tell({"id": 2, "type": "update", "from": ANN, "to": BOB})
+        session = node.sessions.get(BOB)
+        # Two more of that runtime, as if each had ended and the spool had lost that.
+        for sid in (session.sid + 1, session.sid + 2):
+            node.spool.state(sid, msgspec.json.encode(session.as_dict() | {"token": f"{sid:064x}"}))
+            node.spool.append(sid, 1, b"{}", float("inf"), 5, 0, 0)
+        node.spool.flush()
+        node.spool.close()
+        node.store.shut()
+        with closing(sqlite3.connect(node.directory / NAME)) as database, database:
+            database.execute("DELETE FROM session WHERE runtime = ?", (BOB,))
+
+        node = DurableNode(node.directory, Clock())
+        self.addCleanup(lambda: (node.spool.close(), node.store.shut()))
+
+        restored = node.sessions.get(BOB)
+        self.assertEqual(session.sid + 2, restored.sid)
+        self.assertEqual(1, len(restored.mailbox.undelivered()))
+        self.assertEqual([BOB], [each.runtime for each in node.sessions if each.runtime == BOB])
+        self.assertEqual(2, node.budget.accounts["_per_ip", "192.0.2.1"].sessions)
+        self.assertEqual(len(b"{}"), node.spool.live)
 
 
 class AfterwardsTests(RepairCase):
@@ -300,7 +338,7 @@ class AfterwardsTests(RepairCase):
         self.assertEqual(0, self.bob.told["missed"])
         self.assertEqual([], examine(self.spool))
 
-    def test_not_before(self) -> None:
+    def test_absent_client_is_told_after_the_next_kill(self) -> None:
         """
         Who is not back before the next kill is told after it.
         """
@@ -349,7 +387,7 @@ class AfterwardsTests(RepairCase):
         client = self.node.client(BOB)
         client.drop()
         for session in list(self.node.sessions):
-            session.shed(lambda: False)
+            session.mailbox.shed(lambda: False)
         first = segments(self.spool)[-1]
         self.restart()
         sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock, slack=0)
@@ -369,13 +407,13 @@ class AfterwardsTests(RepairCase):
         """
         disk = Refusing()
         disk.full = True
-        self.patch(spool, "MAX_HELD_BACK", 1000)
+        self.patch(spool, "MAX_BUFFERED_BYTES", 1000)
         self.node = DurableNode(self.node.directory, self.node.clock, disk=disk, **self.node.sections)
         disk.full = False
         self.assertTrue(self.node.spool.overrun)
         self.assertTrue(self.node.spool.start_over())
         self.node.sessions.journal.settle(now=True)
-        self.assertTrue(self.node.spool.anew)
+        self.assertTrue(self.node.spool.rewriting)
         self.stop()
 
         self.start()
@@ -398,7 +436,7 @@ class AfterwardsTests(RepairCase):
 
         self.assertEqual(0, cleo.told["missed"])
 
-    def test_older(self) -> None:
+    def test_spool_of_0_1_0_without_lengths_counts(self) -> None:
         """
         Where nothing says how long the files were, as in version 0.1.0, what is there counts.
         """
@@ -418,7 +456,6 @@ class PollTests(SynchronousTestCase):
         Its numbers go on where what is left of the spool says; nothing else can be told to it.
         """
         node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600})
-        node.links = []
         net = Network(node=node)
         message = {"id": 1, "type": "open", "from": BOB, "to": "mn:/session"}
         answer = HTTPClient(net).request("POST", "/poll", dumps(message)).json()
@@ -428,7 +465,6 @@ class PollTests(SynchronousTestCase):
         (spool / "incomplete").touch()
         node = node.killed()
         self.addCleanup(lambda: (node.spool.close(), node.store.shut()))
-        node.links = []
         net = Network(node=node)
 
         response = HTTPClient(net).request(

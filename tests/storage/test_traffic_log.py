@@ -44,7 +44,7 @@ class TrafficTests(SynchronousTestCase):
         One message for each id, now.
         """
         for id in ids:
-            message = Message(id, "update", "x", "y", data=b"{}", came=self.now, outcome="delivered")
+            message = Message(id, "update", "x", "y", data=b"{}", received_at=self.now, outcome="delivered")
             for name, value in fields.items():
                 setattr(message, name, value)
             message.origin = self.writer
@@ -76,6 +76,16 @@ class LineTests(TrafficTests):
     def messages(self) -> list[dict[str, Any]]:
         return [line for line in self.lines() if line["kind"] == "message" and line.get("type") != "open"]
 
+    def test_the_record_of_a_message_is_in_its_line(self) -> None:
+        """
+        In lower case; a message without a record has no such key.
+        """
+        id = "7A0C9A3E-5A0E-4F6F-9D52-0C3C8A2F0A12"
+        self.write(1, record=id)
+        self.write(2)
+
+        self.assertEqual([id.lower(), None], [line.get("record") for line in self.lines()])
+
     def test_message_that_was_carried(self) -> None:
         """
         A message that was carried: who sent what to whom, how large, how many had it, how long it took.
@@ -105,7 +115,7 @@ class LineTests(TrafficTests):
         }
         self.assertEqual(expected, line)
 
-    def test_outcomes(self) -> None:
+    def test_line_has_outcome_and_answer_code(self) -> None:
         """
         The outcome, and the code of the node's own answer, tell what became of it.
         """
@@ -136,7 +146,7 @@ class LineTests(TrafficTests):
         ]
         self.assertEqual(expected, found)
 
-    def test_ids(self) -> None:
+    def test_id_keeps_its_json_type(self) -> None:
         """
         An id keeps its JSON type.
         """

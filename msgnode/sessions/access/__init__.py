@@ -1,3 +1,3 @@
 """
-Who may have a session, an address, or a name: tokens, identities, takeover.
+Access control for sessions and addresses: tokens, identities, takeover, address ownership.
 """

@@ -1,11 +1,9 @@
 """
-Whose an address is: who may send from it, and who may bind it beside its owner.
+Address ownership: which session owns an address, may send from it, and may share it.
 
-An address belongs to the session that allocated it or was the first to
-subscribe it, for as long as that session is bound to it; whoever subscribes it
-later only listens.  What is published to (`/changes`, `/children/...`,
-`/registration`, `/status`) has no owner, and what lies at or below a runtimeURL
-is that runtime's.
+The owner is the session that allocated the address or was the first to subscribe it, while it stays bound.
+Later subscribers only receive. Publication addresses (`/changes`, `/children/...`, `/registration`,
+`/status`) have no owner. An address at or below a runtimeURL belongs to that runtime.
 """
 
 from collections.abc import Callable
@@ -14,20 +12,19 @@ from weakref import WeakSet
 from twisted.logger import Logger
 
 from msgnode.config.schema import SessionTimes
-from msgnode.protocol.address import is_multicast
+from msgnode.protocol.address import TOPICS, is_multicast
 from msgnode.protocol.errors import Claimed, Rejected
-from msgnode.sessions.bindings import ALLOCATED, LEARNT, OWNED, RUNTIMES
-from msgnode.sessions.routing import Routes
+from msgnode.sessions.routing import ALLOCATED, LEARNED, OWNED, RUNTIMES, Routes
 from msgnode.sessions.session import Session
 
 log = Logger()
 
-_GUARDED = ("hyperty://", *RUNTIMES)  # with `from_check`, heard by nobody beside their owner
+_GUARDED = ("hyperty://", *RUNTIMES)  # with `from_check`, only the owner may subscribe these
 
 
 class AddressOwnership:
     """
-    Decides whose an address is, and who may send from it.
+    The rules of address ownership: which session owns an address, and which sessions may send from it.
 
     `options` has `from_check` and `takeover_after_seconds`; `now` is the clock of `since` in sessions.
     """
@@ -36,21 +33,22 @@ class AddressOwnership:
         self._options = options
         self._routes = routes
         self._now = now
-        # Whom a log event names already.
-        self._told_of_binding: WeakSet[Session] = WeakSet()
-        self._told_of_sending: WeakSet[Session] = WeakSet()
+        # Sessions that a warning in the log has named already.
+        self._warned_of_binding: WeakSet[Session] = WeakSet()
+        self._warned_of_sending: WeakSet[Session] = WeakSet()
 
-    # -- whose it is ---------------------------------------------------------
+    # -- owners ----------------------------------------------------------------
 
     def owner(self, address: str) -> Session | None:
         """
-        The session that announced the address, else that at or below whose runtimeURL it lies.
+        The session that announced the address, else the one whose runtimeURL is the address or is above it.
         """
         return self._announced(address) or self._routes.runtime(address)
 
     def _announced(self, address: str) -> Session | None:
         """
-        The session that announced it and is still there, where no runtime has come before it.
+        The session that announced the address and is still open, unless the address is below another
+        runtimeURL.
         """
         owner = self._routes.owners.get(address)
         while owner is not None and owner.ended:
@@ -62,28 +60,29 @@ class AddressOwnership:
 
     def owns(self, address: str, session: Session) -> bool:
         """
-        Is it the session's own, or without an owner by its kind and bound to the session?
+        Is the session the owner of the address? For an address that cannot have an owner: is it bound to the
+        session?
         """
         if address == session.runtime:
             return True
-        held = session.bindings.get(address, 0)
+        reasons = session.bindings.get(address, 0)
         announced = self._announced(address)
         if announced is not None:
-            return bool(held & OWNED) or _is_same_user(announced, session)
+            return bool(reasons & OWNED) or _is_same_user(announced, session)
         runtime = self._routes.runtime(address)
         if runtime is not None:
             return runtime is session
-        return bool(held) and is_multicast(address)
+        return bool(reasons) and is_multicast(address)
 
     def may_send(self, from_: str, session: Session) -> bool:
         """
-        May the session send from it: its own, or learnt of it because nobody else has it?
+        May the session send from the address: its own, or a learned route?
         """
-        return self.owns(from_, session) or bool(session.bindings.get(from_, 0) & LEARNT)
+        return self.owns(from_, session) or bool(session.bindings.get(from_, 0) & LEARNED)
 
-    def standing(self, address: str, session: Session) -> tuple[str, str]:
+    def topic_owner(self, address: str, session: Session) -> tuple[str, str]:
         """
-        For the policies: `mine`, `other` or `none`, and the owner's verified user, if any.
+        For the policies: `mine`, `other` or `none`, and the authenticated user of the owner, if any.
         """
         owner = self.owner(address)
         if owner is None:
@@ -94,7 +93,7 @@ class AddressOwnership:
 
     def check_bind(self, address: str, session: Session, kind: int) -> None:
         """
-        With `from_check`: Rejected (403) if nobody but its owner may hear it.
+        With `from_check`, raises Rejected (403) if only the owner may subscribe the address.
         """
         if self._options.from_check == "off" or not address.startswith(_GUARDED):
             return
@@ -103,15 +102,20 @@ class AddressOwnership:
             return
         if self._options.from_check == "refuse":
             raise Rejected(f"{address} belongs to another session", 403, "not-your-address")
-        if session not in self._told_of_binding:
-            self._told_of_binding.add(session)
-            log.warn("{runtime} binds {address}, another's", runtime=session.runtime, address=address)
+        if session not in self._warned_of_binding:
+            self._warned_of_binding.add(session)
+            log.warn(
+                "{runtime} binds {address}, which belongs to another session",
+                runtime=session.runtime,
+                address=address,
+            )
 
     def announce(self, address: str, session: Session, kind: int) -> int:
         """
-        The session allocates or subscribes it: OWNED if it is its own from now on, else 0.
+        The flags for a session that allocates or subscribes an address: OWNED if it becomes the owner, else
+        0.
         """
-        if is_multicast(address):
+        if is_multicast(address) or address in TOPICS:
             return 0
         owner = self._announced(address)
         while owner is not None and not self._shares(owner, session):
@@ -121,13 +125,13 @@ class AddressOwnership:
             owner = self._announced(address)
         return OWNED
 
-    def holds(self, runtime: str, session: Session | None = None) -> bool:
+    def is_taken(self, runtime: str, session: Session | None = None) -> bool:
         """
-        Is it an address of another than `session`, or what a session was called before, so that nobody
-        may open a new one by it?
+        Does the name belong to another session than `session`, or did it before, so that no new session may
+        open with it?
 
-        A runtime that opens takes back its own name from who merely subscribed it, unless that is the
-        name of a hyperty, or `from_check` protects whoever was first.
+        A runtime that opens gets its own name back from a session that only subscribed it, unless the name is
+        a hyperty, or `from_check` protects the first owner.
         """
         if self._routes.is_name(runtime):
             return True
@@ -142,13 +146,13 @@ class AddressOwnership:
 
     def _yields(self, owner: Session, kind: int) -> bool:
         """
-        To whom the node allocates an address, who only subscribed it gives way: it may be of a pool.
+        Does the owner lose the address? An allocation, maybe from a pool, takes it from a subscriber.
         """
         return kind == ALLOCATED or self._is_replaceable(owner)
 
     def _is_replaceable(self, owner: Session) -> bool:
         """
-        Has an owner whom nobody knows been away for too long?
+        Is the owner unauthenticated, and disconnected for longer than `takeover_after_seconds`?
         """
         if owner.connection is not None or _user(owner):
             return False
@@ -158,7 +162,8 @@ class AddressOwnership:
 
     def check_sender(self, from_: str, session: Session) -> None:
         """
-        With `from_check`: may the session send from it, or is it a hyperty that nobody has?
+        With `from_check`, raises Claimed unless the session may send from the address; a hyperty address
+        without an owner is allowed.
         """
         if self._options.from_check == "off" or self.may_send(from_, session):
             return
@@ -166,28 +171,32 @@ class AddressOwnership:
             return
         if self._options.from_check == "refuse":
             raise Claimed(f"{from_!r} is not yours to send from"[:200], reason="not-your-address")
-        if session not in self._told_of_sending:
-            self._told_of_sending.add(session)
-            log.warn("{runtime} sends from {from_}, not its own", runtime=session.runtime, from_=from_[:200])
+        if session not in self._warned_of_sending:
+            self._warned_of_sending.add(session)
+            log.warn(
+                "{runtime} sends from {from_}, which is not its own address",
+                runtime=session.runtime,
+                from_=from_[:200],
+            )
 
 
 def _user(session: Session) -> str:
     """
-    Whose the session is, though what proved it may have ended.
+    The user of the session, even if its authentication has expired.
     """
     return session.proof.user if session.proof is not None else session.identity
 
 
 def _is_same_user(owner: Session, session: Session) -> bool:
     """
-    Is the session now its owner's, as a token or a certificate has shown?
+    Is the session authenticated as the owner's user?
     """
     return bool(session.identity) and session.identity == _user(owner)
 
 
 def _name(session: Session) -> str:
     """
-    The user as policies know the senders.
+    The user's name as policies see it.
     """
     proof = session.proof
     return (proof.username or proof.user) if proof is not None else session.identity

@@ -1,9 +1,8 @@
 """
-`body.assertedIdentity`: who the node says the sender is.
+`body.assertedIdentity`: the sender's identity, asserted by the node.
 
-A sender may put the key there; what stands behind it is the node's own word,
-or the key is taken out.  A message that cannot be read for it is refused.  All
-others go on byte for byte.
+A sender may include the key; the node replaces its value with the authenticated identity, or removes the key.
+A body that cannot be read for it is refused. All other messages stay byte for byte.
 """
 
 from collections.abc import Callable
@@ -18,13 +17,13 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 
 KEY = "assertedIdentity"
-_PLAIN, _ESCAPE = KEY.encode(), b"\\u00"  # a key may be spelt in escapes, too
+_PLAIN, _ESCAPE = KEY.encode(), b"\\u00"  # a key may be written with escapes
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def with_asserted_identity(message: Message, session: Session) -> bytes:
     """
-    The same message, with nothing in it that only the node can know but what the node knows.
+    The bytes of the message, in which `body.assertedIdentity`, if present, is what the node asserts.
     """
     data = message.data
     if _PLAIN not in data and _ESCAPE not in data:
@@ -41,14 +40,14 @@ def with_asserted_identity(message: Message, session: Session) -> bytes:
     if body is None or KEY not in body:
         return data
     del body[KEY]
-    said = _said(session)
+    asserted = _asserted(session)
     try:
-        return encode({**fields, "body": {**body, KEY: said} if said else body})
+        return encode({**fields, "body": {**body, KEY: asserted} if asserted else body})
     except RecursionError:
         raise Malformed("nested too deeply", message.id, message.from_) from None
 
 
-def _said(session: Session) -> dict[str, Any] | None:
+def _asserted(session: Session) -> dict[str, Any] | None:
     proof = session.proof
     if not session.identity:
         return None
@@ -59,10 +58,12 @@ def _said(session: Session) -> dict[str, Any] | None:
 
 def _read_closely(message: Message) -> dict[str, Any]:
     """
-    What msgspec does not read, but browsers write: half a character.
+    The fields of a message with lone surrogates, which browsers send and msgspec refuses.
     """
     try:
         fields: dict[str, Any] = lossless_json.loads(message.data)
     except (ValueError, RecursionError):
-        raise Malformed(f"'body' cannot be read, and may hold {KEY!r}", message.id, message.from_) from None
+        raise Malformed(
+            f"'body' cannot be decoded, and may have {KEY!r}", message.id, message.from_
+        ) from None
     return fields

@@ -1,12 +1,12 @@
 """
-Who may open a session: whether a token is wanted, what it proves, whose session it is.
+Authentication when a session opens: whether a token is required, whose it is, and who may open the session.
 
-A token whose provider must first be asked for its keys keeps its client
-waiting; what the client sends behind `open` waits too, and is taken when the
-answer is there.
+If the provider's keys must be fetched first, the client waits, and what it sends after `open` is buffered
+until then.
 """
 
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -25,19 +25,29 @@ from msgnode.structures.log_limits import FailureLog, StrangerLog
 
 log = Logger()
 
-PATIENCE = 2.5  # seconds; the stubs of today give up after three
-LAPSED = "the identity of this session has ended; open it again with a new token"
+TOKEN_TIMEOUT_SECONDS = 2.5  # the deployed protostubs give up after three
+LAPSED = "the authentication of this session has expired; open it again with a new token"
 
 Verdict = Principal | Rejected
 
 
+class Admission(Enum):
+    """
+    The answer to a client that opens a session, unless it is refused (Closing).
+    """
+
+    GRANTED = "the session may open"
+    PENDING = "its token is being validated; its `open` is received again when that is done"
+
+
 class Authenticator:
     """
-    Authenticates connections by their tokens when a session opens.
+    The authenticator: it validates the tokens of connections when a session opens.
 
-    `find` is the session at or above a runtimeURL; `part` closes a connection; `is_there`: is it still open?
+    `find` returns the session at or above a runtimeURL; `part` closes a connection; `is_there` says if a
+    connection is still open.
 
-    `receive` is set by the node: an `open` that waited is received as if it came now.
+    The node sets `receive`: an `open` that waited is received again through it.
     """
 
     receive: Callable[[bytes, Connection], None]
@@ -62,15 +72,15 @@ class Authenticator:
         self._is_there = is_there
         self._input_order = input_order
         self._failures = FailureLog(log)
-        # Who a connection showed itself to be, for as long as it is there.
+        # The principal of each authenticated connection.
         self._shown: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
-        # What became of a token that had to wait, for the message that is taken again.
+        # The result for a token that had to wait, until its message is received again.
         self._verdicts: WeakKeyDictionary[Connection, tuple[str, Verdict]] = WeakKeyDictionary()
 
     @property
     def is_open(self) -> bool:
         """
-        Does nobody look at tokens here?
+        Is authentication disabled?
         """
         return self._options.auth == "none" or self._validator is None
 
@@ -78,7 +88,7 @@ class Authenticator:
 
     def ask(self, token: str, connection: Connection) -> Verdict | Deferred[Verdict]:
         """
-        What the token proves, or why nothing.
+        Validates a token; the result is the principal or the error.
         """
         known = self._verdicts.pop(connection, None)
         if known is not None and known[0] == token:
@@ -98,14 +108,16 @@ class Authenticator:
     def _refused(self, why: Failure) -> Verdict:
         if isinstance(why.value, Rejected):
             return why.value
-        self._failures.note("looking at a token", why)
-        return Rejected("the node failed over this token; its log says why", 503, "failed")
+        self._failures.note("the validation of a token failed unexpectedly", why)
+        return Rejected(
+            "internal error while validating the token; the node's log has the details", 503, "failed"
+        )
 
     def later(
         self, verdict: Deferred[Verdict], token: str, connection: Connection, again: Callable[[], object]
     ) -> None:
         """
-        Call `again` once the verdict is there; `ask` then has it at once.
+        Call `again` after the validation; `ask` then returns the verdict at once.
         """
 
         def found(verdict: Verdict) -> None:
@@ -114,42 +126,48 @@ class Authenticator:
                 again()
 
         verdict.addCallback(found)
-        verdict.addErrback(partial(log.failure, "going on after a token was looked at"))
+        verdict.addErrback(
+            partial(log.failure, "an open could not be continued after its token was validated")
+        )
 
-    def admit(self, token: object, connection: Connection, again: Callable[[], object]) -> Closing | bool:
+    def admit(
+        self, token: object, connection: Connection, again: Callable[[], object]
+    ) -> Admission | Closing:
         """
-        Look at the token a client opens with.  True: it may go on; False: it waits; a Closing: it may not.
+        Validates the token that a client opens with; a Closing says why the client is refused.
 
-        `again` opens once more, when the wait is over.
+        `again` is called when a token that was PENDING has been validated.
         """
         if self.is_open or token is None or token == "":
-            return True
+            return Admission.GRANTED
         if not isinstance(token, str):
             return TOKEN_REJECTED
         verdict = self.ask(token, connection)
         if isinstance(verdict, Deferred):
-            work = self._input_order.hold(connection, partial(self._give_up, connection), PATIENCE)
+            work = self._input_order.hold(
+                connection, partial(self._time_out, connection), TOKEN_TIMEOUT_SECONDS
+            )
             self.later(verdict, token, connection, partial(self._input_order.release, work, again))
-            return False
+            return Admission.PENDING
         if isinstance(verdict, Principal):
             self._shown[connection] = verdict
-            connection.bearer = ""  # it has done its work
-            return True
-        self._strangers.note("{peer}: its token is refused: {why}", peer=connection.peer, why=str(verdict))
+            connection.bearer = ""  # not needed any more
+            return Admission.GRANTED
+        self._strangers.note("the token of {peer} is refused: {why}", peer=connection.peer, why=str(verdict))
         return TOKEN_LATER if verdict.code >= 500 else TOKEN_REJECTED
 
-    # -- whose session it is -----------------------------------------------------
+    # -- sessions ------------------------------------------------------------------
 
     def owns(self, runtime: str, session: Session | None, connection: Connection) -> bool:
         """
-        Has this connection shown that the session, or the one above it, is its user's?
+        Is this connection authenticated as the user of the session, or of the session above it?
         """
         shown, owner = self.who(connection), session or self._find(runtime)
         return shown is not None and _is_of(owner, shown)
 
     def refuses(self, runtime: str, session: Session | None, connection: Connection, secret: str) -> bool:
         """
-        May this connection not have the session?  `secret` is the session's token, if the client has it.
+        Is this connection refused for the session? `secret` is the session token, if the client has it.
         """
         if self.is_open:
             return False
@@ -169,62 +187,64 @@ class Authenticator:
 
     def speak_for(self, session: Session, connection: Connection) -> None:
         """
-        The connection has the session's token, which shows what the session has shown.
+        Authenticates a connection that has the session token as the session's user.
         """
         if not self.is_open and self.who(connection) is None and session.proof is not None:
             self._shown[connection] = session.proof
 
-    def kept(self, session: Session) -> str:
+    def certificate_identity(self, session: Session) -> str:
         """
-        The name in the certificate that opened the session: it stays its owner's.
+        The name in the client certificate that opened the session, if it is the session's identity.
         """
         return "" if self.is_open or session.proof is not None else session.identity
 
     def lapsed(self, session: Session) -> bool:
         """
-        Does it take a new token to come back to this session?
+        Has the session's authentication expired, so that a new token is needed?
         """
         if self.is_open:
             return False
         return session.proof is not None and not self._identity_expiry.holds(session.proof)
 
-    def entered(self, session: Session, connection: Connection) -> None:
+    def attached(self, session: Session, connection: Connection) -> None:
         """
-        The connection has the session now.
+        The connection was attached to the session: the timers of its identity start.
         """
         shown = self.who(connection)
         if shown is not None:
             self._identity_expiry.prove(session, shown)
             return
-        self._identity_expiry.go_on(session)
+        self._identity_expiry.resume(session)
         if session.identity and session.proof is not None:
-            self._shown[connection] = session.proof  # by the session's own token
+            self._shown[connection] = session.proof  # authenticated by the session token
 
     def show(self, connection: Connection, proof: Principal) -> None:
         """
-        The connection has shown this, though it opens no session.
+        Notes that the connection is authenticated, although it opens no session.
         """
         self._shown[connection] = proof
 
     def who(self, connection: Connection) -> Principal | None:
         """
-        Whom the connection has shown itself to be, if that still holds.
+        The principal of the connection, if its authentication has not expired.
         """
         shown = None if self.is_open else self._shown.get(connection)
         return shown if shown is not None and self._identity_expiry.holds(shown) else None
 
     def renew(self, session: Session, connection: Connection, proof: Principal) -> None:
         """
-        The session's client has a newer token.
+        Renews the session's authentication with a newer token of its client.
         """
         owner = session.proof
         if owner is not None and owner.user != proof.user:
-            raise Rejected(f"this session is {owner.user}'s; the token is {proof.user}'s", 403, "identity")
+            raise Rejected(
+                f"this session belongs to {owner.user}; the token is for {proof.user}", 403, "identity"
+            )
         self._shown[connection] = proof
         self._identity_expiry.prove(session, proof, asked=True)
 
-    def _give_up(self, connection: Connection) -> None:
-        self._strangers.note("{peer}: its token could not be looked at in time", peer=connection.peer)
+    def _time_out(self, connection: Connection) -> None:
+        self._strangers.note("the token of {peer} could not be validated in time", peer=connection.peer)
         if self._is_there(connection):
             self._part(connection, TOKEN_LATER)
 

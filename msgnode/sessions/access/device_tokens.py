@@ -1,8 +1,8 @@
 """
-Static tokens, for devices that no identity provider knows.
+Device tokens: static tokens for devices without an identity provider.
 
-The file has one device a line: the SHA-256 of its token, and who it is.  The
-token itself is nowhere but in the device; `msgnode token` makes both.
+The file has one line for each device: the SHA-256 of its token, and its user. The token itself is only in the
+device; `msgnode token` creates both.
 """
 
 import re
@@ -25,14 +25,14 @@ def make_token() -> str:
 
 def line(token: str, user: str) -> str:
     """
-    What stands in the file for this token.
+    The line of the file for a token.
     """
     return f"{sha256(token.encode()).hexdigest()}  {user}"
 
 
 def parse(lines: Iterable[str], where: str) -> dict[str, Principal]:
     """
-    Who has which token, by its hash.  ConfigError names the line that is wrong.
+    The principals by the hash of their token. ConfigError names an invalid line.
     """
     found: dict[str, Principal] = {}
     for number, text in enumerate(lines, 1):
@@ -41,8 +41,8 @@ def parse(lines: Iterable[str], where: str) -> dict[str, Principal]:
             continue
         match = _LINE.fullmatch(text)
         if match is None:
-            # What stands there may be a token by mistake.
-            raise ConfigError(f"{where}: line {number}: expected the SHA-256 of a token, and who has it")
+            # The text may be a token by mistake, so it is not shown.
+            raise ConfigError(f"{where}: line {number}: expected the SHA-256 of a token, and a user")
         line = match[1].lower()
         if line in found:
             raise ConfigError(f"{where}: line {number}: expected each token once")
@@ -52,7 +52,7 @@ def parse(lines: Iterable[str], where: str) -> dict[str, Principal]:
 
 class DeviceTokens:
     """
-    The file, read again with the configuration (Reloading's Renewable).
+    The device tokens in the file, reloaded with the configuration (a Renewable).
     """
 
     def __init__(self, path: str) -> None:
@@ -72,7 +72,7 @@ class DeviceTokens:
 
     def use(self, known: dict[str, Principal]) -> dict[str, Principal]:
         """
-        Believe these from now on; those that were believed before.
+        Replaces the accepted tokens. Returns those accepted before.
         """
         before, self._known = self._known, known
         return before
@@ -82,9 +82,9 @@ class DeviceTokens:
 
     def knows(self, proof: Principal) -> bool:
         """
-        Does the line still stand there, for the same device?
+        Is the token of this principal still in the file, for the same device?
         """
         if proof.line:
             return self._known.get(proof.line) == proof
-        # Written down before proofs knew their line.
+        # The principal was stored by a version without `line`.
         return any(known.user == proof.user for known in self._known.values())

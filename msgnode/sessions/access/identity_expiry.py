@@ -1,10 +1,9 @@
 """
-Who a session is, as its token proved, and for how long.
+Expiry of authentication: how long the identity of a session is valid.
 
-A token is looked at when a session opens and when it is renewed, never for a
-message.  What it proved belongs to the session: its client is warned before
-it ends, may renew it without losing anything, and has a grace period.  Then
-the session is parked: its connection is closed, and it waits for its owner.
+A token is validated when a session opens and when it is renewed, never for a message. Before it expires, the
+client is warned and can renew it without a break; after it there is a grace period. Then the session is
+suspended: its connection is closed, and the session waits for its user.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,14 +22,14 @@ from msgnode.sessions.session import Session
 
 log = Logger()
 
-DAY = 86400.0  # seconds; no timer waits longer without looking again
+DAY_SECONDS = 86400.0  # the longest timer
 
 
 class IdentityExpiry:
     """
-    The proofs of all sessions, each with its timer; `park` closes a session's connections.
+    The expiry timers of all authenticated sessions. `park` closes a session's connections.
 
-    `believed`: does the operator still believe whoever vouched for a proof?
+    `believed`: is the source of a principal, its provider or device, still configured?
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class IdentityExpiry:
 
     def holds(self, proof: Principal) -> bool:
         """
-        Is the proof good, or its grace not over, and whoever vouched still believed?
+        Is the principal within its validity or grace period, and its source still configured?
         """
         if not self._believed(proof):
             return False
@@ -59,7 +58,8 @@ class IdentityExpiry:
 
     def from_now(self, proof: Principal) -> Principal:
         """
-        A token at the very edge of what is taken is good now, and leaves its bearer time to renew it.
+        The principal of a token that was accepted within the leeway: it is valid until now, so that its
+        client can renew it.
         """
         if proof.until is None or proof.until >= self._wall():
             return proof
@@ -67,22 +67,22 @@ class IdentityExpiry:
 
     def prove(self, session: Session, proof: Principal, asked: bool = False) -> None:
         """
-        The session is this user's from now on; `asked`: its client knows that it must show newer tokens.
+        Authenticates the session as a user. `asked`: its client is already renewing its token.
         """
         session.proof, session.identity = proof, proof.user
         self._follow(session, proof, asked)
         self._session_store.changed(session)
-        session.note()
+        session.write_state()
 
-    def go_on(self, session: Session) -> None:
+    def resume(self, session: Session) -> None:
         """
-        The session is entered without a new token, or is there again after a restart: does its proof hold?
+        Resumes the timers of a session that was opened without a new token, or restored after a restart.
         """
         proof = session.proof
         if proof is None:
             return
         if self._options.auth == "none":
-            # Nobody looks any longer: what was shown once says nothing of who comes now.
+            # Authentication was disabled: the identity shown earlier says nothing about the client now.
             self._stop(session)
             session.proof = None
             session.identity = "" if session.identity == proof.user else session.identity
@@ -94,27 +94,29 @@ class IdentityExpiry:
 
     def end(self, session: Session) -> None:
         """
-        Nothing holds any longer.  Whose session it is stays known, so that nobody else takes it.
+        The authentication has expired. The session keeps its user, so that no other user can take it.
         """
         proof = session.proof
         assert proof is not None
         self._stop(session)
         session.identity = ""
         self._session_store.changed(session)
-        session.note()
-        log.info("{runtime}: the identity of {user} has ended", runtime=session.runtime, user=proof.user)
+        session.write_state()
+        log.info(
+            "the authentication of {runtime} as {user} has expired", runtime=session.runtime, user=proof.user
+        )
         self._park(session, TOKEN_REJECTED)
 
     def review(self, sessions: Iterable[Session]) -> None:
         """
-        Whom the operator believes has changed: who is not believed any longer is parked.
+        Applies a changed configuration: suspends the sessions whose provider or device was removed.
 
-        Where nobody looks any longer, nobody is warned or parked.
+        If authentication was disabled, no session is warned or suspended.
         """
         for session in list(sessions):
             proof = session.proof
             if self._options.auth == "none":
-                self.go_on(session)
+                self.resume(session)
             elif proof is not None and session.identity == proof.user and not self._believed(proof):
                 self.end(session)
 
@@ -129,20 +131,21 @@ class IdentityExpiry:
         ends = now + max(left, 0.0)
         warning = self._options.expiry_warning_seconds
         marks = [ends - warning, ends] if warning else [ends]
-        # Told at once, a client whose tokens are all about to end would show them without a pause.
+        # A client that renews may have only tokens that are about to expire; a warning at once would make a
+        # loop.
         passed = [] if asked else [mark for mark in marks if mark <= now]
         coming = [mark for mark in marks if mark > now]
         self._wait(session, ends, [*passed[-1:], *coming, ends + self._options.grace_seconds])
 
     def _wait(self, session: Session, ends: float, marks: Sequence[float]) -> None:
         now = self._clock.seconds()
-        delay = min(max(0.0, marks[0] - now), DAY)
+        delay = min(max(0.0, marks[0] - now), DAY_SECONDS)
         session.identity_timer = self._clock.callLater(delay, self._reached, session, ends, marks)
 
     def _reached(self, session: Session, ends: float, marks: Sequence[float]) -> None:
         session.identity_timer = None
         now = self._clock.seconds()
-        if marks[0] > now:  # a day is over
+        if marks[0] > now:  # only a day has passed
             self._wait(session, ends, marks)
         elif len(marks) > 1:
             self._warn(session, max(0, round(ends - now)))
@@ -159,4 +162,4 @@ class IdentityExpiry:
         connection = session.connection
         if connection is not None:
             body = {"attribute": "token", "value": left}
-            session.say(connection, compose(0, "update", SESSION, session.runtime, body).data)
+            session.send_uncounted(connection, compose(0, "update", SESSION, session.runtime, body).data)

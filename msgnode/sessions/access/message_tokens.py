@@ -1,10 +1,9 @@
 """
-The identity tokens that messages carry: are they good, and whose are they?
+Validation of the identity tokens in messages.
 
-A runtime puts the assertion of its user's provider into `body.identity.assertion`,
-and may put an access token beside it, `body.identity.access_token`.  What they
-prove is noted in the message, for the policies; its bytes stay as they are.
-Seed 002: "validation of identity tokens in messages".
+A runtime puts the assertion of its user's provider into `body.identity.assertion`, and may add an access
+token in `body.identity.access_token`. The result is noted in the message, for the policies; its bytes do not
+change.
 """
 
 import json
@@ -29,20 +28,20 @@ log = Logger()
 
 NONE, VALID, INVALID, UNKNOWN = TOKEN_STATES
 FIELDS = ("assertion", "access_token")
-PATIENCE = 2.5  # seconds for a provider; the stubs of today give up after three
-MAX_REFUSED = 10_000  # tokens that were no good, and need not be looked at again
-MAX_SPELT = 128 * 1024  # bytes of one, each of its characters perhaps an escape
-REMEMBERED = 60.0  # seconds; the provider may have other keys by then
+TOKEN_TIMEOUT_SECONDS = 2.5  # seconds to wait for a provider; the deployed protostubs give up after three
+MAX_INVALID = 10_000  # invalid tokens that are cached
+MAX_TOKEN_BYTES = 128 * 1024  # bytes of a token, if each character is an escape
+INVALID_CACHE_SECONDS = 60.0  # seconds that an invalid token is cached; the provider's keys may change
 
 _PLAIN = b'"identity"'
 
 
 class Shown(NamedTuple):
     """
-    The result of checking the tokens in one message: `state` is one of TOKEN_STATES.
+    The result of validating the tokens in a message: `state` is one of TOKEN_STATES.
 
-    `user` and `idp` as policies know users and who vouches for them, and
-    `expires`, in seconds since 1970, of a valid one only; `why` it is not.
+    Only a valid one has `user` and `idp`, as policies see them, and `expires` in seconds since 1970. `why`
+    explains an invalid one.
     """
 
     state: str
@@ -54,15 +53,15 @@ class Shown(NamedTuple):
 
 
 NOTHING = Shown(NONE)
-LATE = Shown(UNKNOWN, why="could not be looked at in time", code=504)
+LATE = Shown(UNKNOWN, why="could not be validated in time", code=504)
 
 
 class MessageIdentity:
     """
-    Looks at the tokens in each message, with `identity.message_identity`.
+    The validation of the identity tokens in each message, as `identity.message_identity` configures it.
 
-    `counts` are the messages with tokens, by state; valid tokens are remembered
-    by the validator, others here, both by hash and bounded.
+    `counts` counts the messages with tokens by state. Valid tokens are cached by the validator, invalid ones
+    here; both caches are bounded, and keyed by hash.
     """
 
     def __init__(self, options: IdentityOptions, validator: TokenValidator, clock: IReactorTime) -> None:
@@ -75,19 +74,18 @@ class MessageIdentity:
 
     def forget(self) -> None:
         """
-        Who is believed has changed.
+        Drops the cached results, because the trusted providers have changed.
         """
         self._refused.clear()
 
     def look(self, message: Message) -> Deferred[None] | None:
         """
-        Note in the message what its tokens prove; None: it is noted.
+        Validates the tokens of a message and notes the result in it. None if that is done, else a Deferred.
 
-        Raises Rejected, or the Deferred fails with it, where a message whose
-        tokens are not good must not go on.
+        Raises Rejected, or fails with it, if the configuration refuses messages with invalid tokens.
         """
         data = message.data
-        if _PLAIN not in data and b"\\u00" not in data:  # a key may be spelt in escapes, too
+        if _PLAIN not in data and b"\\u00" not in data:  # a key may be written with escapes
             message.shown = NOTHING
             return None
         tokens = _tokens(message)
@@ -101,7 +99,7 @@ class MessageIdentity:
         return None
 
     def _note(self, found: list[Shown], message: Message) -> None:
-        shown = _together(found)
+        shown = _combined(found)
         message.shown = shown
         self.counts[shown.state] += 1
         if shown.state != VALID and self._options.message_identity == "refuse":
@@ -109,9 +107,9 @@ class MessageIdentity:
 
     def _ask(self, token: Any) -> Shown | Deferred[Shown]:
         if not isinstance(token, str):
-            return Shown(INVALID, why="is no text, or far too long")
+            return Shown(INVALID, why="is not a text, or too long")
         if token.startswith(PREFIX):
-            return Shown(INVALID, why="is a device's, and of no use to others")
+            return Shown(INVALID, why="is a device token, which only its device may use")
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
         until, known = self._refused.get(key, (0.0, NOTHING))
         if until > self._clock.seconds():
@@ -127,35 +125,36 @@ class MessageIdentity:
     def _failed(self, why: Failure, key: bytes) -> Shown:
         if isinstance(why.value, Rejected):
             return self._refuse(why.value, key)
-        self._failures.note("looking at the token in a message", why)
-        return Shown(UNKNOWN, why="could not be looked at; the node's log says why", code=503)
+        self._failures.note("the validation of a token in a message failed unexpectedly", why)
+        return Shown(UNKNOWN, why="could not be validated; the node's log has the details", code=503)
 
     def _refuse(self, why: Rejected, key: bytes) -> Shown:
         text = str(why).removeprefix("the token ")
         if why.code >= 500:
             return Shown(UNKNOWN, why=text, code=why.code)
         shown = Shown(INVALID, why=text)
-        self._refused[key] = self._clock.seconds() + REMEMBERED, shown
+        self._refused[key] = self._clock.seconds() + INVALID_CACHE_SECONDS, shown
         self._refused.move_to_end(key)
-        if len(self._refused) > MAX_REFUSED:
+        if len(self._refused) > MAX_INVALID:
             self._refused.popitem(last=False)
         return shown
 
 
 class _Waiting:
     """
-    Verdicts, some of which a provider owes; `over` fires with all, LATE standing for those it has not given.
+    A collector of the results of several tokens. `over` fires with all of them; LATE stands for a result that
+    is not there in time.
     """
 
     def __init__(self, found: list[Any], clock: IReactorTime) -> None:
         self.over: Deferred[list[Shown]] = Deferred()
         self._found = found
-        self._late = clock.callLater(PATIENCE, self._end)
+        self._late = clock.callLater(TOKEN_TIMEOUT_SECONDS, self._end)
         for place, each in enumerate(found):
             if isinstance(each, Deferred):
-                each.addCallback(self._came, place)
+                each.addCallback(self._arrived, place)
 
-    def _came(self, shown: Shown, place: int) -> None:
+    def _arrived(self, shown: Shown, place: int) -> None:
         self._found[place] = shown
         if not any(isinstance(each, Deferred) for each in self._found) and not self.over.called:
             self._late.cancel()
@@ -167,7 +166,7 @@ class _Waiting:
 
 def _tokens(message: Message) -> list[Any]:
     """
-    What the message shows, in the order of FIELDS.  However large it is, no more than that is read.
+    The tokens in a message, in the order of FIELDS. Only these parts of the body are decoded.
     """
     body = bytes(message.body)
     try:
@@ -176,15 +175,15 @@ def _tokens(message: Message) -> list[Any]:
             return []
         found = [part(identity, name) for name in FIELDS]
     except (ValueError, RecursionError):
-        raise Malformed("'body' holds what cannot be read", message.id, message.from_) from None
+        raise Malformed("'body' has a part that cannot be decoded", message.id, message.from_) from None
     return [_text(each) for each in found if each not in (None, b"null", b'""')]
 
 
 def _text(spelt: bytes) -> Any:
     """
-    What it says; None if it is no text, or longer than any token.
+    The decoded text; None if it is not a text, or longer than any token.
     """
-    return json.loads(spelt) if spelt.startswith(b'"') and len(spelt) <= MAX_SPELT else None
+    return json.loads(spelt) if spelt.startswith(b'"') and len(spelt) <= MAX_TOKEN_BYTES else None
 
 
 def _valid(claim: VerifiedToken) -> Shown:
@@ -192,15 +191,15 @@ def _valid(claim: VerifiedToken) -> Shown:
     return Shown(VALID, proof.username or proof.user, proof.idp, proof.until)
 
 
-def _together(found: list[Shown]) -> Shown:
+def _combined(found: list[Shown]) -> Shown:
     """
-    What several tokens prove: no more than the least of them, and nothing if they are of two users.
+    The combined result of several tokens: invalid if one is, or if they belong to two users.
     """
     for state in (INVALID, UNKNOWN):
         for shown in found:
             if shown.state == state:
                 return shown
     if len({(shown.user, shown.idp) for shown in found}) > 1:
-        return Shown(INVALID, why="is another user's than the access token")
+        return Shown(INVALID, why="belongs to another user than the access token")
     ends = [shown.expires for shown in found if shown.expires is not None]
     return Shown(VALID, found[0].user, found[0].idp, min(ends, default=None))

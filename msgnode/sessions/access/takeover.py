@@ -1,10 +1,9 @@
 """
-Whose is a session.
+Session takeover: which client may open an existing session.
 
-By default everybody may take over a session by its name, as the stubs of
-today need it after a page reload.  `takeover = "token"` wants the session's
-token, or the same certificate, and `message_token` wants the token in every
-message.
+By default any client may take over a session by its name, as the deployed protostubs need after a page
+reload. With `takeover = "token"` it needs the session token, or the same client certificate. `message_token`
+requires the session token in every message.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from msgnode.sessions.session import Connection, Session
 
 class Takeover:
     """
-    The operator's switches for it, applied.
+    The rules of session takeover: the keys `session.takeover` and `session.message_token`.
     """
 
     def __init__(self, options: SessionTimes, routes: Routes, now: Callable[[], float]) -> None:
@@ -37,7 +36,7 @@ class Takeover:
         self, runtime: str, session: Session | None, connection: Connection, token: str
     ) -> Closing | None:
         """
-        Why this connection may not have the session of that name; None: it may.
+        The close code if this connection may not open the session; None if it may.
         """
         if self._options.takeover != "token" or not runtime:
             return None
@@ -53,7 +52,7 @@ class Takeover:
 
     def identity(self, session: Session, connection: Connection) -> str:
         """
-        Who the session belongs to, as far as a certificate has shown it.
+        The identity of the session by a client certificate, or "".
         """
         if connection.identity or self._options.takeover == "open":
             return connection.identity
@@ -61,10 +60,10 @@ class Takeover:
 
     def check_token(self, data: bytes, session: Session, connection: Connection) -> None:
         """
-        With `message_token = "require"`: NoSession unless the message carries its session's token.
+        With `message_token = "require"`, raises NoSession unless the message has its session's token.
 
-        What was sent before the token could be known is let pass: until the
-        first message that carries it, or for `open_deadline_seconds`.
+        Until the first message with the token, or for `open_deadline_seconds`, messages without it are
+        accepted: the client may have sent them before it knew the token.
         """
         if carries_token(data, session):
             self._bearers[connection] = session
@@ -80,7 +79,7 @@ class Takeover:
 
 def carries_token(data: bytes, session: Session) -> bool:
     """
-    Does the message carry its session's token, in a field `token` or at the end of `body.via`?
+    Does the message have its session's token, in a field `token` or at the end of `body.via`?
     """
     if not may_hold_token(data):
         return False
@@ -88,7 +87,7 @@ def carries_token(data: bytes, session: Session) -> bool:
         fields = msgspec.json.decode(data)
     except msgspec.DecodeError:
         try:
-            fields = lossless_json.loads(data)  # half a character
+            fields = lossless_json.loads(data)  # a lone surrogate
         except (ValueError, RecursionError):
             return False
     token = fields.get("token")

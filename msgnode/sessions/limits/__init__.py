@@ -1,3 +1,3 @@
 """
-What clients may cost: connections, rates, memory, disk.
+Resource limits of clients: connections, rates, memory, disk.
 """

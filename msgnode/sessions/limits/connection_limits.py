@@ -1,9 +1,9 @@
 """
-Open connections, counted in all and by the host they come from, and who may still come.
+Limits of open connections, for the whole node and for each IP address.
 
-There are two limits.  A connection beyond the first is told to try again
-later, in its own protocol.  Sockets beyond the second, a little higher, are
-closed unheard: being polite to everybody would be the attack.
+There are two limits. A connection beyond the first is refused in its own protocol, with a time to retry.
+Sockets beyond the second, slightly higher limit are closed at once: under attack, an answer to each of them
+would cost too much.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from twisted.logger import Logger
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host, peer_name
 
-# Sockets beyond the limit that are still answered.
+# Sockets beyond the limit that still get an answer: a factor and a number.
 MARGIN, MORE = 1.1, 100
 
-MAX_DISTRUSTED = 10  # of those that the log names
+MAX_DISTRUSTED = 10  # proxies that the log names
 
 log = Logger()
 
@@ -25,26 +25,27 @@ class ConnectionLimits:
     """
     Limits of open connections, for the node and for each IP address.
 
-    `refused` counts connections that were told to come later, `dropped` sockets that were closed unheard.
+    `refused` counts connections that were refused with an answer, `dropped` sockets that were closed without
+    one.
     """
 
     def __init__(self, config: Config) -> None:
         self.refused = self.dropped = 0
         self._config = config
         self._hosts: dict[str, int] = {}
-        self._distrusted: set[str] = set()  # who says on whose behalf it comes, and is not believed
+        self._distrusted: set[str] = set()  # proxies that are not trusted, as the log has said
         self._all = 0
-        self._admitted: dict[Any, str] = {}  # the hosts of connections; a proxy's header has named some
+        self._admitted: dict[Any, str] = {}  # the hosts of connections, some by a proxy's header
 
     def __len__(self) -> int:
         return self._all
 
     def named(self, address: Any, forwarded: str = "") -> str:
         """
-        The peer at this address; a trusted proxy names it by X-Forwarded-For.
+        The name of the peer at this address, which a trusted proxy gives in X-Forwarded-For.
 
-        Who is none is not believed.  The log says so once for each of a few: it may be a
-        proxy that somebody forgot, behind which all the world is one client.
+        The header of any other host is ignored. The log names a few such hosts once: one may be a proxy that
+        is missing in `trusted_proxies`, so that all clients behind it count as one.
         """
         trusted = self._config.trusted_proxies
         if forwarded:
@@ -55,14 +56,14 @@ class ConnectionLimits:
                 and len(self._distrusted) < MAX_DISTRUSTED
             ):
                 self._distrusted.add(host)
-                log.warn("{host} says X-Forwarded-For, but is none of trusted_proxies", host=host)
+                log.warn("{host} sends X-Forwarded-For, but is not one of trusted_proxies", host=host)
         return peer_name(address, forwarded, trusted)
 
     # -- sockets -------------------------------------------------------------
 
-    def heard(self, address: Any) -> bool:
+    def may_accept(self, address: Any) -> bool:
         """
-        May a socket from this address speak at all?
+        May a socket from this address be accepted at all?
         """
         limits = self._config.limits
         if self._all < limits.connections * MARGIN + MORE:
@@ -74,7 +75,7 @@ class ConnectionLimits:
 
     def host(self, address: Any) -> str:
         """
-        Whom a socket from this address counts for, while it is no client's connection.
+        The host that a socket counts for, before it is a client's connection.
         """
         return peer_host(peer_name(address), self._config.trusted_proxies)
 
@@ -96,7 +97,7 @@ class ConnectionLimits:
 
     def admit(self, connection: Any) -> bool:
         """
-        Count a client's connection until it is `gone`.  False: there are too many, and it has to go.
+        Count a client's connection until it is `gone`. False if there are too many, and it must be closed.
         """
         if connection in self._admitted:
             return True

@@ -1,9 +1,8 @@
 """
-The disk's watermark: below it nothing new is taken on that would have to be written down.
+The low-disk watermark: below it, the node accepts nothing new that has to be written to disk.
 
-What makes the node owe less, or owes it already, goes on: deliveries,
-acknowledgements, unsubscriptions, ends.  So the last of the disk is there for
-what was promised.
+Operations that reduce the stored data, or that work on stored data, continue: deliveries, acknowledgements,
+unsubscriptions, closes. So the last free space is reserved for messages that the node has accepted.
 """
 
 import shutil
@@ -17,21 +16,22 @@ from twisted.logger import Logger
 
 log = Logger()
 
-EVERY = 1.0  # seconds
-PART = 50  # at most this part of the whole disk is kept free: 2 %
-ROOMY = 1.25  # times the reserve are free before anything is taken on again
+CHECK_SECONDS = 1.0
+RESERVE_DIVISOR = 50  # the reserve is at most this fraction of the disk: 1/50
+RECOVERY_FACTOR = 1.25  # times the reserve must be free before new data is accepted again
 
-Measure = Callable[[str], tuple[int, int, int]]  # bytes in all, used and free of a directory's disk
+Measure = Callable[[str], tuple[int, int, int]]  # total, used and free bytes of a directory's disk
 
 
 class Watermark:
     """
-    Watches the free space of a disk.
+    A monitor of the free space of a disk.
 
-    `low` while less than `reserve()` bytes are free on the disk of `directory`; None: nothing is kept there.
+    `low` is set while less than `reserve()` bytes are free on the disk of `directory`; never, if that is
+    None.
 
-    `refused` counts what was not taken on because of it; with `times` it is low
-    at so many times the reserve, for what has to yield to others.
+    `refused` counts what was refused because of it. `times` multiplies the reserve, for data of lower
+    priority.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class Watermark:
     @property
     def why(self) -> str:
         """
-        In words; empty while there is room.
+        The reason as a text; "" while there is enough space.
         """
         return f"only {self.free} bytes are free on the disk" if self.low else ""
 
     def look(self) -> None:
         """
-        How much is free now?
+        Measures the free space.
         """
         if self._directory is None:
             return
         try:
             whole, _, self.free = self.measure(str(self._directory))
         except OSError:
-            return  # it is not there yet, or any more; who writes there says so
-        reserve = min(self._reserve(), whole // PART) * self._times
-        low = self.free < reserve * (ROOMY if self.low else 1)
+            return  # the directory does not exist now; its writer reports that
+        reserve = min(self._reserve(), whole // RESERVE_DIVISOR) * self._times
+        low = self.free < reserve * (RECOVERY_FACTOR if self.low else 1)
         if low and not self.low:
             log.warn(
-                "only {free} bytes are free for {directory}, less than {reserve}: nothing new is kept there",
+                "only {free} bytes are free for {directory}, less than {reserve}: no new data is accepted",
                 free=self.free,
                 directory=str(self._directory),
                 reserve=reserve,
@@ -84,7 +84,7 @@ class Watermark:
 
 class Watching(Service):
     """
-    Looks at each watermark every second.
+    A service that measures each watermark every second.
     """
 
     def __init__(self, watermarks: Iterable[Watermark], clock: IReactorTime) -> None:
@@ -94,7 +94,7 @@ class Watching(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._beat.start(EVERY)
+        self._beat.start(CHECK_SECONDS)
 
     def stopService(self) -> None:
         super().stopService()

@@ -1,10 +1,10 @@
 """
-The budget: what clients have the node remember, in bytes, and for whom.
+The memory budget: bytes of state that clients cause in the node, with limits by session, user, IP address and
+node.
 
-A session's account lies below its user's, or below that of the host that
-opened it while nobody knows whose it is, and those below the node's: what is
-charged to one is charged to all above it.  Nothing on a message's path asks
-here; only what adds to the node's state does.
+The account of a session is below that of its user, or below that of the host that opened it if it is
+unauthenticated; these are below the node's. A charge counts in every account above. Only code that adds state
+uses the budget, not the path of a message.
 """
 
 from collections import Counter
@@ -17,11 +17,12 @@ from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.rate_limits import TokenBucket, TokenBuckets
 from msgnode.sessions.principal import Principal
 
-# Bytes of memory beside those of the names: objects, and entries in tables.
+# Bytes of memory for objects and table entries, without the names in them.
 SESSION, BINDING, KEY, KEYED, REGISTERED = 2048, 256, 512, 256, 512
 
-OF_SESSION, OF_USER, OF_HOST, OF_NODE = "_per_session", "_per_user", "_per_ip", ""  # as the limits' names end
-ANY = TokenBucket(0, 0, 0)  # where there is no limit to what is taken from it
+# The suffixes of the limits' names.
+OF_SESSION, OF_USER, OF_HOST, OF_NODE = "_per_session", "_per_user", "_per_ip", ""
+ANY = TokenBucket(0, 0, 0)  # stands for an unlimited bucket
 _WHO = {
     OF_SESSION: "a session",
     OF_USER: "the sessions of one user",
@@ -32,9 +33,9 @@ _WHO = {
 
 class Account:
     """
-    Bytes that are kept for somebody, and how many sessions there are.
+    The bytes of state of one session, user or host, and the number of its sessions.
 
-    `kind` is one of the four above; `name` is the user's or the host's.
+    `kind` is one of the four above; `name` is that of the user or host.
     """
 
     __slots__ = ("above", "bytes", "kind", "name", "sessions")
@@ -48,7 +49,7 @@ class Account:
 
     def charge(self, size: int, sessions: int = 0) -> None:
         """
-        So much more is kept; less, where it is negative.
+        Adds `size` bytes here and in all accounts above; subtracts if negative.
         """
         account: Account | None = self
         while account is not None:
@@ -59,7 +60,7 @@ class Account:
 
 def text_size(text: str) -> int:
     """
-    Bytes that a name takes in memory, at most.
+    An upper bound for the bytes of a text in memory.
     """
     return len(text) if text.isascii() else 4 * len(text)
 
@@ -70,7 +71,7 @@ def binding_size(address: str) -> int:
 
 class AccountHolder(Protocol):
     """
-    A session, as far as it pays for what the node remembers of it.
+    A session, as seen by the budget.
     """
 
     account: Account
@@ -82,11 +83,11 @@ class AccountHolder(Protocol):
 
 class Budget:
     """
-    The accounts, and the limits on them; `refused` counts by the name of the limit.
+    The accounts and their limits. `refused` counts refusals by the name of the limit.
 
-    Whoever is verified pays for itself.  A UNIX socket and a trusted proxy are
-    no host: who comes by them unverified counts for the node alone, and so does
-    a session of before a restart of which nobody knows who opened it.
+    An authenticated user has an account. UNIX sockets and trusted proxies are no hosts: an unauthenticated
+    client behind them counts for the node only. So does a session from before a restart, if its host is
+    unknown.
     """
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
@@ -95,17 +96,17 @@ class Budget:
         self.accounts: dict[tuple[str, str], Account] = {}  # of users and hosts, by kind and name
         self._config = config
         self._now = now
-        self._opened = TokenBuckets()  # by host: new sessions in a minute
+        self._opened = TokenBuckets()  # new sessions in a minute, by host
 
     def host(self, connection: Any) -> str:
         """
-        Whom a limit by host holds for; "" for nobody.
+        The host that limits count for; "" if there is none.
         """
         return peer_host(connection.peer, self._config.trusted_proxies)
 
     def by_kind(self, sessions: Iterable[AccountHolder]) -> dict[str, list[Account]]:
         """
-        The accounts of sessions, users and hosts.
+        All accounts of sessions, users and hosts.
         """
         others = list(self.accounts.values())
         return {
@@ -118,7 +119,7 @@ class Budget:
 
     def may_open(self, runtime: str, user: str, host: str) -> bool:
         """
-        Is there room for one more session, of this user or of this host?
+        Is there room for one more session of this user, or of this host?
         """
         kind, name = (OF_USER, user) if user else (OF_HOST, host)
         payer = self.accounts.get((kind, name)) or Account(kind if name else OF_NODE)
@@ -135,7 +136,7 @@ class Budget:
 
     def take_turn(self, host: str) -> None:
         """
-        A new session was opened from this host by somebody unverified.
+        Counts a new session that an unauthenticated client opened from this host.
         """
         turn = self._turn(host) if host else None
         if turn is not None:
@@ -147,21 +148,21 @@ class Budget:
 
     def opened(self, session: AccountHolder) -> None:
         """
-        A session is there, or is there again after a restart.
+        Charges a session that was opened, or restored after a restart.
         """
         session.account.charge(SESSION + text_size(session.runtime), 1)
         self._place(session.account, self._payer(session))
 
     def may_rename(self, session: AccountHolder, runtime: str) -> bool:
         """
-        Is there room for the longer name?  The session counts already.
+        Is there room for a longer name of the session?
         """
         more = text_size(runtime) - text_size(session.runtime)
         return more <= 0 or self.has_room(session.account, more)
 
     def settle(self, session: AccountHolder) -> None:
         """
-        Whose it is may have changed; who has it now pays for it.
+        Moves the account of a session whose user may have changed.
         """
         payer = self._payer(session)
         if payer is not session.account.above:
@@ -169,7 +170,7 @@ class Budget:
 
     def ended(self, session: AccountHolder) -> None:
         """
-        Nothing is kept for it any more.
+        Removes the account of an ended session.
         """
         self._place(session.account, None)
 
@@ -186,7 +187,7 @@ class Budget:
 
     def _place(self, account: Account, above: Account | None) -> None:
         """
-        Put it below another one; None: below none.
+        Puts an account below another one, or below none.
         """
         before, account.above = account.above, above
         if above is not None:
@@ -200,14 +201,14 @@ class Budget:
 
     def check(self, account: Account, size: int) -> None:
         """
-        Rejected (429), if so many bytes more are too many for it or for those above it.
+        Raises Rejected (429) if `size` more bytes exceed the limit of the account, or of one above it.
         """
         short = self._short(account, size)
         if short is not None:
             limit = f"state_bytes{short.kind}"
             most = getattr(self._config.limits, limit)
             raise Rejected(
-                f"{_WHO[short.kind]} may have {most} bytes remembered (limits.{limit}),"
+                f"{_WHO[short.kind]} may have {most} bytes of state (limits.{limit}),"
                 f" not {size} more than {short.bytes}",
                 429,
                 "limit",
@@ -215,7 +216,7 @@ class Budget:
 
     def has_room(self, account: Account, size: int) -> bool:
         """
-        The same, for what is left out without a word.
+        Is there room for `size` more bytes? For state that may be dropped without an error.
         """
         return self._short(account, size) is None
 

@@ -1,7 +1,7 @@
 """
-When the disk takes nothing, or memory is short: what every session does about it.
+Overload: what all sessions do when writes to disk fail, or memory or the spool is full.
 
-The journal sees it first.
+The journal detects it and calls this module.
 """
 
 from collections import deque
@@ -19,157 +19,167 @@ from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 
-ROOMY = 0.9  # of the memory allowed is left in use after some was shed
-SPARED = 0.99  # of the spool, likewise
-LARGEST = 32  # queues that give way at a time,
+MEMORY_TARGET = 0.9  # fraction of the memory limit that is left in use after eviction
+SPOOL_TARGET = 0.99  # the same for the spool
+LARGEST = 32  # queues that are evicted from at a time,
 MAX_SHED = 4096  # and messages
-LARGEST_IN_MEMORY = 1024  # the same for memory, which fills faster: what one turn can bring
+LARGEST_IN_MEMORY = 1024  # the same for memory, which fills faster: as many as one turn can add
 MAX_SHED_FROM_MEMORY = 16_384
-MAX_WOKEN = (
-    500  # messages that leave in one turn once the disk takes something again, unless one queue has more
-)
-MAX_PAGED = 65_536  # messages and queues that are looked at in one turn, whether they are in memory
+MAX_RESUMED = 500  # messages sent in one turn after writes succeed again, unless one queue has more
+MAX_PAGED = 65_536  # messages and queues examined in one turn for paging out
+
+
+class Detaching(Protocol):
+    """
+    All connections, as this module uses them: connections.Connections.
+    """
+
+    def detach(self, connection: Connection) -> None: ...
 
 
 class SessionSet(Protocol):
     """
-    All sessions: sessions.Sessions.
+    All sessions, as seen by Overload (session_table.Sessions).
     """
 
     counts: Counters
     journal: DeliveryJournal
 
+    @property
+    def connections(self) -> Detaching: ...
+
     def __iter__(self) -> Iterator[Session]: ...
-    def leave(self, connection: Connection) -> None: ...
 
 
 class Overload:
     """
-    The behaviour of all sessions when disk or memory is short; the journal calls it.
+    The behaviour of all sessions under overload: suspension while the disk fails, paging out, eviction.
     """
 
     def __init__(self, sessions: SessionSet, clock: IReactorTime) -> None:
-        self.together: AbstractContextManager[None] = nullcontext()  # what leaves in a turn leaves as one
+        # Collects the output of a turn into one write.
+        self.together: AbstractContextManager[None] = nullcontext()
         self._all = sessions
         self._clock = clock
-        self._asleep: deque[Session] = deque()  # go on in later turns, once the disk takes something again
-        self._waking = False
-        self._to_page: list[Session] = []  # of whom more may be in memory than has to be
+        self._paused: deque[Session] = deque()  # resumed in later turns, after writes succeed again
+        self._resume_scheduled = False
+        self._to_page: list[Session] = []  # sessions with messages that may be paged out
 
-    def hold(self, leaving: set[int]) -> None:
+    def suspend(self, leaving: set[int]) -> None:
         """
-        The disk takes nothing: what has to be on disk before does not leave; what was about to is stopped.
+        Writes fail: pauses what must be written first, and closes the connections that were about to be sent
+        unwritten messages.
         """
-        self._asleep.clear()
+        self._paused.clear()
         for session in list(self._all):
-            if session.outbox is not None:
+            if session.mailbox.outbox is not None:
                 session.pause()
                 connection = session.connection
                 if session.sid in leaving and connection is not None:
-                    self._all.leave(connection)
-                    connection.drop()
+                    self._all.connections.detach(connection)
+                    connection.abort()
 
-    def go_on(self) -> None:
+    def resume_all(self) -> None:
         """
-        The disk takes something again: what waited leaves, so many messages in a turn.
+        Writes succeed again: resumes all sessions, a limited number of messages in each turn.
 
-        Until its turn a session is paused as before, and what comes for it waits behind.
+        A session stays paused until its turn, and its new messages are queued.
         """
-        self._asleep = deque(session for session in self._all if session.outbox is not None)
-        if self._asleep and not self._waking:
-            self._waking = True
-            self._clock.callLater(0, self._wake)
+        self._paused = deque(session for session in self._all if session.mailbox.outbox is not None)
+        if self._paused and not self._resume_scheduled:
+            self._resume_scheduled = True
+            self._clock.callLater(0, self._resume_some)
 
-    def _wake(self) -> None:
-        self._waking = False
-        woken = 0
+    def _resume_some(self) -> None:
+        self._resume_scheduled = False
+        resumed = 0
         with self.together:
-            while self._asleep:
-                session = self._asleep.popleft()
-                if session.outbox is None:
+            while self._paused:
+                session = self._paused.popleft()
+                if session.mailbox.outbox is None:
                     continue
-                before, woken = woken, woken + session.waiting + len(session.outbox.sent)
-                if before and woken > MAX_WOKEN:
-                    self._asleep.appendleft(session)
+                before, resumed = resumed, resumed + session.mailbox.queued + len(session.mailbox.outbox.sent)
+                if before and resumed > MAX_RESUMED:
+                    self._paused.appendleft(session)
                     break
-                self._go_on(session)
-        if self._asleep and not self._waking:
-            self._waking = True
-            self._clock.callLater(0, self._wake)
+                self._resume(session)
+        if self._paused and not self._resume_scheduled:
+            self._resume_scheduled = True
+            self._clock.callLater(0, self._resume_some)
 
     @staticmethod
-    def _go_on(session: Session) -> None:
-        if session.outbox is not None and session.outbox.behind:
-            session.go_on()
+    def _resume(session: Session) -> None:
+        if session.mailbox.outbox is not None and session.mailbox.outbox.redelivery_incomplete:
+            session.redeliver()
         else:
-            session.resume()
-        if session.connection is not None and session.connection.counted:
-            session.connection.fetch()
+            session.flush()
+        if session.connection is not None and session.connection.acks_by_request:
+            session.connection.outbox_ready()
 
     def make_room(self) -> None:
         """
-        More is kept than the node has memory for: what is on disk stays there only, then the largest queues
-        give way; so much of both in a turn.
+        Memory is full: pages out what is also on disk, then evicts from the largest queues; a limited number
+        in each turn.
         """
         journal, counts = self._all.journal, self._all.counts
-        enough, shed = int(journal.most * ROOMY), counts.shed
-        if self._page_some(enough) and journal.held <= journal.most + (journal.most >> 3):
-            return  # the rest with what comes next
+        enough, shed = int(journal.most * MEMORY_TARGET), counts.shed
+        if self._page_some(enough) and journal.bytes_in_memory <= journal.most + (journal.most >> 3):
+            return  # continued with the next message
         last = shed + MAX_SHED_FROM_MEMORY
-        if journal.held > enough:
+        if journal.bytes_in_memory > enough:
             for session in nlargest(LARGEST_IN_MEMORY, self._all, key=_size):
-                session.shed(lambda: journal.held <= enough or counts.shed >= last)
-                if journal.held <= enough or counts.shed >= last:
+                session.mailbox.shed(lambda: journal.bytes_in_memory <= enough or counts.shed >= last)
+                if journal.bytes_in_memory <= enough or counts.shed >= last:
                     break
         if self._all.counts.shed != shed:
             log.warn(
-                "{shed} messages that waited were dropped: more than {most} bytes",
+                "{shed} queued messages were evicted: they took more than {most} bytes",
                 shed=self._all.counts.shed - shed,
                 most=journal.most,
             )
 
     def _page_some(self, enough: int) -> bool:
         """
-        Keep some of what is on disk there only; is there more to do, and was it of use?
+        Pages out some messages that are also on disk. Returns whether more can be done that helps.
         """
         journal = self._all.journal
         if not self._to_page and journal.unpaged:
             journal.unpaged = False
             self._to_page = list(self._all)
-        before, looked = journal.held, 0
-        while self._to_page and journal.held > enough:
+        before, looked = journal.bytes_in_memory, 0
+        while self._to_page and journal.bytes_in_memory > enough:
             if looked > MAX_PAGED:
-                return journal.held < before
-            owed = self._to_page.pop().owed()
-            looked += 1 + len(owed)
-            for kept in owed:
+                return journal.bytes_in_memory < before
+            undelivered = self._to_page.pop().mailbox.undelivered()
+            looked += 1 + len(undelivered)
+            for kept in undelivered:
                 journal.page_out(kept)
-        return journal.held <= enough
+        return journal.bytes_in_memory <= enough
 
     def make_room_on_disk(self) -> None:
         """
-        More is owed than the spool may have: the largest queues give way first, so many messages in a turn.
+        The spool is full: evicts from the largest queues, a limited number of messages in each turn.
         """
         journal, counts = self._all.journal, self._all.counts
         shed, most = counts.shed, journal.most_on_disk
-        enough = int(most * SPARED)
+        enough = int(most * SPOOL_TARGET)
         last = shed + MAX_SHED
         for session in nlargest(LARGEST, self._all, key=_waiting):
-            session.shed_waiting(lambda: journal.message_log.live <= enough or counts.shed >= last)
-            if journal.message_log.live <= enough:
+            session.mailbox.shed_queue(lambda: journal.bytes_on_disk <= enough or counts.shed >= last)
+            if journal.bytes_on_disk <= enough:
                 break
         if counts.shed != shed:
             log.warn(
-                "{shed} messages that waited were dropped: more than {most} bytes in the spool",
+                "{shed} queued messages were evicted: they took more than {most} bytes in the spool",
                 shed=counts.shed - shed,
                 most=most,
             )
 
 
 def _waiting(session: Session) -> int:
-    return session.waiting_bytes
+    return session.mailbox.queued_bytes
 
 
 def _size(session: Session) -> int:
-    sent = session.outbox.sent_bytes if session.outbox is not None else 0
-    return session.waiting_bytes + sent
+    sent = session.mailbox.outbox.sent_bytes if session.mailbox.outbox is not None else 0
+    return session.mailbox.queued_bytes + sent

@@ -1,9 +1,8 @@
 """
-What has begun to come and not ended: lines, frames, fragments, bodies of requests; and what waits behind it.
+Limits of partial input: lines, frames, fragments and request bodies that have begun and not ended.
 
-Each is bounded by what a message may have, but a client may begin many.  So
-they are counted for their host and for the node, from FREE bytes each, and
-have to come to their end in time.
+Each is bounded by the largest message, but a client may begin many. So they are counted for each host and for
+the node, beyond FREE bytes each, and must end within a time.
 """
 
 from itertools import islice
@@ -16,27 +15,28 @@ from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import OVER_CAPACITY, UNFINISHED, Closing
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.memory_budget import Budget
+from msgnode.transport.data_plane import NO_DATA_PLANE
 
 log = Logger()
 
-FREE = 4096  # bytes of each that nobody counts: a connection costs as much
-AT_ONCE = 100  # that are given up in one turn
+FREE_BYTES = 4096  # bytes of each that are not counted: a connection costs as much
+MAX_CUT_PER_TURN = 100  # inputs that are cut off in one turn
 
 
 class Receiver(Protocol):
     """
-    A connection by which partial input comes.
+    A connection with partial input.
     """
 
     def cut_short(self, why: Closing) -> None:
         """
-        Keep nothing of what has begun, take no more of it, and tell the client why.
+        Discards the partial input, accepts no more of it, and reports `why` to the client.
         """
 
 
 class _Partial:
     """
-    Since when it comes, from which host, and how much of it is counted.
+    A partial input: when it began, from which host, and the bytes counted.
     """
 
     __slots__ = ("counted", "host", "since")
@@ -49,18 +49,19 @@ class _Partial:
 
 class PartialInput:
     """
-    Limits of what has begun to come and not ended.
+    The limits of partial input.
 
-    `bytes` is what is counted of all of them.
+    A data plane has an account of its own, of what it and Python keep.
     """
 
     def __init__(self, config: Config, budget: Budget, clock: IReactorTime) -> None:
-        self.bytes = 0
+        self.data_plane = NO_DATA_PLANE
+        self._bytes = 0
         self._config = config
         self._budget = budget
         self._clock = clock
         self._hosts: dict[str, int] = {}
-        self._timed: dict[Any, _Partial] = {}  # the one that began first at the front
+        self._timed: dict[Any, _Partial] = {}  # oldest first
         self._others: dict[Any, _Partial] = {}
         self._timer: IDelayedCall | None = None
 
@@ -69,16 +70,16 @@ class PartialInput:
 
     def grow(self, receiver: Receiver, size: int, peer: str) -> bool:
         """
-        So much has come by now from that peer; False: that is too much, and the receiver was told.
+        Counts `size` bytes of partial input in all. False if that is too much; then the receiver was cut off.
 
-        Its time began with the first bytes.
+        Its time begins with the first call.
         """
         partial = self._timed.get(receiver)
         if partial is None:
             partial = self._timed[receiver] = _Partial(self._clock.seconds())
             if self._timer is None:
-                self._timer = self._clock.callLater(self._patience, self._look)
-        if size <= FREE or self._count(partial, size - FREE, peer):
+                self._timer = self._clock.callLater(self._time_limit, self._look)
+        if size <= FREE_BYTES or self._count(partial, size - FREE_BYTES, peer):
             return True
         self.done(receiver)
         receiver.cut_short(OVER_CAPACITY)
@@ -86,21 +87,21 @@ class PartialInput:
 
     def grow_untimed(self, receiver: object, size: int, peer: str) -> bool:
         """
-        The same, where somebody else sees to the time; the receiver need not be told.
+        The same without a time limit and without a call to the receiver.
         """
-        if size <= FREE:
+        if size <= FREE_BYTES:
             return True
         partial = self._others.get(receiver)
         if partial is None:
             partial = self._others[receiver] = _Partial(0)
-        if self._count(partial, size - FREE, peer):
+        if self._count(partial, size - FREE_BYTES, peer):
             return True
         self.done(receiver)
         return False
 
     def done(self, receiver: object) -> None:
         """
-        It has ended, or will not.
+        The input has ended, or was discarded.
         """
         partial = self._timed.pop(receiver, None) or self._others.pop(receiver, None)
         if partial is not None and partial.counted:
@@ -108,9 +109,16 @@ class PartialInput:
 
     def most_of_one(self) -> int:
         """
-        Bytes of the host that has most.
+        The bytes of the host with the most partial input.
         """
-        return max(self._hosts.values(), default=0)
+        return max(max(self._hosts.values(), default=0), self.data_plane.partial_bytes("")[2])
+
+    @property
+    def bytes(self) -> int:
+        """
+        The number of bytes counted in all, those in the data plane included.
+        """
+        return max(self._bytes, self.data_plane.partial_bytes("")[0])
 
     # -- bytes -------------------------------------------------------------------
 
@@ -118,12 +126,13 @@ class PartialInput:
         limits, more = self._config.limits, size - partial.counted
         if not partial.counted:
             partial.host = peer_host(peer, self._config.trusted_proxies)
-        of_host = self._hosts.get(partial.host, 0)
-        for limit, most, held in (
+        in_all, of_host, _ = self.data_plane.partial_bytes(partial.host)
+        of_host = max(of_host, self._hosts.get(partial.host, 0))
+        for limit, most, used in (
             ("partial_bytes_per_ip", limits.partial_bytes_per_ip if partial.host else 0, of_host),
-            ("partial_bytes", limits.partial_bytes, self.bytes),
+            ("partial_bytes", limits.partial_bytes, max(in_all, self._bytes)),
         ):
-            if most and more > 0 and held + more > most:
+            if most and more > 0 and used + more > most:
                 self._budget.refused[limit] += 1
                 return False
         self._charge(partial, more)
@@ -131,7 +140,8 @@ class PartialInput:
 
     def _charge(self, partial: _Partial, more: int) -> None:
         partial.counted += more
-        self.bytes += more
+        self._bytes += more
+        self.data_plane.charge_partial(partial.host, more)
         if partial.host:
             left = self._hosts.get(partial.host, 0) + more
             if left:
@@ -142,19 +152,19 @@ class PartialInput:
     # -- time --------------------------------------------------------------------
 
     @property
-    def _patience(self) -> float:
+    def _time_limit(self) -> float:
         return self._config.limits.partial_seconds or 60.0
 
     def _look(self) -> None:
         """
-        Give up those whose time is over, some of them in a turn.
+        Cut off the inputs whose time is over, a limited number in each turn.
         """
         self._timer = None
-        now, patience = self._clock.seconds(), self._patience
+        now, time_limit = self._clock.seconds(), self._time_limit
         late = []
         if self._config.limits.partial_seconds:
-            for receiver, partial in islice(self._timed.items(), AT_ONCE):
-                if partial.since + patience > now:
+            for receiver, partial in islice(self._timed.items(), MAX_CUT_PER_TURN):
+                if partial.since + time_limit > now:
                     break
                 late.append(receiver)
         for receiver in late:
@@ -163,5 +173,5 @@ class PartialInput:
             receiver.cut_short(UNFINISHED)
         first = next(iter(self._timed.values()), None)
         if first is not None:
-            wait = max(0.0, first.since + patience - now)
-            self._timer = self._clock.callLater(wait or (0 if late else patience), self._look)
+            wait = max(0.0, first.since + time_limit - now)
+            self._timer = self._clock.callLater(wait or (0 if late else time_limit), self._look)

@@ -1,8 +1,8 @@
 """
-How fast a session may send, and everybody at one address together: token buckets.
+Rate limits of sessions and IP addresses, by token buckets.
 
-A bucket holds one second's worth.  What is larger than that passes while the
-bucket is not empty, and is paid off before the next one does.
+A bucket holds one second's allowance. A message larger than the bucket is accepted once, and the debt must be
+refilled before the next one.
 """
 
 from collections import OrderedDict
@@ -11,14 +11,17 @@ from typing import Protocol
 
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
-from msgnode.structures.token_bucket import refilled
+from msgnode.sessions.limits.shared_buckets import SharedBuckets
+from msgnode.structures.token_bucket import BucketRates, refilled
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
-LOOKED_AT = 2  # old buckets looked at for each one that is used, so that full ones do not pile up
+FOREVER = 1e9  # seconds; not infinity, which no zero may be multiplied by
+EXAMINED_PER_USE = 2  # old buckets examined for each one used, so that full ones do not accumulate
 
 
 class TokenBucket:
     """
-    A token bucket: what is left of a second's messages and bytes, as it was at `then`.
+    A token bucket of messages and bytes; its content is that at the time `then`.
     """
 
     __slots__ = ("messages", "size", "then")
@@ -29,33 +32,24 @@ class TokenBucket:
         self.then = then
 
 
-class TokenBuckets:
+class TokenBuckets(BucketRates):
     """
-    Buckets by name, the one used last at the end.  0 messages or bytes a second: any number.
+    Token buckets by name, the most recently used last.
     """
 
     def __init__(self) -> None:
-        self.messages = self.size = 0
+        super().__init__()
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    @property
-    def on(self) -> bool:
-        return self.messages > 0 or self.size > 0
-
-    def set(self, messages: int, size: int) -> None:
-        """
-        So many messages and bytes a second from now on.
-        """
-        if (messages, size) != (self.messages, self.size):
-            self.messages, self.size = messages, size
-            self._buckets.clear()  # everybody begins anew
+    def clear(self) -> None:
+        self._buckets.clear()
 
     def find(self, name: str, now: float) -> TokenBucket | None:
         """
-        The bucket of that name, filled up to now, if something may be taken from it.
+        The bucket of that name, refilled up to now; None if it is empty.
         """
         bucket = self._buckets.pop(name, None)
         if bucket is None:
@@ -68,29 +62,34 @@ class TokenBuckets:
             return None
         return bucket
 
-    def draw(self, name: str, size: int, now: float) -> None:
+    def draw(
+        self, name: str, size: int, now: float, messages: int = 0, most_seconds: float = FOREVER
+    ) -> None:
         """
-        Take so many bytes, whatever is left.
+        Takes `size` bytes and `messages` from a bucket, even if it goes below zero, but not below what
+        `most_seconds` refill.
         """
         self.find(name, now)
-        self._buckets[name].size -= size
+        bucket = self._buckets[name]
+        bucket.size = max(bucket.size - size, -self.size * most_seconds)
+        bucket.messages = max(bucket.messages - messages, -self.messages * most_seconds)
 
     def wait(self, name: str, now: float) -> float:
         """
-        Seconds until something may be taken from the bucket of that name.
+        Seconds until the bucket of that name is not empty any more.
         """
         bucket = self._buckets.get(name)
         if bucket is None:
             return 0.0
         self._fill(bucket, now)
         messages = (1 - bucket.messages) / self.messages if self.messages else 0.0
-        # A byte above nothing is enough, but nothing is not.
+        # Any positive number of bytes is enough.
         size = (1 - bucket.size) / self.size if self.size and bucket.size <= 0 else 0.0
         return max(messages, size, 0.0)
 
     def _fill(self, bucket: TokenBucket, now: float) -> bool:
         """
-        Put in what has come since; is it full again?
+        Refills a bucket. Returns whether it is full.
         """
         passed, bucket.then = now - bucket.then, now
         bucket.messages = refilled(bucket.messages, passed, self.messages, self.messages)
@@ -101,9 +100,9 @@ class TokenBuckets:
 
     def _forget_full(self, now: float) -> None:
         """
-        Look at those that were not used for longest; a full one is as good as none.
+        Examines the buckets used least recently. A full one is removed, for it has no state.
         """
-        for _ in range(min(LOOKED_AT, len(self._buckets))):
+        for _ in range(min(EXAMINED_PER_USE, len(self._buckets))):
             name, bucket = self._buckets.popitem(last=False)
             if not self._fill(bucket, now):
                 self._buckets[name] = bucket
@@ -111,30 +110,40 @@ class TokenBuckets:
 
 class Sender(Protocol):
     """
-    A session, as far as its messages are counted.
+    A session, as seen by the rate limits.
 
-    `identity` is its user, as far as one is known.
+    `identity` is its user, or "".
     """
 
     runtime: str
     identity: str
 
     @property
-    def visits(self) -> bool:
+    def is_ephemeral(self) -> bool:
         """
-        Does it last for one message only?
+        Is this the ephemeral session of a single request?
         """
 
 
 class RateLimiter:
     """
-    Sessions' and peers' buckets.  While `on` is false nobody need ask.
+    The rate limits of sessions and IP addresses. While `on` is false, callers can skip it.
+
+    A compiled data plane keeps the buckets, because it draws from them as well.
     """
 
-    def __init__(self, config: Config, now: Callable[[], float]) -> None:
+    _sessions: TokenBuckets | SharedBuckets
+    _peers: TokenBuckets | SharedBuckets
+
+    def __init__(
+        self, config: Config, now: Callable[[], float], data_plane: DataPlane = NO_DATA_PLANE
+    ) -> None:
         self.on = False
-        self._sessions = TokenBuckets()
-        self._peers = TokenBuckets()
+        self._data_plane = data_plane
+        if data_plane.is_native:
+            self._sessions, self._peers = SharedBuckets(data_plane), SharedBuckets(data_plane)
+        else:
+            self._sessions, self._peers = TokenBuckets(), TokenBuckets()
         self._config = config
         self._now = now
         self.apply()
@@ -144,21 +153,28 @@ class RateLimiter:
 
     def apply(self) -> None:
         """
-        The limits may have changed.
+        Applies a changed configuration.
         """
         limits = self._config.limits
         self._sessions.set(limits.session_rate_messages, limits.session_rate_bytes)
         self._peers.set(limits.ip_rate_messages, limits.ip_rate_bytes)
         self.on = self._sessions.on or self._peers.on
 
-    def take(self, session: Sender | None, peer: str, size: int) -> bool:
+    def acquire(self, session: Sender | None, peer: str, size: int) -> bool:
         """
-        May a message of that size come in, from that session and that peer?  If not, it costs them nothing.
+        Takes one message of `size` bytes from the buckets of session and peer. False if one is empty; then
+        none is charged.
 
-        A session is known by its runtimeURL: whoever opens it anew finds the same bucket.
+        The bucket belongs to the runtimeURL, so opening the session again does not refill it.
         """
         now = self._now()
-        found = [buckets.find(name, now) for buckets, name in self._payers(session, peer)]
+        if self._data_plane.is_native:
+            return self._data_plane.draw(self.shared(session, peer), size, now)
+        found = [
+            buckets.find(name, now)
+            for buckets, name in self._payers(session, peer)
+            if isinstance(buckets, TokenBuckets)
+        ]
         paying = [bucket for bucket in found if bucket is not None]
         if len(paying) < len(found):
             return False
@@ -167,21 +183,32 @@ class RateLimiter:
             bucket.size -= size
         return True
 
+    def shared(self, session: Sender | None, peer: str) -> tuple[int, ...]:
+        """
+        The numbers of the data plane's buckets that messages of session and peer draw from.
+        """
+        now = self._now()
+        return tuple(
+            buckets.number(name, now)
+            for buckets, name in self._payers(session, peer)
+            if isinstance(buckets, SharedBuckets)
+        )
+
     def wait(self, session: Sender, peer: str) -> float:
         """
-        Seconds until they may send again; 0: now.
+        Seconds until the session may send again; 0 if it may now.
         """
         now = self._now()
         return max((buckets.wait(name, now) for buckets, name in self._payers(session, peer)), default=0.0)
 
-    def _payers(self, session: Sender | None, peer: str) -> list[tuple[TokenBuckets, str]]:
+    def _payers(self, session: Sender | None, peer: str) -> list[tuple[TokenBuckets | SharedBuckets, str]]:
         """
-        Visitors, whose sessions last for one message, have one together: those of a user, else of an address.
+        The buckets to charge. Ephemeral sessions share one bucket by user or, without a user, by IP address.
         """
         host = peer_host(peer, self._config.trusted_proxies)
-        found = []
+        found: list[tuple[TokenBuckets | SharedBuckets, str]] = []
         if session is not None and self._sessions.on:
-            if not session.visits:
+            if not session.is_ephemeral:
                 found.append((self._sessions, session.runtime))
             elif session.identity or host:
                 found.append((self._sessions, f"visitors: {session.identity or host}"))
@@ -192,7 +219,7 @@ class RateLimiter:
 
 class Peer(Protocol):
     """
-    A connection, as far as it has an address.
+    A connection, as seen by the limit of inflation.
     """
 
     peer: str
@@ -200,10 +227,9 @@ class Peer(Protocol):
 
 class Inflation:
     """
-    The limit of what compressed messages inflate to: so many bytes a second of one host, or of a connection
-    without one.
+    The limit of decompression: inflated bytes per second for each host, or for a connection without a host.
 
-    `total` counts them, `pauses` how often somebody had to wait.
+    `total` counts the bytes, `pauses` how often reading was paused.
     """
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
@@ -218,23 +244,23 @@ class Inflation:
 
     def apply(self) -> None:
         """
-        The limit may have changed.
+        Applies a changed configuration.
         """
         self._buckets.set(0, self._config.websocket.inflated_bytes_per_second)
 
     def who(self, connection: Peer) -> str:
         """
-        Whom it is counted for.
+        The name of the bucket that a connection counts for.
         """
         return peer_host(connection.peer, self._config.trusted_proxies) or f"connection {id(connection)}"
 
-    def came(self, size: int, who: str) -> None:
+    def count(self, size: int, who: str) -> None:
         self.total += size
         if self._buckets.on:
             self._buckets.draw(who, size, self._now())
 
     def wait(self, who: str) -> float:
         """
-        Seconds until they may send more.
+        Seconds until more may be decompressed.
         """
         return self._buckets.wait(who, self._now()) if self._buckets.on else 0.0

@@ -1,8 +1,7 @@
 """
-What each sender makes the node keep for sessions that are away, in bytes, and whether it may make it more.
+The share of the spool that each sender uses by messages to disconnected sessions, with a limit.
 
-A sender is a verified user, else the host it sends from; a UNIX socket and a
-trusted proxy are nobody, and have the whole.
+A sender is an authenticated user, else a host. UNIX sockets and trusted proxies are not limited.
 """
 
 from collections.abc import Callable
@@ -10,13 +9,13 @@ from typing import Any
 
 from msgnode.protocol.peer_address import peer_host
 
-RECORD = 64  # bytes that a message takes in the spool beside its own
-MAX_IDLE = 4096  # shares of which nothing is kept, about
+RECORD_BYTES = 64  # bytes of a record in the spool, without the message
+MAX_IDLE = 4096  # empty shares that stay in the table, about
 
 
 class Share:
     """
-    Bytes that wait because of one sender.
+    The bytes in the spool that one sender caused.
     """
 
     __slots__ = ("bytes",)
@@ -25,14 +24,14 @@ class Share:
         self.bytes = 0
 
 
-NOBODY = Share()  # has no limit
+NOBODY = Share()  # the share of senders without a limit
 
 
 class Shares:
     """
     The shares of all senders in the spool.
 
-    `most` is what one sender may have, 0: no limit; `trusted` are the proxies.
+    `most` returns the limit of one sender in bytes, 0 for none; `trusted` returns the trusted proxies.
     """
 
     def __init__(self, most: Callable[[], int], trusted: Callable[[], list[str]]) -> None:
@@ -46,7 +45,7 @@ class Shares:
 
     def find(self, origin: Any) -> Share:
         """
-        The share of who sends on this connection.
+        The share of the sender on this connection.
         """
         session = origin.session
         user = origin.identity if session is None else session.identity
@@ -66,4 +65,4 @@ class Shares:
 
     def is_full(self, share: Share, size: int) -> bool:
         most = self._most()
-        return bool(most) and share is not NOBODY and share.bytes + size + RECORD > most
+        return bool(most) and share is not NOBODY and share.bytes + size + RECORD_BYTES > most

@@ -1,23 +1,21 @@
 """
-Answers that clients do not read.
+Backpressure for unread answers: a client that sends requests and reads no answers is not read from.
 
-What others send a client waits in its session, which is bounded.  What the
-node itself answers goes past that to the connection that asked.  A client that
-asks and asks, and reads no answer, is not read from until it reads: nothing is
-lost, and its order is kept.
+Messages of others wait in its session's queue, which is bounded. Answers of the node go directly to the
+connection, past the queue. Pausing the client bounds them; nothing is lost, and the order is kept.
 """
 
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection
 
-MAX_UNREAD = 64 * 1024  # bytes of answers behind what the transport of a client does not take
+MAX_UNREAD_BYTES = 64 * 1024  # bytes of answers buffered for a client whose transport takes no more
 
 
 class Unread:
     """
-    The sizes of answers to connections whose transport takes no more.
+    The bytes of unread answers by connection.
 
-    A connection that polls is bounded by its connector, and can be kept from nothing here.
+    A polling connection is bounded by its connector, and is not counted here.
     """
 
     def __init__(self, counts: Counters) -> None:
@@ -26,21 +24,21 @@ class Unread:
 
     def add(self, connection: Connection, size: int) -> None:
         """
-        So many bytes more; with too many of them the client is not read from.
+        Counts an answer of `size` bytes. Beyond MAX_UNREAD_BYTES, reading from the client is paused.
         """
-        if connection.counted:
+        if connection.acks_by_request:
             return
         before = self._sizes.get(connection, 0)
         self._sizes[connection] = before + size
-        if before <= MAX_UNREAD < before + size:
+        if before <= MAX_UNREAD_BYTES < before + size:
             self._counts.unread_answers += 1
             connection.pause_reading()
 
     def read(self, connection: Connection) -> None:
         """
-        The client has read; it is read from again.
+        The client has read its answers: resume reading from it.
         """
-        if self._sizes.pop(connection, 0) > MAX_UNREAD:
+        if self._sizes.pop(connection, 0) > MAX_UNREAD_BYTES:
             connection.resume_reading()
 
     def gone(self, connection: Connection) -> None:

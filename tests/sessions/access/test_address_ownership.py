@@ -10,7 +10,7 @@ from twisted.internet.testing import EventLoggingObserver
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.storage.database import NAME, OWNED_SINCE, STEPS, salvage
+from msgnode.storage.database import MIGRATIONS, NAME, OWNED_SINCE, salvage
 from msgnode.structures.time_slices import ADDRESSES
 from tests.support.durable import DurableNode
 from tests.support.fakes import Client, MemoryNode, directory
@@ -151,7 +151,7 @@ class AnnouncedTests(OwnershipCase):
         self.assertEqual(200, self.subscribe(self.thief, address))
         self.assertEqual(THIEF, self.owner(address))
 
-    def test_pool(self) -> None:
+    def test_lessee_of_a_pool_address_owns_it(self) -> None:
         """
         Who leases an address of a pool owns it, though somebody else had subscribed it before.
         """
@@ -343,7 +343,7 @@ class RuntimeTests(OwnershipCase):
     Addresses and runtimeURLs.
     """
 
-    def test_below(self) -> None:
+    def test_only_the_nearest_runtime_speaks_below_its_url(self) -> None:
         """
         At and below a runtimeURL only that runtime speaks, of several above it the nearest.
         """
@@ -354,7 +354,7 @@ class RuntimeTests(OwnershipCase):
         self.assertEqual([None, 403], [self.send(c, below.runtime + "/sm") for c in (below, above)])
         self.assertEqual([None, 403], [self.send(c, above.runtime + "/sm") for c in (above, below)])
 
-    def test_opened(self) -> None:
+    def test_owned_address_opens_no_session_for_another(self) -> None:
         """
         An allocated address, or the name of a hyperty that somebody announced, opens no session for another.
         """
@@ -454,7 +454,7 @@ class ImpersonationTests(SynchronousTestCase):
         self.net.pump()
         return int(client.response.status)
 
-    def test_bind(self) -> None:
+    def test_from_check_lets_nobody_else_bind(self) -> None:
         """
         With `from_check` nobody else hears it at all.
         """
@@ -522,7 +522,7 @@ class PolicyTests(OwnershipCase):
         self.assertEqual([None, 403], [self.send(self.thief, a) for a in (f"{THIEF}/x", f"{VICTIM}/x")])
         self.assertEqual([403, 403], [self.send(self.thief, "hyperty://d/new") for _ in range(2)])
 
-    def test_owner(self) -> None:
+    def test_policies_are_told_the_owner_at_subscribe(self) -> None:
         """
         Policies are told at `subscribe` whose the address is: the asker's, another's, or nobody's.
         """
@@ -615,7 +615,7 @@ class KeptTests(SynchronousTestCase):
         The state of a node of version 0.1.0.
         """
         with sqlite3.connect(path / NAME) as database:
-            for number, step in enumerate(STEPS[: OWNED_SINCE - 1], 1):
+            for number, step in enumerate(MIGRATIONS[: OWNED_SINCE - 1], 1):
                 database.executescript(f"BEGIN; {step}; PRAGMA user_version = {number}; COMMIT")
             for sid, runtime in ((1, VICTIM), (2, THIEF)):
                 database.execute(
@@ -647,7 +647,7 @@ class KeptTests(SynchronousTestCase):
         self.restart()
         self.assertEqual(2, len(self.node.routes.owners))
 
-    def test_upgrade(self) -> None:
+    def test_owners_are_derived_from_state_of_0_1_0(self) -> None:
         """
         Of the state of 0.1.0 who was allocated an address owns it, or its only subscriber; else nobody.
         """

@@ -11,8 +11,8 @@ from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.policy.language.program import read
-from msgnode.sessions.access.authentication import PATIENCE
-from msgnode.sessions.input_order import MAX_KEPT
+from msgnode.sessions.access.authentication import TOKEN_TIMEOUT_SECONDS
+from msgnode.sessions.input_order import MAX_BUFFERED_BYTES
 from tests.support.fakes import Client, MemoryNode, directory
 from tests.support.openid import OTHER_RSA, provider
 from tests.support.world import World
@@ -106,7 +106,7 @@ class RequiredTests(GateCase):
         self.attempt("x")
 
         self.assertEqual((10, 11), (within_a_minute, len(events)))
-        self.assertIn("(990 more such lines were left out)", formatEvent(events[-1]))
+        self.assertIn("(990 similar lines were suppressed)", formatEvent(events[-1]))
 
     def anonymous(self, **claims: Any) -> Client:
         """
@@ -275,7 +275,7 @@ class RequiredTests(GateCase):
         client.tell({"id": 3, "type": "close", "from": RUNTIME, "to": "mn:/session"})
         client.lost = None
         self.node.clock.advance(700)
-        self.node.sessions.arrived(client)
+        self.node.sessions.connections.made(client)
         client.tell(self.opening(from_="runtime://example.org/second"))
 
         self.assertRefused(client)
@@ -293,7 +293,7 @@ class RequiredTests(GateCase):
         self.assertIsNone(older.lost)
         self.assertRefused(self.attempt(self.token("bob")))
 
-    def test_certificate(self) -> None:
+    def test_client_certificate_is_as_good_as_a_token(self) -> None:
         """
         A client certificate is as good as a token.
         """
@@ -328,7 +328,7 @@ class RequiredTests(GateCase):
             self.assertEqual("urn:lamp", back.session.identity)
             self.assertRefused(self.attempt(self.token("bob")))
 
-    def test_request(self) -> None:
+    def test_token_may_come_with_the_connection_request(self) -> None:
         """
         The token may come with the connection's request; what stands in `open` goes before it.
         """
@@ -377,7 +377,7 @@ class OptionalTests(GateCase):
 
     auth = "optional"
 
-    def test_without(self) -> None:
+    def test_session_without_token_is_nobodys(self) -> None:
         """
         Without a token the session opens, and is nobody's.
         """
@@ -389,7 +389,7 @@ class OptionalTests(GateCase):
         """
         self.assertRefused(self.attempt("nonsense"))
 
-    def test_owned(self) -> None:
+    def test_owned_session_is_not_taken_without_a_token(self) -> None:
         """
         A session that is somebody's is not taken by who shows nothing.
         """
@@ -584,7 +584,7 @@ class LifeTests(GateCase):
             self.assertEqual("token", message["body"]["attribute"])
         return [message["body"]["value"] for message in got]
 
-    def test_warned(self) -> None:
+    def test_client_is_warned_before_its_token_ends(self) -> None:
         """
         A minute before the end the client is told how long it has, and once more at the end.
         """
@@ -598,7 +598,7 @@ class LifeTests(GateCase):
         self.assertEqual([0], self.warnings(ann))
         self.assertIsNone(ann.lost)
 
-    def test_parked(self) -> None:
+    def test_session_is_parked_after_the_grace_period(self) -> None:
         """
         After the grace period the connection is closed; the session and its addresses wait for their owner.
         """
@@ -676,7 +676,7 @@ class LifeTests(GateCase):
         """
         ann = self.ann()
         for code, words, token in (
-            (403, f"this session is {ANN}'s", self.token("bob")),
+            (403, f"this session belongs to {ANN}", self.token("bob")),
             (401, "is not signed", self.openid.token(OTHER_RSA)),
             (400, "must be the new token", None),
             (400, "must be the new token", 5),
@@ -687,7 +687,7 @@ class LifeTests(GateCase):
         self.assertEqual(ANN, ann.session.identity)
         self.assertIsNone(ann.lost)
 
-    def test_short(self) -> None:
+    def test_token_that_ends_soon_is_warned_of_at_once(self) -> None:
         """
         Who comes with a token that ends in a moment is warned at once.
         """
@@ -773,7 +773,7 @@ class WaitingTests(GateCase):
         """
         self.node.world.provider_wires.refuse = "hang"
         client = self.attempt(self.token())
-        self.node.clock.advance(PATIENCE - 0.1)
+        self.node.clock.advance(TOKEN_TIMEOUT_SECONDS - 0.1)
         self.assertIsNone(client.lost)
         self.node.clock.advance(0.1)
 
@@ -805,8 +805,8 @@ class WaitingTests(GateCase):
             sent += len(json.dumps(message))
 
         self.assertEqual(4401, client.lost.code)
-        self.assertEqual({}, self.node.input_order.held)
-        self.assertLess(sent - MAX_KEPT, 2000)
+        self.assertEqual({}, self.node.input_order.pending)
+        self.assertLess(sent - MAX_BUFFERED_BYTES, 2000)
 
     def test_client_that_leaves_while_it_waits_opens_nothing(self) -> None:
         """
@@ -815,10 +815,10 @@ class WaitingTests(GateCase):
         client = self.attempt(self.token())
         client.drop()
         self.node.world.pump()
-        self.node.clock.advance(PATIENCE)
+        self.node.clock.advance(TOKEN_TIMEOUT_SECONDS)
 
         self.assertEqual(0, len(self.node.sessions))
-        self.assertEqual({}, self.node.input_order.held)
+        self.assertEqual({}, self.node.input_order.pending)
 
     def test_refused_late(self) -> None:
         """
@@ -894,7 +894,7 @@ class ClaimsTests(GateCase):
             heard = self.heard(sender, (half % (RUNTIME, key)).encode())
             self.assertEqual({"half": "\ud83d"}, heard)
 
-    def test_untouched(self) -> None:
+    def test_message_without_asserted_identity_is_unchanged(self) -> None:
         """
         Any other message goes on byte for byte.
         """
@@ -913,7 +913,7 @@ class RemovedTests(GateCase):
     A provider that the operator takes out of the configuration.
     """
 
-    def test_removed(self) -> None:
+    def test_users_of_a_removed_provider_are_parked(self) -> None:
         """
         Its users are parked, and a session's token alone brings nobody back.
         """
@@ -961,7 +961,7 @@ class DeviceTests(SynchronousTestCase):
         for token in ("mnd_" + "y" * 43, "mnd_", sha256(self.secret.encode()).hexdigest()):
             self.assertIsNone(self.attempt(token).session, token)
 
-    def test_struck_out(self) -> None:
+    def test_struck_out_device_is_parked(self) -> None:
         """
         A device that is taken out of the file is parked when it is read again.
         """
@@ -1024,7 +1024,7 @@ class PolicyTests(GateCase):
         ]
         self.node.enforcement.use(read(json.dumps(document).encode()), 1)
 
-    def test_sender(self) -> None:
+    def test_rule_for_a_user_decides_by_its_token(self) -> None:
         """
         A rule for a user name, its provider and its scopes decides by the token, whatever the body says.
         """
@@ -1039,7 +1039,7 @@ class PolicyTests(GateCase):
         self.assertEqual([403], [message["body"]["code"] for message in bob.take()])
         self.assertEqual(["read"], [message["type"] for message in ann.take()])
 
-    def test_connect(self) -> None:
+    def test_rule_knows_the_user_at_connect(self) -> None:
         """
         It is known by then already, so that a rule can keep it out.
         """
@@ -1057,10 +1057,10 @@ class PolicyTests(GateCase):
         self.node.config.policy.managers.append(ANN)
         ann, bob = self.ann(), self.attempt(self.token("bob"), "runtime://example.org/bob")
 
-        self.assertEqual(ANN, self.node.enforcement.senders.manager(ann))
-        self.assertEqual("", self.node.enforcement.senders.manager(bob))
+        self.assertEqual(ANN, self.node.enforcement.contexts.manager(ann))
+        self.assertEqual("", self.node.enforcement.contexts.manager(bob))
         self.node.clock.advance(800)
-        self.assertEqual("", self.node.enforcement.senders.manager(ann))
+        self.assertEqual("", self.node.enforcement.contexts.manager(ann))
 
     def test_manager_by_whole_address(self) -> None:
         """
@@ -1068,4 +1068,4 @@ class PolicyTests(GateCase):
         """
         self.node.config.policy.managers.append("ann@example.org")
 
-        self.assertEqual("", self.node.enforcement.senders.manager(self.ann()))
+        self.assertEqual("", self.node.enforcement.contexts.manager(self.ann()))

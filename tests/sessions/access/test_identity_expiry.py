@@ -63,7 +63,7 @@ class SocketTests(SynchronousTestCase):
 
         self.assertOpen(runtime)
 
-    def test_subprotocol(self) -> None:
+    def test_token_as_subprotocol_is_never_chosen(self) -> None:
         """
         As a sub-protocol, which a browser can set; it is never chosen.
         """
@@ -216,7 +216,7 @@ class PollTests(PollCase):
         self.net.advance(3)
 
         self.assertEqual(0, len(self.net.node.sessions))
-        self.assertEqual(set(), self.net.node.sessions.connections)
+        self.assertEqual(set(), set(self.net.node.sessions.connections))
 
     def test_get_hears_the_warning(self) -> None:
         """
@@ -351,7 +351,7 @@ class RestartTests(SynchronousTestCase):
 
         self.assertIsNone(self.come_back().session)
 
-    def test_ended_meanwhile(self) -> None:
+    def test_identity_that_ended_while_down_is_gone(self) -> None:
         """
         An identity that ended while the node was down is not there when it is up.
         """

@@ -335,7 +335,7 @@ class SlowProviderTests(TokensCase):
                     {"id": 1, "type": "open", "from": "runtime://example.org/c", "to": SESSION, "body": body}
                 )
                 told = client.take()[0]["body"]
-                sends = [
+                sends: list[dict[str, Any]] = [
                     {"id": 1, "body": {"identity": {"assertion": self.openid.token()}}},
                     {"id": 2},
                     {"id": 3},
@@ -499,7 +499,5 @@ class ConfigTests(SynchronousTestCase):
         """
         Without one no token could be good, and the node says so before it starts.
         """
-        with self.assertRaisesRegex(
-            ConfigError, "identity.message_identity: expected providers beside 'mark'"
-        ):
+        with self.assertRaisesRegex(ConfigError, "identity.message_identity: expected providers with 'mark'"):
             check({"identity": {"message_identity": "mark"}}, "x")

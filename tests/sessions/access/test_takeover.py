@@ -77,7 +77,7 @@ class TokenTests(TakeoverCase):
     takeover = "token".
     """
 
-    def test_attached(self) -> None:
+    def test_connected_session_is_not_taken_by_name_or_wrong_token(self) -> None:
         """
         A session that is connected cannot be taken by its name, nor with a wrong token.
         """
@@ -131,7 +131,7 @@ class TokenTests(TakeoverCase):
         self.assertRefused(self.attempt(identity="urn:bob"))
         self.assertTaken(self.attempt(identity="urn:ann"))
 
-    def test_below(self) -> None:
+    def test_name_below_anothers_cannot_be_opened(self) -> None:
         """
         A name below another's cannot be opened: it would take what is his.
         """
@@ -152,7 +152,7 @@ class FromTests(TakeoverCase):
         self.owner.tell({"id": 7, "type": "event", "from": from_, "to": "comm://y"})
         return next((message["body"]["code"] for message in self.owner.take()), None)
 
-    def test_refuse(self) -> None:
+    def test_from_check_allows_only_ones_own_addresses(self) -> None:
         """
         Only one's own: at or below the runtimeURL, an address one holds, or a hyperty nobody has.
         """
@@ -225,7 +225,7 @@ class MessageTokenTests(TakeoverCase):
 
         self.assertNotIn(b"mns_", self.other.raw[0])
 
-    def test_in_via(self) -> None:
+    def test_message_token_may_end_the_via(self) -> None:
         """
         At the end of body.via, where a stub of today writes it, too.
         """
@@ -233,7 +233,7 @@ class MessageTokenTests(TakeoverCase):
         self.assertEqual([401], self.post())
         self.assertNotIn(b"mns_", self.other.raw[0])
 
-    def test_exempt(self) -> None:
+    def test_messages_before_the_token_is_known_pass(self) -> None:
         """
         What was sent before the token could be known passes, for ten seconds or until the first that has it.
         """

@@ -58,9 +58,11 @@ class NameTests(SynchronousTestCase):
         found = {self.connection_limits.named(address("192.0.2.1"), "203.0.113.7") for _ in range(3)}
 
         self.assertEqual({"192.0.2.1:1"}, found)
-        self.assertEqual(["192.0.2.1 says X-Forwarded-For, but is none of trusted_proxies"], self.logged())
+        self.assertEqual(
+            ["192.0.2.1 sends X-Forwarded-For, but is not one of trusted_proxies"], self.logged()
+        )
 
-    def test_trusted(self) -> None:
+    def test_trusted_proxy_is_believed(self) -> None:
         """
         Who is one is believed, without a word.
         """
@@ -76,7 +78,7 @@ class NameTests(SynchronousTestCase):
 
         self.assertEqual(10, len(self.logged()))
 
-    def test_connectors(self) -> None:
+    def test_untrusted_proxy_is_logged_once_for_all_connectors(self) -> None:
         """
         However often a client says so, by WebSocket and by HTTP, it is one line.
         """
@@ -99,7 +101,7 @@ class CountTests(SynchronousTestCase):
         trusted = limits.pop("trusted", [])
         return ConnectionLimits(check({"limits": limits, "trusted_proxies": trusted}, "test"))
 
-    def test_in_all(self) -> None:
+    def test_connection_over_the_limit_has_to_go(self) -> None:
         """
         One more than the limit has to go; when another is gone, the next one may come.
         """
@@ -153,11 +155,13 @@ class CountTests(SynchronousTestCase):
         for limits in ({"connections": 100}, {"connections_per_ip": 100}):
             connection_limits = self.connection_limits(**limits)
             for _ in range(210):
-                self.assertTrue(connection_limits.heard(address("192.0.2.1")))
+                self.assertTrue(connection_limits.may_accept(address("192.0.2.1")))
                 connection_limits.enter("192.0.2.1")
 
-            self.assertFalse(connection_limits.heard(address("192.0.2.1")))
-            self.assertEqual("connections_per_ip" in limits, connection_limits.heard(address("192.0.2.2")))
+            self.assertFalse(connection_limits.may_accept(address("192.0.2.1")))
+            self.assertEqual(
+                "connections_per_ip" in limits, connection_limits.may_accept(address("192.0.2.2"))
+            )
             self.assertEqual(1 + ("connections_per_ip" not in limits), connection_limits.dropped)
 
     def test_forgets(self) -> None:
@@ -231,7 +235,7 @@ class ListenerTests(SynchronousTestCase):
         self.assertEqual(503, response.status)
         self.assertGreaterEqual(int(response.headers["Retry-After"]), 30)
 
-    def test_room_again(self) -> None:
+    def test_next_connection_comes_when_one_has_gone(self) -> None:
         """
         When somebody has gone the next one may come, and nobody was counted twice.
         """
@@ -245,7 +249,7 @@ class ListenerTests(SynchronousTestCase):
 
         self.assertEqual(2, len(self.net.node.connection_limits))
 
-    def test_admin(self) -> None:
+    def test_admin_listener_has_no_limit(self) -> None:
         """
         The admin listener has no limit, and says how many were turned away.
         """
@@ -269,10 +273,10 @@ class SocketTests(SynchronousTestCase):
         silent = [HTTPClient(net) for _ in range(111)]
         self.assertEqual(111, len(net.node.connection_limits))
 
-        late = [HTTPClient(net), TCPRuntime(net, RUNTIME + "a")]
+        late: list[HTTPClient | TCPRuntime] = [HTTPClient(net), TCPRuntime(net, RUNTIME + "a")]
         net.pump()
 
-        self.assertEqual([False, False], [late[0].is_connected, late[1].is_connected])
+        self.assertEqual([False, False], [client.is_connected for client in late])
         self.assertEqual(2, net.node.connection_limits.dropped)
         net.advance(75)
         self.assertEqual(0, len(net.node.connection_limits))
@@ -291,7 +295,7 @@ class SocketTests(SynchronousTestCase):
 
         self.assertEqual(0, len(net.node.connection_limits))
 
-    def test_poller(self) -> None:
+    def test_poller_counts_while_it_is_attached(self) -> None:
         """
         A polling client counts as long as it counts as attached.
         """

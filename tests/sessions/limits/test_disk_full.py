@@ -49,7 +49,7 @@ class Corked(Wire):
         if self.lost is None:
             self.outlet.write(data)
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         self.outlet.forget()
         self.lose(OVER_CAPACITY)
 
@@ -58,7 +58,7 @@ class DiskCase(SynchronousTestCase):
     def make(self, **session: Any) -> None:
         self.node: Any = DurableNode(directory(self), session={"unused_expiry_seconds": 3600, **session})
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
-        self.disk = self.node.spool._write = Refusing()
+        self.disk = self.node.disk
         self.ann, self.bob, self.cleo = (Counting(self.node, name) for name in (ANN, BOB, CLEO))
         for client in (self.ann, self.bob, self.cleo):
             client.connect()
@@ -81,7 +81,7 @@ class AnewTests(DiskCase):
 
     def overrun(self, before: int = 0) -> None:
         self.make()
-        self.patch(spool, "MAX_HELD_BACK", 10_000)
+        self.patch(spool, "MAX_BUFFERED_BYTES", 10_000)
         self.sweep = SpoolCompactor(self.node.spool, self.node.sessions, self.node.clock)
         # One session in a turn, as where each has much to write.
         self.sweep._cooperator = Cooperator(
@@ -94,7 +94,7 @@ class AnewTests(DiskCase):
             for to in (BOB, CLEO):
                 self.ann.send(id=number, type="update", to=to, body={"v": "x" * 5000})
         for session in self.node.sessions:
-            for kept in session.owed():
+            for kept in session.mailbox.undelivered():
                 self.node.sessions.journal.page_out(kept)
         self.node.clock.advance(2)
         self.ann.arrive()
@@ -107,7 +107,7 @@ class AnewTests(DiskCase):
         self.disk.full = False
 
     def begin(self) -> None:
-        while not self.node.spool.anew:
+        while not self.node.spool.rewriting:
             self.node.clock.advance(0.01)
         self.node.clock.advance(0.021)
 
@@ -155,7 +155,7 @@ class AnewTests(DiskCase):
 
         self.assertEqual(list(range(60)), self.ids(self.bob))
 
-    def test_full_again(self) -> None:
+    def test_disk_that_fills_up_during_the_rewrite(self) -> None:
         """
         If the disk fills up in the middle of it once more, it begins once more.
         """
@@ -184,7 +184,7 @@ class AnewTests(DiskCase):
             self.node.clock.advance(1)
         self.assertIsNone(self.node.spool.failing)
         self.assertEqual(1, len(segments(self.node.directory / "spool")))
-        self.assertLess(journal.held, 2 * journal.most)
+        self.assertLess(journal.bytes_in_memory, 2 * journal.most)
 
         self.assertEqual([*range(100), *range(60)], self.ids(self.bob))
         self.assertEqual([*range(100), *range(60)], self.ids(self.cleo))
@@ -252,7 +252,7 @@ class LeavingTests(DiskCase):
         self.node.clock.advance(1)
 
         turns = [after - before for before, after in pairwise(sent)]
-        self.assertLess(max(turns), overload.MAX_WOKEN + 300)
+        self.assertLess(max(turns), overload.MAX_RESUMED + 300)
         for client in clients:
             client.arrive()
             self.assertEqual(list(range(95)), [message["id"] for message in client.got])
@@ -280,7 +280,7 @@ class LeavingTests(DiskCase):
         self.bob.lose()
         for number in range(5):
             self.ann.send(id=number, type="update", to=BOB)
-        owed = self.node.sessions.get(BOB).owed()
+        owed = self.node.sessions.get(BOB).mailbox.undelivered()
         for kept in owed:
             self.node.sessions.journal.page_out(kept)
         bad, read = owed[1].place, self.node.spool.read
@@ -315,7 +315,7 @@ class ForgettingTests(DiskCase):
         client.lose()
         client.connect()
 
-    def test_re_open(self) -> None:
+    def test_re_open_on_a_full_disk_tells_what_is_written(self) -> None:
         """
         Who comes back while the disk is full is told what is written down, and sends the rest again.
         """
@@ -433,7 +433,7 @@ class StartTests(DiskCase):
     A node that is started on a full disk.
     """
 
-    def test_starts(self) -> None:
+    def test_node_starts_on_a_full_disk(self) -> None:
         """
         It says so, takes nothing for certain, and goes on where it was when there is room.
         """
@@ -444,7 +444,7 @@ class StartTests(DiskCase):
         disk.full = True
 
         self.kill(disk)
-        self.assertIn("No space left on device", self.node.trouble())
+        self.assertIn("No space left on device", self.node.disk_failure())
         self.ann.connect()
         self.bob.connect()
         self.ann.send(id=2, type="update", to=BOB)
@@ -457,7 +457,7 @@ class StartTests(DiskCase):
         self.ann.arrive()
         self.bob.arrive()
 
-        self.assertEqual("", self.node.trouble())
+        self.assertEqual("", self.node.disk_failure())
         self.assertEqual(([1, 2], []), ([message["id"] for message in self.bob.got], self.ann.kept))
 
     def test_room_with_the_first_batch(self) -> None:
@@ -508,10 +508,10 @@ class StartTests(DiskCase):
         self.assertIsNotNone(spool_.failing)
         self.assertIsNone(spool_.oldest())
         spool_.state(1, b"{}")
-        self.assertFalse(spool_.settle())
+        self.assertFalse(spool_.flush())
         disk.full = False
 
-        self.assertTrue(spool_.settle())
+        self.assertTrue(spool_.flush())
         self.assertEqual(["spool-00000001.seg"], [path.name for path in segments(spool_directory)])
 
 
@@ -520,28 +520,45 @@ class HalfWrittenTests(DiskCase):
     A session that the spool knows, and the database does not.
     """
 
-    def test_not_another_s(self) -> None:
-        """
-        What it was owed reaches nobody who opens later, over any number of restarts.
-        """
+    def setUp(self) -> None:
         self.make()
         self.node.clock.advance(1)
         self.node.sessions.end(self.node.sessions.get(CLEO), "closed")
         self.cleo.token = ""
-        self.cleo.connect()  # the database does not know of it yet
+        self.cleo.connect()  # the database does not know of it yet, nor that the one before ended
         self.cleo.lose()
         self.ann.send(id=1, type="update", to=CLEO)
+
+    def test_newer_session_of_a_runtime_is_resumed_with_what_it_was_owed(self) -> None:
+        """
+        A session that only the spool knows is restored, though the database still has the one before it.
+        """
+        self.kill()
+        self.cleo.node = self.node
+
+        self.cleo.connect()
+
+        self.assertEqual([1], self.ids(self.cleo))
+        self.assertEqual((0, 0), (self.cleo.missed, self.cleo.told["missed"]))
+
+    def test_what_was_owed_reaches_no_later_session(self) -> None:
+        """
+        What it was owed reaches nobody who opens later, over any number of restarts.
+        """
         owed = self.node.spool.live
         self.kill()
         dora = Counting(self.node, "runtime://example.org/dora")
 
         dora.connect()
         self.node.clock.advance(1)
-        self.assertEqual((True, 0), (owed > 0, self.node.spool.live))
+        self.assertEqual((True, owed), (owed > 0, self.node.spool.live))
+        self.node.sessions.end(self.node.sessions.get(CLEO), "closed")
+        self.node.sessions.journal.settle(now=True)
+        self.node.clock.advance(1)
         self.kill()
         dora.node, dora.wire = self.node, None
 
-        self.assertEqual([], self.ids(dora))
+        self.assertEqual(([], 0), (self.ids(dora), self.node.spool.live))
 
 
 class PollTests(SynchronousTestCase):
@@ -557,8 +574,7 @@ class PollTests(SynchronousTestCase):
         self.epoch = ""
 
     def serve(self) -> None:
-        self.disk = self.node.spool._write = Refusing()
-        self.node.links = []
+        self.disk = self.node.disk
         self.net = Network(node=self.node)
 
     def ask(self, query: str, message: Any, token: bool = True) -> Any:

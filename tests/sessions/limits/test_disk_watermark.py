@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.limits.disk_watermark import EVERY, Watching, Watermark
+from msgnode.sessions.limits.disk_watermark import CHECK_SECONDS, Watching, Watermark
 from tests.config.test_reload import logged
 from tests.support.durable import SM, Counting, DurableNode
 from tests.support.fakes import directory
@@ -65,7 +65,7 @@ class WatermarkTests(SynchronousTestCase):
 
         self.assertEqual([False, True], [self.low(free * MEBI) for free in (21, 20)])
 
-    def test_times(self) -> None:
+    def test_messages_yield_sooner_on_a_small_disk(self) -> None:
         """
         What has to yield to others is told sooner, on a small disk too.
         """
@@ -110,7 +110,7 @@ class WatermarkTests(SynchronousTestCase):
         watching.startService()
         first = self.watermark.low
         self.disk.free = self.disk.whole
-        clock.advance(EVERY)
+        clock.advance(CHECK_SECONDS)
         watching.stopService()
 
         self.assertEqual((True, False), (first, self.watermark.low))
@@ -169,7 +169,7 @@ class LowDiskTests(SynchronousTestCase):
         self.assertIsNotNone(stranger.lost.retry_after)
         self.assertEqual(200, again.take()[0]["body"]["code"])
 
-    def test_delivery(self) -> None:
+    def test_connected_clients_get_messages_on_a_full_disk(self) -> None:
         """
         Who is connected gets messages, and they are acknowledged.
         """
@@ -216,7 +216,7 @@ class LowDiskTests(SynchronousTestCase):
 
         self.assertEqual(1, self.bob.missed)
 
-    def test_over(self) -> None:
+    def test_everything_is_taken_again_when_there_is_room(self) -> None:
         """
         When there is room again, everything is taken on again.
         """
@@ -229,13 +229,13 @@ class LowDiskTests(SynchronousTestCase):
         self.assertEqual(200, self.ask("subscribe", resources=["comm://example.org/after"]))
         self.assertEqual("waiting", self.node.traffic_recorder.outcomes[-2])
 
-    def test_strain(self) -> None:
+    def test_operators_are_told_why_the_disk_is_short(self) -> None:
         """
         Operators are told why.
         """
-        self.assertEqual("", self.node.strain())
+        self.assertEqual("", self.node.degraded_reason())
 
         self.fill(5 * MEBI)
 
-        self.assertEqual("only 5242880 bytes are free on the disk", self.node.strain())
-        self.assertEqual("", self.node.trouble())
+        self.assertEqual("only 5242880 bytes are free on the disk", self.node.degraded_reason())
+        self.assertEqual("", self.node.disk_failure())

@@ -15,7 +15,7 @@ from autobahn.websocket.utf8validator import Utf8Validator
 from twisted.internet.address import IPv4Address
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.websocket_fastpath import Validator
+from msgnode.connectors.websocket_frames import Validator
 from tests.support.fastpath_pair import frame
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
 from tests.support.websocket_case import WebSocketCase
@@ -70,7 +70,7 @@ class InflationTests(WebSocketCase):
     def ids(self) -> list[int]:
         return [message["id"] for message in self.other.take()]
 
-    def test_one_a_turn(self) -> None:
+    def test_each_inflated_message_has_its_own_turn(self) -> None:
         """
         Of several in one read the first is carried at once, and each of the others in a turn of its own.
         """
@@ -132,7 +132,7 @@ class InflationTests(WebSocketCase):
 
     def test_0_is_no_limit(self) -> None:
         """
-        0 is no limit.
+        0 is no limit of what messages unpack to.
         """
         self.restart(inflated_bytes_per_second=0)
 

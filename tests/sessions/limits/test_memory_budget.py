@@ -157,7 +157,7 @@ class SessionCountTests(BudgetCase):
         self.assertEqual(100, len(self.node.sessions))
         self.assertTrue(self.opened("other", host="192.0.2.2"))
 
-    def test_certificate(self) -> None:
+    def test_holder_of_a_certificate_pays_for_itself(self) -> None:
         """
         Whoever a certificate names pays for itself, and not for its host.
         """
@@ -199,12 +199,12 @@ class DelayTests(BudgetCase):
         late = [self.come(str(n)) for n in range(2, 6)]
 
         self.assertEqual([None, None, OVER_CAPACITY, OVER_CAPACITY], [client.lost for client in late])
-        self.assertEqual(2, self.node.sessions.delayed_closes)
+        self.assertEqual(2, self.node.sessions.connections.delayed_closes)
         self.node.clock.advance(5)
         self.assertEqual([OVER_CAPACITY] * 4, [client.lost for client in late])
-        self.assertEqual(0, self.node.sessions.delayed_closes)
+        self.assertEqual(0, self.node.sessions.connections.delayed_closes)
 
-    def test_token(self) -> None:
+    def test_opens_without_a_token_wait_in_the_same_places(self) -> None:
         """
         Those who lack a token wait in the same places.
         """
@@ -226,7 +226,7 @@ class DelayTests(BudgetCase):
         for _ in range(10):
             late.tell({"id": 1, "type": "open", "from": late.runtime, "to": "mn:/session"})
 
-        self.assertEqual(1, self.node.sessions.delayed_closes)
+        self.assertEqual(1, self.node.sessions.connections.delayed_closes)
 
     def test_connection_that_is_lost_meanwhile_or_finds_room(self) -> None:
         """
@@ -240,7 +240,7 @@ class DelayTests(BudgetCase):
         first.close()
         late.tell({"id": 1, "type": "open", "from": late.runtime, "to": "mn:/session"})
 
-        self.assertEqual(0, self.node.sessions.delayed_closes)
+        self.assertEqual(0, self.node.sessions.connections.delayed_closes)
         self.node.clock.advance(5)
         self.assertIsNone(late.lost)
         self.assertEqual(200, late.got[0]["body"]["code"])
@@ -251,7 +251,7 @@ class BytesTests(BudgetCase):
     How much the node remembers for a session, a host, a user, and all.
     """
 
-    def test_counted(self) -> None:
+    def test_sessions_addresses_and_keys_count_in_bytes(self) -> None:
         """
         Sessions, addresses, keys and what is registered count, and are given back.
         """
@@ -310,7 +310,7 @@ class BytesTests(BudgetCase):
         self.assertGreater(refused, 5)
         self.assertLessEqual(self.node.budget.node.bytes, self.node.config.limits.state_bytes_per_session)
 
-    def test_host(self) -> None:
+    def test_all_sessions_of_a_host_share_its_bytes(self) -> None:
         """
         So it is for all sessions of a host; those of others have room.
         """
@@ -451,7 +451,7 @@ class RestartTests(SynchronousTestCase):
         self.assertEqual(before, self.sums(node))
         self.assertGreater(node.budget.node.bytes, 2 * SESSION)
 
-    def test_resumed(self) -> None:
+    def test_resumed_session_counts_for_its_host(self) -> None:
         """
         A session that the spool alone knows comes back for its host, too.
         """

@@ -7,9 +7,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.limits import overload
 from msgnode.sessions.limits.overload import MAX_SHED_FROM_MEMORY
+from msgnode.sessions.routing import SUBSCRIBED
 from tests.support.durable import DurableNode
 from tests.support.fakes import Client, MemoryNode, directory
 
@@ -38,7 +38,7 @@ class MemoryCase(SynchronousTestCase):
             self.sender.tell({**message, **fields})
 
     def waiting(self, runtime: str) -> int:
-        return self.node.sessions.get(runtime).waiting
+        return self.node.sessions.get(runtime).mailbox.queued
 
     def back(self, runtime: str) -> list[int]:
         """
@@ -65,7 +65,7 @@ class WithoutDiskTests(MemoryCase):
         self.send(SMALL, 10)
         self.send(BIG, 170)
 
-        self.assertLessEqual(self.node.sessions.journal.held, 200_000)
+        self.assertLessEqual(self.node.sessions.journal.bytes_in_memory, 200_000)
         self.assertGreater(self.node.counts.shed, 0)
         self.assertEqual(list(range(10)), self.back(SMALL))
         left = self.back(BIG)
@@ -93,15 +93,15 @@ class WithoutDiskTests(MemoryCase):
         self.send("a:b", 250)
         while node.slices.at_work:
             node.clock.advance(0)
-        journal.most = journal.held // 10
+        journal.most = journal.bytes_in_memory // 10
 
         shed: list[int] = []
-        while journal.held > journal.most and len(shed) < 100:
+        while journal.bytes_in_memory > journal.most and len(shed) < 100:
             before = node.counts.shed
             self.send(BIG, 1)
             shed.append(node.counts.shed - before)
 
-        self.assertLessEqual(journal.held, journal.most)
+        self.assertLessEqual(journal.bytes_in_memory, journal.most)
         self.assertGreater(len(shed), 1)
         self.assertLessEqual(max(shed), MAX_SHED_FROM_MEMORY)
 
@@ -114,7 +114,7 @@ class WithoutDiskTests(MemoryCase):
         self.back(SMALL)
         self.node.clock.advance(100_000)
 
-        self.assertEqual(0, self.node.sessions.journal.held)
+        self.assertEqual(0, self.node.sessions.journal.bytes_in_memory)
 
 
 class WithDiskTests(MemoryCase):
@@ -134,7 +134,7 @@ class WithDiskTests(MemoryCase):
         self.send(BIG, 150)
         self.send(SMALL, 150)
 
-        self.assertLess(self.node.sessions.journal.held, 200_000)
+        self.assertLess(self.node.sessions.journal.bytes_in_memory, 200_000)
         self.assertEqual(0, self.node.counts.shed)
         self.assertEqual(list(range(150)), self.back(BIG))
         self.assertEqual(list(range(150)), self.back(SMALL))
@@ -150,14 +150,14 @@ class WithDiskTests(MemoryCase):
         journal.most = 800_000
         for name in names:
             self.send(name, 15)
-        journal.most = int(journal.held / 1.12)
+        journal.most = int(journal.bytes_in_memory / 1.12)
 
         turns = 0
-        while journal.held > journal.most and turns < 100:
+        while journal.bytes_in_memory > journal.most and turns < 100:
             self.send(SMALL, 1)
             turns += 1
 
-        self.assertLessEqual(journal.held, journal.most)
+        self.assertLessEqual(journal.bytes_in_memory, journal.most)
         self.assertGreater(turns, 1)
         self.assertEqual(0, self.node.counts.shed)
         self.assertEqual([list(range(15))] * 20, [self.back(name) for name in names])

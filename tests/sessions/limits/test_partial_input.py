@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.loader import check
 from msgnode.protocol.close_codes import OVER_CAPACITY, UNFINISHED, Closing
 from msgnode.sessions.limits.memory_budget import Budget
-from msgnode.sessions.limits.partial_input import AT_ONCE, FREE, PartialInput
+from msgnode.sessions.limits.partial_input import FREE_BYTES, MAX_CUT_PER_TURN, PartialInput
 from tests.support.fakes import Turns
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
@@ -45,17 +45,20 @@ class CountTests(SynchronousTestCase):
         self.budget = Budget(config, self.clock.seconds)
         return PartialInput(config, self.budget, self.clock)
 
-    def test_host(self) -> None:
+    def test_partial_input_of_one_host_is_counted_together(self) -> None:
         """
         All that one host has begun is counted together; who would have too much is cut short, others are not.
         """
         partial_input = self.start(partial_bytes_per_ip=10_000)
         first, second, third = Receiver(), Receiver(), Receiver()
 
-        found = [partial_input.grow(first, 5000 + FREE, HOST), partial_input.grow(first, 9000 + FREE, HOST)]
+        found = [
+            partial_input.grow(first, 5000 + FREE_BYTES, HOST),
+            partial_input.grow(first, 9000 + FREE_BYTES, HOST),
+        ]
         found += [
-            partial_input.grow(second, 2000 + FREE, HOST),
-            partial_input.grow(third, 2000 + FREE, OTHER),
+            partial_input.grow(second, 2000 + FREE_BYTES, HOST),
+            partial_input.grow(third, 2000 + FREE_BYTES, OTHER),
         ]
 
         self.assertEqual([True, True, False, True], found)
@@ -69,22 +72,24 @@ class CountTests(SynchronousTestCase):
         """
         partial_input = self.start(partial_bytes=3000, trusted=["192.0.2.9"])
 
-        found = [partial_input.grow(Receiver(), 1500 + FREE, peer) for peer in (HOST, "192.0.2.9:1", "unix")]
+        found = [
+            partial_input.grow(Receiver(), 1500 + FREE_BYTES, peer) for peer in (HOST, "192.0.2.9:1", "unix")
+        ]
 
         self.assertEqual([True, True, False], found)
         self.assertEqual(3000, partial_input.bytes)
 
-    def test_small(self) -> None:
+    def test_first_bytes_of_partial_input_are_free(self) -> None:
         """
         The first bytes of each are free, so that nobody is cut short over a small message.
         """
         partial_input = self.start(partial_bytes=1)
 
-        found = [partial_input.grow(Receiver(), FREE, HOST) for _ in range(100)]
+        found = [partial_input.grow(Receiver(), FREE_BYTES, HOST) for _ in range(100)]
 
         self.assertEqual(([True] * 100, 0), (found, partial_input.bytes))
 
-    def test_over(self) -> None:
+    def test_ended_partial_input_counts_no_more(self) -> None:
         """
         What has ended counts no more.
         """
@@ -116,7 +121,7 @@ class CountTests(SynchronousTestCase):
         self.assertEqual([UNFINISHED], second.cut)
         self.assertEqual({"partial_seconds": 2}, dict(self.budget.refused))
 
-    def test_anew(self) -> None:
+    def test_time_of_the_next_partial_input_begins_anew(self) -> None:
         """
         The time of the next one begins anew.
         """
@@ -134,7 +139,7 @@ class CountTests(SynchronousTestCase):
         Very many whose time is over are given up in several turns.
         """
         partial_input = self.start(partial_seconds=60)
-        receivers = [Receiver() for _ in range(2 * AT_ONCE + 1)]
+        receivers = [Receiver() for _ in range(2 * MAX_CUT_PER_TURN + 1)]
         for receiver in receivers:
             partial_input.grow(receiver, 1, HOST)
 
@@ -144,12 +149,15 @@ class CountTests(SynchronousTestCase):
             self.clock.turn()
             found.append(sum(bool(receiver.cut) for receiver in receivers))
 
-        self.assertEqual([AT_ONCE, 2 * AT_ONCE, 2 * AT_ONCE + 1, 2 * AT_ONCE + 1], found)
+        self.assertEqual(
+            [MAX_CUT_PER_TURN, 2 * MAX_CUT_PER_TURN, 2 * MAX_CUT_PER_TURN + 1, 2 * MAX_CUT_PER_TURN + 1],
+            found,
+        )
         self.assertEqual(0, len(partial_input))
 
     def test_no_limits(self) -> None:
         """
-        0 is no limit.
+        0 is no limit of what has begun.
         """
         partial_input = self.start(partial_seconds=0, partial_bytes=0, partial_bytes_per_ip=0)
         receiver = Receiver()
@@ -227,7 +235,7 @@ class LineTests(ConnectorTests):
         """
         self.assertTimed()
 
-    def test_busy(self) -> None:
+    def test_client_whose_reads_end_within_a_line_stays(self) -> None:
         """
         A client whose reads always end within a line is not given up: lines end all the time.
         """
@@ -298,7 +306,7 @@ class FragmentTests(ConnectorTests):
         client.stub.beginMessage()
         client.stub.sendMessageFrame(data[:20_000])
         self.net.pump()
-        self.assertEqual(20_000 - FREE, self.net.node.partial_input.bytes)
+        self.assertEqual(20_000 - FREE_BYTES, self.net.node.partial_input.bytes)
 
         client.stub.sendMessageFrame(data[20_000:])
         client.stub.endMessage()
@@ -385,7 +393,7 @@ class BodyTests(SynchronousTestCase):
         Once it is answered a body counts no more.
         """
         client = self.post()
-        self.assertEqual(100_000 - FREE, self.net.node.partial_input.bytes)
+        self.assertEqual(100_000 - FREE_BYTES, self.net.node.partial_input.bytes)
 
         client.transport.write(b"x" * 400_000)
         self.net.pump()

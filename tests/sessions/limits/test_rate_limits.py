@@ -18,11 +18,11 @@ A, B = "192.0.2.1:1", "192.0.2.2:1"
 
 
 def session(name: str = "a") -> Any:
-    return SimpleNamespace(runtime=f"runtime://example.org/{name}", visits=False)
+    return SimpleNamespace(runtime=f"runtime://example.org/{name}", is_ephemeral=False)
 
 
 def visitor(number: int, identity: str = "") -> Any:
-    return SimpleNamespace(runtime=f"runtime://example.org/{number}", visits=True, identity=identity)
+    return SimpleNamespace(runtime=f"runtime://example.org/{number}", is_ephemeral=True, identity=identity)
 
 
 class RatesCase(SynchronousTestCase):
@@ -40,7 +40,7 @@ class RatesCase(SynchronousTestCase):
         """
         How many of so many messages may come in.
         """
-        return sum(rates.take(session, peer, size) for _ in range(times))
+        return sum(rates.acquire(session, peer, size) for _ in range(times))
 
 
 class SessionTests(RatesCase):
@@ -55,7 +55,7 @@ class SessionTests(RatesCase):
         rates = self.rates()
 
         self.assertFalse(rates.on)
-        self.assertTrue(rates.take(session(), A, 10**9))
+        self.assertTrue(rates.acquire(session(), A, 10**9))
         self.assertEqual(0, len(rates))
 
     def test_one_second_worth_may_come_at_once_then_so_many(self) -> None:
@@ -87,11 +87,11 @@ class SessionTests(RatesCase):
         """
         rates = self.rates(session_rate_bytes=1000)
 
-        self.assertTrue(rates.take(session(), A, 10_000))
+        self.assertTrue(rates.acquire(session(), A, 10_000))
         self.now += 8.9
-        self.assertFalse(rates.take(session(), A, 1))
+        self.assertFalse(rates.acquire(session(), A, 1))
         self.now += 0.2
-        self.assertTrue(rates.take(session(), A, 1))
+        self.assertTrue(rates.acquire(session(), A, 1))
 
     def test_each_its_own(self) -> None:
         """
@@ -103,18 +103,18 @@ class SessionTests(RatesCase):
         self.assertEqual(3, self.taken(rates, 5, session("b")))
         self.assertEqual(0, self.taken(rates, 5, session("a")))
 
-    def test_visitors(self) -> None:
+    def test_visitors_share_the_rate_of_user_or_address(self) -> None:
         """
         Who sends without a session shares a session's rate with all of its user, else of its address.
         """
         rates = self.rates(session_rate_messages=2)
 
-        self.assertEqual([True, True, False], [rates.take(visitor(n), A, 1) for n in range(3)])
-        self.assertEqual([True, True, False], [rates.take(visitor(n), B, 1) for n in range(3)])
-        self.assertEqual([True, True, False], [rates.take(visitor(n, "user://x"), A, 1) for n in range(3)])
-        self.assertTrue(rates.take(visitor(3), "unix", 1))
+        self.assertEqual([True, True, False], [rates.acquire(visitor(n), A, 1) for n in range(3)])
+        self.assertEqual([True, True, False], [rates.acquire(visitor(n), B, 1) for n in range(3)])
+        self.assertEqual([True, True, False], [rates.acquire(visitor(n, "user://x"), A, 1) for n in range(3)])
+        self.assertTrue(rates.acquire(visitor(3), "unix", 1))
 
-    def test_wait(self) -> None:
+    def test_wait_for_the_next_message_is_known(self) -> None:
         """
         It is known when the next may come, which costs nothing to ask.
         """
@@ -124,11 +124,11 @@ class SessionTests(RatesCase):
         self.assertEqual(0, rates.wait(a, A))
         self.taken(rates, 2, a)
         self.assertEqual(0.5, rates.wait(a, A))
-        self.assertTrue(rates.take(session("b"), A, 398))
+        self.assertTrue(rates.acquire(session("b"), A, 398))
         self.assertAlmostEqual(3.01, rates.wait(a, A))
         self.now += 3.02
         self.assertEqual(0, rates.wait(a, A))
-        self.assertTrue(rates.take(a, A, 1))
+        self.assertTrue(rates.acquire(a, A, 1))
 
     def test_without_a_session_only_the_address_counts(self) -> None:
         """
@@ -174,7 +174,7 @@ class PeerTests(RatesCase):
         self.assertEqual(5, self.taken(rates, 5, peer=A))
         self.assertEqual(1, self.taken(rates, 5, peer=B))
 
-    def test_hosts(self) -> None:
+    def test_host_of_a_peer_is_without_port_and_half_of_ipv6(self) -> None:
         """
         The host is what stands before the port; half of it, if it is of IPv6.
         """
@@ -198,7 +198,7 @@ class NodeTests(SynchronousTestCase):
     What a client sees of it.
     """
 
-    def test_429(self) -> None:
+    def test_rate_is_429_until_there_is_room(self) -> None:
         """
         What is too much is answered 429 and not carried; a second later there is room again.
         """
@@ -236,7 +236,7 @@ class MemoryTests(RatesCase):
         """
         rates = self.rates(session_rate_messages=10, ip_rate_messages=1000)
         for number in range(1000):
-            rates.take(session(str(number)), f"198.51.100.{number % 250}:1", 1)
+            rates.acquire(session(str(number)), f"198.51.100.{number % 250}:1", 1)
         self.assertEqual(1250, len(rates))
 
         self.now += 1
@@ -251,15 +251,15 @@ class MemoryTests(RatesCase):
         A bucket that is not full is kept, however many come after it.
         """
         rates = self.rates(session_rate_bytes=100)
-        rates.take(session("debtor"), A, 100_000)
+        rates.acquire(session("debtor"), A, 100_000)
 
         for number in range(500):
             self.now += 1
-            rates.take(session(str(number)), A, 1)
+            rates.acquire(session(str(number)), A, 1)
 
-        self.assertFalse(rates.take(session("debtor"), A, 1))
+        self.assertFalse(rates.acquire(session("debtor"), A, 1))
         self.now += 500
-        self.assertTrue(rates.take(session("debtor"), A, 1))
+        self.assertTrue(rates.acquire(session("debtor"), A, 1))
 
     def test_limits_that_change_hold_at_once_and_may_be_switched(self) -> None:
         """
@@ -285,7 +285,7 @@ class MemoryTests(RatesCase):
         for _ in range(3000):
             self.now += chance.expovariate(100)
             one = chance.randrange(200)
-            if rates.take(session(), A, one):
+            if rates.acquire(session(), A, one):
                 messages, size = messages + 1, size + one
 
             passed = self.now - began + 1

@@ -6,9 +6,9 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.limits.overload import MAX_SHED
-from msgnode.sessions.limits.spool_share import MAX_IDLE, RECORD, Shares
+from msgnode.sessions.limits.spool_share import MAX_IDLE, RECORD_BYTES, Shares
+from msgnode.sessions.routing import SUBSCRIBED
 from tests.config.test_reload import logged
 from tests.support.durable import Counting, DurableNode
 from tests.support.fakes import directory
@@ -55,7 +55,7 @@ class AllTests(SpoolCase):
     `storage.max_spool_bytes`.
     """
 
-    def test_bound(self) -> None:
+    def test_spool_owes_no_more_than_it_may(self) -> None:
         """
         However much is sent, the spool owes no more than it may; what goes is told.
         """
@@ -138,7 +138,7 @@ class AllTests(SpoolCase):
 
         self.assertIn("more than 50000 bytes in the spool", events[-1])
 
-    def test_turn(self) -> None:
+    def test_only_so_many_give_way_in_a_turn(self) -> None:
         """
         So many give way in one turn; until the rest has, nothing new is kept.
         """
@@ -192,7 +192,7 @@ class SenderTests(SpoolCase):
 
         self.assertLessEqual(self.node.spool.live, 20_000)
 
-    def test_taken(self) -> None:
+    def test_acknowledged_or_dropped_makes_room_for_its_sender(self) -> None:
         """
         What was acknowledged, dropped, or ended with its session, makes room again.
         """
@@ -209,11 +209,11 @@ class SenderTests(SpoolCase):
 
         self.assertEqual(0, share.bytes)
         self.send(CLEO, 5)
-        self.assertLess(5 * (1000 + RECORD), share.bytes)
+        self.assertLess(5 * (1000 + RECORD_BYTES), share.bytes)
         self.node.sessions.end(self.node.sessions.get(CLEO), "expired")
         self.assertEqual(0, share.bytes)
 
-    def test_begun_anew(self) -> None:
+    def test_recipient_that_opens_anew_frees_no_share(self) -> None:
         """
         A recipient that opens anew does not free its sender's share: the same still waits.
         """

@@ -7,14 +7,15 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.bindings import POLICIES
+from msgnode.bus.responders.bindings import POLICIES
+from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.protocol.errors import Blocked
 from msgnode.sessions.allocation_keys import key_size
-from msgnode.sessions.bindings import ALLOCATED
 from msgnode.sessions.limits.memory_budget import KEYED, binding_size
+from msgnode.sessions.routing import ALLOCATED
 from msgnode.structures.time_slices import ADDRESSES
 from tests.support.durable import DurableNode
-from tests.support.fakes import Client, MemoryNode, directory, peak, refused_codes, turn
+from tests.support.fakes import Client, MemoryNode, directory, peak, refused_codes
 
 SM = "domain://msg-node.example.org/sm"
 OBJECT = "comm://example.org/9d2"
@@ -111,9 +112,9 @@ class SubscribeTests(SubscriptionTests):
             self.assertEqual(("answered", 200), (line["outcome"], line["code"]))
             self.assertEqual(set(addresses), set(line["resources"]))
 
-    def test_type_may_be_in_upper_case(self) -> None:
+    def test_subscribe_type_may_be_in_upper_case(self) -> None:
         """
-        The type may be in upper case.
+        The type `subscribe` may be in upper case.
         """
         self.grant(self.a, "SUBSCRIBE", {"resources": ["a"]})
         self.assertBound(self.a, "a")
@@ -157,7 +158,7 @@ class SubscribeTests(SubscriptionTests):
 
         self.assertEqual([1, 2], [message["id"] for message in self.a.got])
 
-    def test_feed_survives(self) -> None:
+    def test_observer_feed_survives_lost_connection_and_re_open(self) -> None:
         """
         An observer keeps its feed across a lost connection and a re-open, whether it repeats it or not.
         """
@@ -212,7 +213,7 @@ class UnsubscribeTests(SubscriptionTests):
 
             self.assertBound(self.a, *(address for address in self.all if address not in gone))
 
-    def test_repair(self) -> None:
+    def test_observer_that_forgets_changes_hears_no_more(self) -> None:
         """
         The observer of today, who forgets /changes, hears no more of the object.
         """
@@ -236,7 +237,7 @@ class UnsubscribeTests(SubscriptionTests):
 
         self.assertEqual(([], 1), (self.a.got, len(self.b.got)))
 
-    def test_allocated(self) -> None:
+    def test_owner_unsubscribes_and_stays_owner(self) -> None:
         """
         Who unsubscribes its own address is its owner still.
         """
@@ -248,7 +249,7 @@ class UnsubscribeTests(SubscriptionTests):
 
         self.assertBound(self.a, address)
 
-    def test_node_addresses(self) -> None:
+    def test_unsubscribe_of_node_addresses_is_not_refused(self) -> None:
         """
         There is nothing to refuse in ending what cannot be.
         """
@@ -370,7 +371,7 @@ class ChildrenTests(SubscriptionTests):
         self.assertBound(self.a)
         self.assertEqual(before, self.node.budget.node.bytes)
 
-    def test_budget(self) -> None:
+    def test_subscribe_without_room_for_children_binds_nothing(self) -> None:
         """
         Where there is room for the addresses and not for what is remembered beside, nothing is bound.
         """
@@ -467,7 +468,7 @@ class RefusedTests(SubscriptionTests):
         self.assertRefused(self.ask(self.a, "subscribe", {"resource": "a", "children": [3]}), 400, "child")
         self.assertEqual(0, len(self.node.routes))
 
-    def test_lengths(self) -> None:
+    def test_subscribed_address_has_1_to_2048_characters(self) -> None:
         """
         An address has 1 to 2048 characters.
         """
@@ -476,7 +477,7 @@ class RefusedTests(SubscriptionTests):
         self.grant(self.a, "subscribe", {"resources": ["x" * 2048]})
         self.assertBound(self.a, "x" * 2048)
 
-    def test_node_addresses(self) -> None:
+    def test_subscribe_of_node_addresses_is_403(self) -> None:
         """
         The node's own addresses are 403.
         """
@@ -588,7 +589,7 @@ class ManyTests(SubscriptionTests):
     def send(self, type: str, body: dict[str, Any]) -> None:
         self.a.tell({"id": 7, "type": type, "from": f"{self.a.runtime}/x", "to": SM, "body": body})
 
-    def test_product(self) -> None:
+    def test_crossed_lists_are_refused_by_their_product(self) -> None:
         """
         Two lists that are crossed are refused by what they would make, before it is made.
         """
@@ -604,7 +605,7 @@ class ManyTests(SubscriptionTests):
             self.assertLess(spent, 1_000_000)
             self.assertBound(self.a)
 
-    def test_characters(self) -> None:
+    def test_crossed_lists_are_refused_by_bytes(self) -> None:
         """
         A few long names and a few short ones make far more bytes than they have; that is refused, too.
         """
@@ -662,7 +663,7 @@ class ManyTests(SubscriptionTests):
         )
         while not self.a.raw:
             bound.append(len(self.a.session.bindings))
-            turn(self.node.clock)
+            self.node.clock.turn()
 
         self.assertEqual(0, bound[0])
         self.assertLessEqual(max(after - before for before, after in pairwise(bound)), ADDRESSES)
@@ -700,11 +701,13 @@ class ManyTests(SubscriptionTests):
                     if message.to == "last":
                         raise Blocked("not this one")
 
-        self.node.responders[SM].policy = Refusing()
+        responder = self.node.responders[SM]
+        assert isinstance(responder, Subscription)
+        responder.policy = Refusing()
         self.send("subscribe", {"resources": [*(f"comm://d/{n}" for n in range(5 * POLICIES)), "last"]})
         while not self.a.raw:
             so_far.append(len(asked))
-            turn(self.node.clock)
+            self.node.clock.turn()
 
         self.assertEqual([403], [message["body"]["code"] for message in self.a.take()])
         self.assertEqual(POLICIES, max(after - before for before, after in pairwise(so_far)))
@@ -719,7 +722,7 @@ class ManyTests(SubscriptionTests):
         again = self.node.client()
         self.send("subscribe", {"resources": [f"comm://d/{n}" for n in range(2000)]})
         while not self.a.session.bindings:
-            turn(self.node.clock)
+            self.node.clock.turn()
         again.reopen(f"{self.a.runtime}/{self.a.token}")
 
         more = {"resources": [f"b:{n}" for n in range(1200)]}
@@ -735,7 +738,7 @@ class ManyTests(SubscriptionTests):
         """
         self.send("subscribe", {"resources": [f"comm://d/{n}" for n in range(4 * ADDRESSES)]})
         while not self.a.session.bindings:
-            turn(self.node.clock)
+            self.node.clock.turn()
 
         self.node.sessions.end(self.a.session, "closed")
         self.node.clock.advance(0)
@@ -749,7 +752,7 @@ class ManyTests(SubscriptionTests):
         below = [f"runtime://example.org/new/{n}" for n in range(3 * ADDRESSES)]
         self.send("subscribe", {"resources": below})
         while not self.a.session.bindings:
-            turn(self.node.clock)
+            self.node.clock.turn()
 
         new = self.node.client("runtime://example.org/new")
         self.node.clock.advance(0)

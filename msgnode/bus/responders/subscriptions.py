@@ -1,8 +1,8 @@
 """
-Subscriptions: who wants to hear what is published at an address.
+Subscriptions: a session gets the messages that are published at an address.
 
-The requesting session is subscribed; `source` is a name for people, because
-most of the sources that runtimes send are known to nobody.
+The session that sends the request is subscribed; `source` is only information for people, because most
+sources that runtimes send are bound to no session.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
-from msgnode.bus.bindings import Binder, Making, Requests, flatten_strings
+from msgnode.bus.components import ForeignDomains
+from msgnode.bus.responders.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.policy.enforcement.points import SUBSCRIBE, Policy
@@ -20,19 +22,20 @@ from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import key_size
-from msgnode.sessions.bindings import ALLOCATED, SUBSCRIBED
+from msgnode.sessions.routing import ALLOCATED, SUBSCRIBED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
+TIMED_OUT = 504  # the code if another domain has not answered yet
 _LISTS = ("resources", "subscribe", "unsubscribe")
 _CHILDREN = ("childrenResources", "children")
-# What an object has beside its children, which is none of them.
+# Path segments of an object that are not names of its children.
 _NO_CHILD = frozenset({"", "changes", "subscription", "children", "registration", "status"})
 
 
 class MayServe(Protocol):
     """
-    Tells whether a session may answer at an address of the node's.
+    A function that decides if a session may serve an address of the node's own.
     """
 
     def __call__(self, address: str, message: Message, session: Session) -> bool: ...
@@ -40,11 +43,10 @@ class MayServe(Protocol):
 
 class Subscription:
     """
-    Answers `subscribe` and `unsubscribe` at the Subscription Manager's address.
+    The responder to `subscribe` and `unsubscribe` at the Subscription Manager's address.
 
-    A request names at most `limits.addresses_per_request` addresses, and makes
-    no more of them than Making allows for its size; no more than ADDRESSES are
-    bound, freed or checked in one turn.
+    A request names at most `limits.addresses_per_request` addresses, and makes no more of them than Making
+    allows for its size; no more than ADDRESSES are bound, released or checked in one turn.
     """
 
     def __init__(
@@ -56,18 +58,20 @@ class Subscription:
         self._requests = requests
         self._limits = limits
         self.policy: Policy | None = None
-        # May a session answer at this address of the node's?
+        self.foreign: ForeignDomains | None = None
+        # May a session serve this address of the node's own?
         self.may_serve: MayServe = lambda address, message, session: False
 
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         """
-        A bare 200.
+        Answers a bare 200.
         """
         kind = message.type.lower()
         body = message.fields()
-        addresses: list[str] = []  # as far as the work on them has come
+        addresses: list[str] = []  # the processed addresses
+        fresh: list[str] = []  # those to which the session was not bound before
         if kind == "subscribe":
-            steps = self._bind(message, body, session, addresses)
+            steps = self._bind(message, body, session, addresses, fresh)
         elif kind == "unsubscribe":
             steps = self._unbind(self._to_unbind(message, body, session), session, addresses)
         else:
@@ -77,7 +81,33 @@ class Subscription:
             message.resources = addresses
             return message.reply({"code": 200})
 
-        return self._requests.answer(message, steps, reply)
+        answer = self._requests.answer(message, steps, reply)
+        if kind == "unsubscribe" or self.foreign is None:
+            return answer
+        if isinstance(answer, Message):
+            return self._ask_domains(answer, message, addresses, fresh, session)
+        return answer.addCallback(self._ask_domains, message, addresses, fresh, session)
+
+    def _ask_domains(
+        self, answer: Message, message: Message, addresses: list[str], fresh: list[str], session: Session
+    ) -> Message | Deferred[Message]:
+        """
+        The answer, when the domains that decide about the addresses have permitted them.
+
+        A domain that does not answer in time is asked again: the addresses stay bound.
+        """
+        assert self.foreign is not None
+        asked = self.foreign.subscribe(message, addresses, session)
+        if asked is None:
+            return answer
+
+        def failed(why: Failure) -> Failure:
+            if not isinstance(why.value, Rejected) or why.value.code != TIMED_OUT:
+                for address in fresh:
+                    self._routes.unbind(address, session, ~ALLOCATED)
+            return why
+
+        return asked.addCallbacks(lambda done: answer, failed)
 
     def _unbind(self, meant: Iterator[str], session: Session, addresses: list[str]) -> Iterator[None]:
         for done, address in enumerate(meant):
@@ -89,9 +119,9 @@ class Subscription:
     @staticmethod
     def _ask(policy: Policy, message: Message, session: Session) -> Callable[[str, int], None]:
         """
-        All of them, or none: Blocked if one may not be listened to.
+        A function that raises Blocked if the policies do not permit one of the addresses.
         """
-        topic = copy(message)  # one for all: what is limited is messages
+        topic = copy(message)  # one for all: the limits count messages
 
         def ask(address: str, number: int) -> None:
             topic.to = address
@@ -100,26 +130,32 @@ class Subscription:
         return ask
 
     def _bind(
-        self, message: Message, body: dict[str, Any], session: Session, addresses: list[str]
+        self,
+        message: Message,
+        body: dict[str, Any],
+        session: Session,
+        addresses: list[str],
+        fresh: list[str],
     ) -> Iterator[None]:
         """
-        The addresses in every spelling of docs/protocol.md, "Subscriptions"; Rejected if they would be many.
+        Binds the addresses in every spelling of docs/protocol.md, "Subscriptions"; raises Rejected if they
+        would be too many.
 
         `resource` O with children n means O, O/changes, O/children/, O/children/n and O/n.
         """
         named, resources, names = self._read(body)
-        beside = ["/changes", "/children/"] if names else ["/changes"]
-        self._check(message, named, resources, beside, names)
+        channels = ["/changes", "/children/"] if names else ["/changes"]
+        self._check(message, named, resources, channels, names)
         by_name = set(named) if names else set()
         known = session.children if session.children is not None else ()
         size = sum(key_size(resource) for resource in set(resources) if names and resource not in known)
-        children: dict[str, int] = {}  # with the length of their object
+        children: dict[str, int] = {}  # each child, with the length of its object
 
         def meant() -> Iterator[str]:
             yield from named
             for resource in resources:
                 yield resource
-                for suffix in beside:
+                for suffix in channels:
                     yield resource + suffix
                 for name in names:
                     for child in _spelt(resource, name):
@@ -130,6 +166,8 @@ class Subscription:
         def noted() -> Iterator[str]:
             for address in meant():
                 addresses.append(address)
+                if self.foreign is not None and address not in session.bindings:
+                    fresh.append(address)
                 yield address
 
         ask = self._ask(self.policy, message, session) if self.policy is not None else None
@@ -138,20 +176,20 @@ class Subscription:
 
     def _to_unbind(self, message: Message, body: dict[str, Any], session: Session) -> Iterator[str]:
         """
-        The same for what ends: O/children/ is meant without children too, because observers unsubscribe
+        The addresses to unbind: O/children/ is included even without children, because observers unsubscribe
         from less than they subscribed to.
 
-        O alone means all that was bound as its children, too.
+        O alone also means everything that was bound as its children.
         """
         named, resources, names = self._read(body)
-        beside = ["/changes", "/children/"]
-        self._check(message, named, resources, beside, names)
+        channels = ["/changes", "/children/"]
+        self._check(message, named, resources, channels, names)
 
         def meant() -> Iterator[str]:
             yield from named
             for resource in dict.fromkeys(resources):
                 yield resource
-                for suffix in beside:
+                for suffix in channels:
                     yield resource + suffix
                 if not names and session.children is not None:
                     yield from session.children.find(resource)
@@ -165,7 +203,7 @@ class Subscription:
 
     def _read(self, body: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
         """
-        Addresses, objects, and names of children.
+        The addresses, objects, and names of children in a request.
         """
         if all(body.get(key) is None for key in (*_LISTS, "resource")):
             raise Rejected("name the addresses in a list 'resources'")
@@ -179,14 +217,14 @@ class Subscription:
         message: Message,
         addresses: list[str],
         resources: list[str],
-        beside: list[str],
+        channels: list[str],
         names: list[str],
     ) -> None:
         """
-        Rejected (413), if they would be too many, before they are made.
+        Raises Rejected (413), if they would be too many, before they are made.
         """
-        each = 1 + len(beside) + 2 * len(names)
-        suffixes = sum(map(len, beside)) + 2 * sum(map(len, names)) + (len("/children/") + 1) * len(names)
+        each = 1 + len(channels) + 2 * len(names)
+        suffixes = sum(map(len, channels)) + 2 * sum(map(len, names)) + (len("/children/") + 1) * len(names)
         characters = each * sum(map(len, resources)) + suffixes * len(resources)
         most = self._limits.addresses_per_request
         Making(len(addresses) + each * len(resources), characters).check(len(message.data), most)
@@ -194,7 +232,7 @@ class Subscription:
 
 def _spelt(resource: str, name: str) -> list[str]:
     """
-    A child of an object, in both spellings where there are two.
+    The address of a child of an object, in both spellings if there are two.
     """
     in_full = f"{resource}/children/{name}"
     if name in _NO_CHILD or "/" in name:

@@ -1,15 +1,15 @@
 """
-Binding on request: may this session hear these addresses, and has it room for them?
+Binding on request: may this session bind these addresses, and is there room for them?
 
-Allocating and subscribing are the same act, so the checks are made here, once
-for both, and before the first address is bound: a request takes effect whole
-or not at all.  A request of many addresses is checked and bound in slices.
+Allocation and subscription both bind, so the checks are made here, once for both, and before the first
+address is bound: a request takes effect as a whole or not at all. A request with many addresses is checked
+and bound in slices.
 
-What a request would make is known by counting: a few names in two lists that
-are crossed make far more addresses than there are bytes in it.
+The size of the result is computed before it is made: the product of two lists with a few names has many more
+addresses than the request has bytes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -17,32 +17,33 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from msgnode.bus.components import ForeignDomains
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
-from msgnode.sessions.bindings import SUBSCRIBED
 from msgnode.sessions.input_order import InputOrder
 from msgnode.sessions.limits.memory_budget import KEYED, Budget, binding_size
 from msgnode.sessions.persistence import SessionStore
+from msgnode.sessions.routing import SUBSCRIBED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 
 
-FLOOR = 1024 * 1024  # bytes that any request may make
-TIMES = 16  # as many bytes as the request has, if that is more
-EACH = 64  # bytes of memory for an address, beside its characters
-POLICIES = 100  # addresses that the policies are asked about in one slice
+MIN_MADE_BYTES = 1024 * 1024  # bytes of addresses that any request may make
+TIMES = 16  # times the bytes of the request, if that is more
+ADDRESS_OVERHEAD_BYTES = 64  # bytes of memory for an address, in addition to its characters
+POLICIES = 100  # addresses that the policies decide about in one slice
 
 
 def flatten_strings(value: object, most: int, what: str = "an address") -> list[str]:
     """
-    The strings in a string, a list, or lists in lists; Rejected for anything else in them, and for more
-    than `most` (413).
+    The strings in a string, a list, or lists in lists; raises Rejected for anything else in them, and for
+    more than `most` (413).
     """
     if value is None:
         return []
@@ -68,7 +69,7 @@ def flatten_strings(value: object, most: int, what: str = "an address") -> list[
 
 class Making(NamedTuple):
     """
-    The size of what a request would make: how many addresses, and how many characters they have together.
+    The size of a request's result: the number of its addresses, and the sum of their characters.
     """
 
     addresses: int
@@ -76,12 +77,12 @@ class Making(NamedTuple):
 
     def check(self, size: int, most: int) -> None:
         """
-        Rejected (413) if that is too much for a request of `size` bytes.
+        Raises Rejected (413) if that is too much for a request of `size` bytes.
         """
         number, characters = self.addresses, self.characters
         if number > most:
             raise Rejected(f"the request would make {number} addresses; one may make {most}", 413, "limit")
-        if characters + EACH * number > max(FLOOR, TIMES * size):
+        if characters + ADDRESS_OVERHEAD_BYTES * number > max(MIN_MADE_BYTES, TIMES * size):
             raise Rejected(
                 f"the request has {size} bytes and would make {number} addresses of {characters} characters "
                 "together; ask for fewer at a time",
@@ -92,7 +93,7 @@ class Making(NamedTuple):
 
 class Binder:
     """
-    Binds the addresses of one request to its session.
+    The binder of a request's addresses to its session.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class Binder:
         limits: Limits,
         budget: Budget,
     ) -> None:
-        self._expected: dict[Session, int] = {}  # how many are being bound to a session
+        self.foreign: ForeignDomains | None = None
+        self._expected: dict[Session, int] = {}  # the number of addresses that are being bound to a session
         self._domain = domain
         self._routes = routes
         self._ownership = ownership
@@ -116,34 +118,22 @@ class Binder:
         session: Session,
         kind: int,
         ask: Callable[[str, int], None] | None = None,
-        beside: int = 0,
+        extra_size: int = 0,
         children: Mapping[str, int] | None = None,
         may_serve: Callable[[str], bool] = lambda address: False,
     ) -> Iterator[None]:
         """
-        Bind all of them, or raise Rejected (403, 429) and none; `beside`: bytes remembered with them.
+        Binds all addresses, or raises Rejected (403, 429) and binds none. `extra_size`: bytes of other state
+        with them.
 
-        `children` are those that are bound with an object, and have no owner; with its length.
-        In slices of ADDRESSES.  `ask` raises if one may not be bound; it is told how many they are.
+        `children` are bound with an object, and have no owner; the value is the object's length. The work is
+        done in slices of ADDRESSES. `ask` raises if an address may not be bound; its second argument is the
+        number of addresses.
         """
         wanted: dict[str, None] = {}
-        new, size = 0, beside
-        coming = iter(addresses)
-        while some := list(islice(coming, ADDRESSES)):
-            if len(wanted) >= ADDRESSES:
-                yield
-            for address in some:
-                if address in wanted:
-                    continue
-                held = session.bindings.get(address, 0)
-                if children and address in children and not held & SUBSCRIBED:
-                    size += KEYED
-                if not held:
-                    new += 1
-                    size += binding_size(address)
-                    self._check(address, session, may_serve)
-                self._ownership.check_bind(address, session, kind)
-                wanted[address] = None
+        children = {} if children is None else children  # it may be filled while `addresses` is read
+        new, size = yield from self._check_all(addresses, wanted, session, kind, children, may_serve)
+        size += extra_size
         if ask is not None:
             for done, address in enumerate(wanted):
                 if done and done % POLICIES == 0:
@@ -151,19 +141,65 @@ class Binder:
                 ask(address, len(wanted))
         self._check_room(session, new, size)
         session.used = session.used or bool(wanted)
+        yield from self._bind_all(wanted, new, size, session, kind, children)
+
+    def _check_all(
+        self,
+        addresses: Iterable[str],
+        wanted: dict[str, None],
+        session: Session,
+        kind: int,
+        children: Mapping[str, int],
+        may_serve: Callable[[str], bool],
+    ) -> Generator[None, None, tuple[int, int]]:
+        """
+        Checks each address, and adds it to `wanted`; returns the number of new ones, and the bytes they take.
+        """
+        new = size = 0
+        coming = iter(addresses)
+        while some := list(islice(coming, ADDRESSES)):
+            if len(wanted) >= ADDRESSES:
+                yield
+            for address in some:
+                if address in wanted:
+                    continue
+                reasons = session.bindings.get(address, 0)
+                if address in children and not reasons & SUBSCRIBED:
+                    size += KEYED
+                if not reasons:
+                    new += 1
+                    size += binding_size(address)
+                    self._check(address, session, may_serve)
+                self._ownership.check_bind(address, session, kind)
+                wanted[address] = None
+        return new, size
+
+    def _bind_all(
+        self,
+        wanted: dict[str, None],
+        new: int,
+        size: int,
+        session: Session,
+        kind: int,
+        children: Mapping[str, int],
+    ) -> Iterator[None]:
+        """
+        Binds the checked addresses; their room is reserved until then.
+        """
         self._expect(session, new, size)
+        is_one_slice = len(wanted) <= ADDRESSES
         try:
             rest = iter(wanted)
             while some := list(islice(rest, ADDRESSES)):
-                if len(wanted) > ADDRESSES:
+                if not is_one_slice:
                     yield
                 before, left = len(session.bindings), size
                 for address in some:
-                    if len(wanted) <= ADDRESSES or self._may_still(address, session, kind):
+                    if is_one_slice or self._may_still(address, session, kind):
                         if address not in session.bindings:
                             left -= binding_size(address)
-                        object_length = children.get(address, 0) if children else 0
-                        own = 0 if object_length else self._ownership.announce(address, session, kind)
+                        object_length = children.get(address, 0)
+                        own = 0 if object_length else self._announce(address, session, kind)
                         self._routes.bind(address, session, kind | own, object_length)
                 bound = len(session.bindings) - before
                 self._expect(session, -bound, left - size)
@@ -171,9 +207,17 @@ class Binder:
         finally:
             self._expect(session, -new, -size)
 
+    def _is_elsewhere(self, address: str, session: Session) -> bool:
+        return self.foreign is not None and self.foreign.is_held_elsewhere(address, session)
+
+    def _announce(self, address: str, session: Session, kind: int) -> int:
+        if self._is_elsewhere(address, session):
+            return 0  # it only listens: the other domain says whose the address is
+        return self._ownership.announce(address, session, kind)
+
     def _expect(self, session: Session, number: int, size: int) -> None:
         """
-        So many more will be bound to it, and find room.
+        Reserves room for more addresses of the session; a negative number releases it.
         """
         session.account.charge(size)
         expected = self._expected.pop(session, 0) + number
@@ -182,7 +226,7 @@ class Binder:
 
     def _may_still(self, address: str, session: Session, kind: int) -> bool:
         """
-        Is it still nobody else's?  A runtime that opened since it was checked has taken back its own.
+        Is the address still free for this session? A runtime may have opened above it since the check.
         """
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:
@@ -195,10 +239,10 @@ class Binder:
 
     def _check_room(self, session: Session, new: int, size: int) -> None:
         most = self._limits.bindings_per_session
-        held = len(session.bindings) + self._expected.get(session, 0)
-        if held + new > most:
+        bound = len(session.bindings) + self._expected.get(session, 0)
+        if bound + new > most:
             raise Rejected(
-                f"a session may hold {most} addresses; this one has {held}, not room for {new}",
+                f"a session may hold {most} addresses; this one has {bound}, not room for {new}",
                 429,
                 "limit",
             )
@@ -210,6 +254,8 @@ class Binder:
             raise Rejected(f"an address has 1 to {MAX_ADDRESS_CHARS} characters, not {len(address)}")
         if self._domain.owns(address) and not may_serve(address):
             raise Rejected(f"{address} is the node's own address", 403, "reserved-address")
+        if address.startswith("domain://") and self._is_elsewhere(address, session):
+            raise Rejected(f"{address} is a service of another domain", 403, "reserved-address")
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:
             raise Rejected(f"{address} belongs to the runtime {owner.runtime}", 403, "not-your-address")
@@ -217,7 +263,7 @@ class Binder:
 
 class Requests:
     """
-    Requests to the node whose work takes more than one turn: what their client sends behind them waits.
+    The requests that take more than one turn; their clients' later messages wait.
     """
 
     def __init__(self, slices: Slices, input_order: InputOrder, session_store: SessionStore) -> None:
@@ -229,16 +275,16 @@ class Requests:
         self, message: Message, steps: Iterator[None], reply: Callable[[], Message]
     ) -> Message | Deferred[Message]:
         """
-        The reply to a request when all its steps are done: now, or when what they changed is on disk.
+        The reply to a request when all its steps are done: now, or when its changes are on disk.
         """
         rest = self._slices.begin(steps)
         if rest is None:
             return reply()
         work = self._input_order.hold(message.origin)
         answered: Deferred[Message] = Deferred()
-        rest.addCallback(lambda done: self._session_store.settled())
+        rest.addCallback(lambda done: self._session_store.committed())
         rest.addCallback(lambda done: reply())
         rest.addCallbacks(answered.callback, answered.errback)
-        rest.addErrback(partial(log.failure, "answering a request for many addresses"))
+        rest.addErrback(partial(log.failure, "a request for many addresses could not be answered"))
         rest.addBoth(lambda done: self._input_order.release(work))
         return answered

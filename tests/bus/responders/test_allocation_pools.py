@@ -6,11 +6,11 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.allocation import Pool
+from msgnode.bus.responders.allocation import Pool
 from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
-from tests.bus.test_allocation import AllocationTests
+from tests.bus.responders.test_allocation import AllocationTests
 
 
 class ExpandTests(SynchronousTestCase):
@@ -18,7 +18,7 @@ class ExpandTests(SynchronousTestCase):
     A pattern of addresses.
     """
 
-    def test_range(self) -> None:
+    def test_range_stands_for_each_of_its_numbers(self) -> None:
         """
         A range stands for each of its numbers, with leading zeros where it has them.
         """
@@ -44,7 +44,7 @@ class FreeTests(SynchronousTestCase):
     Which addresses are leased next.
     """
 
-    def test_round(self) -> None:
+    def test_pool_goes_round_past_what_is_leased(self) -> None:
         """
         The pool goes round, past what is leased, so that one just returned is the last to be leased again.
         """
@@ -54,7 +54,7 @@ class FreeTests(SynchronousTestCase):
         self.assertEqual(["d"], pool.free(1, leased.__contains__))
         self.assertEqual(["a", "c", "d"], pool.free(3, leased.__contains__))
 
-    def test_too_few(self) -> None:
+    def test_pool_with_too_few_left_does_not_move(self) -> None:
         """
         With too few left it is 503, and the turn does not move.
         """
@@ -85,7 +85,7 @@ class FreeTests(SynchronousTestCase):
         pool.returned("elsewhere")
         self.assertEqual(["a8"], pool.free(1, lambda address: False))
 
-    def test_look(self) -> None:
+    def test_mostly_leased_pool_is_searched_in_slices(self) -> None:
         """
         A pool of which most is leased is looked through in slices, and offers what is free meanwhile.
         """
@@ -95,7 +95,7 @@ class FreeTests(SynchronousTestCase):
             asked[-1] += 1
             return address not in ("a3", f"a{10 * ADDRESSES - 1}")
 
-        for _ in pool.look(2, is_leased):
+        for _ in pool.skip_leased(2, is_leased):
             asked.append(0)
             if len(asked) == 3:
                 self.assertEqual(["a3"], pool.free(1, lambda address: False))
@@ -120,7 +120,7 @@ class LeaseTests(AllocationTests):
     def lease(self, client: Any, number: int, scheme: str = "sip") -> list[str]:
         return self.allocate(client, {"scheme": scheme, "value": {"number": number}})
 
-    def test_leased(self) -> None:
+    def test_pool_address_is_leased_once_and_heard(self) -> None:
         """
         The addresses are those of the pool, each leased once, and heard by who leased them.
         """
@@ -140,7 +140,7 @@ class LeaseTests(AllocationTests):
         hyperties = "domain://msg-node.example.org/hyperty-address-allocation"
         self.assertRegex(self.allocate(self.a, {"scheme": "sip"}, hyperties)[0], "^hyperty://")
 
-    def test_too_few(self) -> None:
+    def test_allocation_from_a_pool_with_too_few_is_503(self) -> None:
         """
         When too few are left it is 503, and none is leased.
         """
@@ -152,7 +152,7 @@ class LeaseTests(AllocationTests):
         self.lease(self.b, 1)
         self.assertRefused(self.ask(self.b, {"scheme": "sip"}), 503)
 
-    def test_returned(self) -> None:
+    def test_leased_address_is_free_when_given_back_or_session_ends(self) -> None:
         """
         They are free again when given back, when the session closes, and when it expires.
         """
@@ -169,7 +169,7 @@ class LeaseTests(AllocationTests):
 
             self.assertEqual(sorted(leased), sorted(self.lease(self.b, 3)))
 
-    def test_kept_while_away(self) -> None:
+    def test_session_that_is_away_keeps_its_leases(self) -> None:
         """
         A session that lost its connection keeps its leases.
         """

@@ -1,9 +1,8 @@
 """
-Address allocation: the node makes up addresses and binds them to who asks.
+Address allocation: the node makes addresses and binds them to the session that asks.
 
-Spoken at three addresses.  A pool is a scheme whose
-addresses are finite and come from elsewhere, such as the SIP accounts of an
-IMS: they are leased to a session and free again at its end.
+It answers at three addresses. A pool is a scheme with a finite set of addresses that come from elsewhere, for
+example the SIP accounts of an IMS: they are leased to a session and free again when it ends.
 """
 
 from collections import OrderedDict
@@ -13,29 +12,29 @@ from uuid import uuid4
 
 from twisted.internet.defer import Deferred
 
-from msgnode.bus.bindings import Binder, Making, Requests, flatten_strings
+from msgnode.bus.responders.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain, is_scheme
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import Keys, key_size
-from msgnode.sessions.bindings import ALLOCATED
 from msgnode.sessions.persistence import SessionStore
+from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
-_BESIDE = ("/subscription", "/changes", "/children/")  # what a reporter binds beside its object
+_OBJECT_CHANNELS = ("/subscription", "/changes", "/children/")  # bound by a reporter with its object
 _CHILD = "/children/"
 
 
 class Allocation:
     """
-    Answers `create` and `delete` at the three allocation addresses.
+    The responder to `create` and `delete` at the three allocation addresses.
 
-    A create makes at most `allocation.per_request` addresses, and with their
-    children no more than `limits.addresses_per_request` and Making allow; what
-    a delete costs is bounded by what the session holds.
+    A create makes at most `allocation.per_request` addresses, and with their children no more than
+    `limits.addresses_per_request` and Making allow; the cost of a delete is bounded by the number of the
+    session's bindings.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Allocation:
         self._session_store = session_store
         self._config = config
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
-        self._promised: set[str] = set()  # of pools, to requests that are not done
+        self._promised: set[str] = set()  # addresses of pools that are reserved for pending requests
         if self._pools:
             routes.released = self._released
         self._domain = domain
@@ -66,7 +65,7 @@ class Allocation:
 
     def respond(self, message: Message, session: Session) -> Message | Deferred[Message]:
         """
-        200 with `value.allocated` to a create, a bare 200 to a delete.
+        Answers 200 with `value.allocated` to a create, a bare 200 to a delete.
         """
         kind = message.type.lower()
         body = message.fields()
@@ -86,7 +85,7 @@ class Allocation:
         self, message: Message, body: dict[str, Any], session: Session, allocated: list[str]
     ) -> Iterator[None]:
         """
-        Fill `allocated`, in slices.
+        Fills `allocated`, in slices.
         """
         value = body.get("value")
         if value is None:
@@ -111,13 +110,13 @@ class Allocation:
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
         pool = self._pools.get(scheme)
         if pool is not None:
-            yield from pool.look(number, self._is_leased)
+            yield from pool.skip_leased(number, self._is_leased)
         allocated += self._new(scheme, number)
         channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
-        beside = key_size(key, number) if key is not None else 0
+        extra_size = key_size(key, number) if key is not None else 0
         self._promised.update(allocated)
         try:
-            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED, beside=beside)
+            yield from self._binder.bind([*allocated, *channels], session, ALLOCATED, extra_size=extra_size)
         finally:
             self._promised.difference_update(allocated)
             for address in allocated:
@@ -137,7 +136,7 @@ class Allocation:
 
     def _released(self, address: str) -> None:
         """
-        A pool has it again; one that is still leased is found to be so.
+        Returns the address to its pool, which skips it if it is still leased.
         """
         for pool in self._pools.values():
             pool.returned(address)
@@ -149,10 +148,10 @@ class Allocation:
 
     def _release(self, message: Message, body: dict[str, Any], session: Session) -> Iterator[None]:
         """
-        Keys, addresses, lists in lists, an object with its children; in slices.
+        Releases keys, addresses, lists in lists, and an object with its children; in slices.
         """
         if "resource" not in body and "childrenResources" not in body:
-            raise Rejected("name what to de-allocate in 'resource' or 'childrenResources'")
+            raise Rejected("name the addresses to de-allocate in 'resource' or 'childrenResources'")
         most = self._config.limits.addresses_per_request
         named = flatten_strings(body.get("resource"), most) + flatten_strings(
             body.get("childrenResources"), most
@@ -171,11 +170,11 @@ class Allocation:
 
     def _meant(self, named: list[str], session: Session) -> Iterator[str | None]:
         """
-        What the session holds of each name, or by it if it is a key; None where that is nothing.
+        The session's addresses for each name, which may be an allocation key; None for none.
         """
         for name in named:
             if session.keys is not None and name in session.keys:
-                yield from session.keys.take(name)
+                yield from session.keys.pop(name)
             else:
                 yield name if name in session.bindings else None
 
@@ -184,20 +183,21 @@ class Allocation:
         if session.keys is not None:
             session.keys.forget(address)
             self._session_store.unkeyed(session.sid, address)
-        for suffix in _BESIDE:
+        for suffix in _OBJECT_CHANNELS:
             self._routes.unbind(address + suffix, session)
 
     def _drop_children(
         self, freed: dict[str, None], children: dict[str, None], session: Session
     ) -> Iterator[None]:
         """
-        Every child of every address; where those are more than the session holds, whatever it holds of them.
+        Unbinds every child of every address; if those are more than the session's bindings, searches the
+        bindings instead.
         """
         if len(freed) * len(children) <= len(session.bindings):
             for done, address in enumerate(freed):
-                for beside, name in enumerate(children, done * len(children) + 1):
+                for number, name in enumerate(children, done * len(children) + 1):
                     self._routes.unbind(f"{address}{_CHILD}{name}", session)
-                    if beside % ADDRESSES == 0:
+                    if number % ADDRESSES == 0:
                         yield
             return
         looked = 0
@@ -212,16 +212,16 @@ class Allocation:
 
 def _making(number: int, scheme: str, domain: str, children: list[str]) -> Making:
     """
-    So many addresses, each with its children.
+    The size of `number` addresses, each with its children.
     """
-    long = len(scheme) + len(domain) + 40  # at least, with what stands between, and a UUID
+    long = len(scheme) + len(domain) + 40  # at least, with the separators and a UUID
     channels = sum(map(len, children)) + (long + len(_CHILD)) * len(children)
     return Making(number * (1 + len(children)), number * (long + channels))
 
 
 def _is_child(address: str, parents: dict[str, None], names: dict[str, None]) -> bool:
     """
-    Is it `<parent>/children/<name>`, wherever the one ends and the other begins?
+    Is it `<parent>/children/<name>`, for any split into a parent and a name?
     """
     at = address.find(_CHILD)
     while at >= 0:
@@ -233,19 +233,19 @@ def _is_child(address: str, parents: dict[str, None], names: dict[str, None]) ->
 
 class Pool:
     """
-    Goes round its addresses, so that one just returned is the last to be leased again.
+    A pool of addresses, leased in turn: one just returned is the last to be leased again.
 
-    Those found leased are not looked at again until they are returned: what a
-    request costs does not grow with the pool.
+    Addresses found leased are not examined again until they are returned, so the cost of a request does not
+    grow with the pool.
     """
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._queue = OrderedDict.fromkeys(addresses)
-        self._leased: set[str] = set()  # those taken out of the queue
+        self._leased: set[str] = set()  # addresses removed from the queue
 
-    def look(self, number: int, is_leased: Callable[[str], bool]) -> Iterator[None]:
+    def skip_leased(self, number: int, is_leased: Callable[[str], bool]) -> Iterator[None]:
         """
-        Take what is leased out of the queue, in slices, until `free` finds that many at once or none is left.
+        Removes leased addresses from the queue, in slices, until `free` finds enough at once or none is left.
         """
         while True:
             found = self._take(number, is_leased, number + ADDRESSES)
@@ -257,7 +257,7 @@ class Pool:
 
     def free(self, number: int, is_leased: Callable[[str], bool]) -> list[str]:
         """
-        That many free addresses, or Rejected with 503 and none.
+        Returns that many free addresses, or raises Rejected with 503 and takes none.
         """
         found = self._take(number, is_leased, len(self._queue))
         is_enough = len(found) == number
@@ -270,7 +270,7 @@ class Pool:
 
     def _take(self, number: int, is_leased: Callable[[str], bool], most: int) -> list[str]:
         """
-        The next that are free, of the next `most`.
+        The next free addresses, of the next `most`.
         """
         found: list[str] = []
         for _ in range(min(most, len(self._queue))):
@@ -290,7 +290,7 @@ class Pool:
 
     def returned(self, address: str) -> None:
         """
-        Whoever leased this address, if it is one of these, has it no more.
+        Marks the address as not leased any more, if it is one of these.
         """
         if address in self._leased:
             self._leased.remove(address)

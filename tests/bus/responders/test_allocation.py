@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.structures.time_slices import ADDRESSES
-from tests.support.fakes import Client, MemoryNode, peak, refused_codes, turn
+from tests.support.fakes import Client, MemoryNode, peak, refused_codes
 
 NODE = "domain://msg-node.example.org"
 ALLOCATION = f"{NODE}/address-allocation"
@@ -65,7 +65,7 @@ class CreateTests(AllocationTests):
     Every form of the request that runtimes send.
     """
 
-    def test_forms(self) -> None:
+    def test_scheme_and_number_may_be_missing(self) -> None:
         """
         Scheme and number may be missing: a hyperty, and one of it.
         """
@@ -100,16 +100,16 @@ class CreateTests(AllocationTests):
             for address in self.allocate(self.a, body, HYPERTIES):
                 self.assertRegex(address, f"^hyperty://example.org/{UUID4}$")
 
-    def test_type_may_be_in_upper_case(self) -> None:
+    def test_create_type_may_be_in_upper_case(self) -> None:
         """
-        The type may be in upper case.
+        The type `create` may be in upper case.
         """
         answer = self.ask(self.a, {"value": {"number": 1}}, type="CREATE")
         self.assertEqual({"code": 200}, self.ask(self.a, {"resource": "x"}, type="DELETE"))
 
         self.assertEqual(200, answer["code"])
 
-    def test_bound(self) -> None:
+    def test_allocated_address_is_heard_until_the_session_ends(self) -> None:
         """
         What is allocated is heard by who asked, until its session ends.
         """
@@ -140,7 +140,7 @@ class CreateTests(AllocationTests):
             channels = [f"{address}/children/{name}" for name in ("message", "file")]
             self.assertEqual(channels, self.heard(*channels, f"{address}/children/"))
 
-    def test_logged(self) -> None:
+    def test_allocated_addresses_are_in_the_traffic_log(self) -> None:
         """
         The addresses stand in the traffic log.
         """
@@ -158,7 +158,7 @@ class RefusedTests(AllocationTests):
     def tearDown(self) -> None:
         self.assertEqual([], self.flushLoggedErrors())
 
-    def test_numbers(self) -> None:
+    def test_number_to_allocate_is_1_to_the_maximum(self) -> None:
         """
         A number is an integer from 1 to the maximum; all else is 400.
         """
@@ -191,7 +191,7 @@ class RefusedTests(AllocationTests):
         self.allocate(self.a, {"value": {"number": 2}})
         self.allocate(self.b, {"value": {"number": 5}})
 
-    def test_room_again(self) -> None:
+    def test_freed_addresses_make_room_in_the_session(self) -> None:
         """
         What is given back makes room.
         """
@@ -274,7 +274,7 @@ class DeleteTests(AllocationTests):
 
                 self.assertEqual([], self.heard(*addresses))
 
-    def test_single(self) -> None:
+    def test_delete_resource_may_be_the_address_itself(self) -> None:
         """
         `resource` may be the address itself.
         """
@@ -326,7 +326,7 @@ class DeleteTests(AllocationTests):
 
         self.assertEqual([address], self.heard(address))
 
-    def test_object(self) -> None:
+    def test_deleted_object_goes_with_its_channels(self) -> None:
         """
         An object that its owner deletes goes with its channels, named by the names of its children.
         """
@@ -388,7 +388,7 @@ class DeleteTests(AllocationTests):
 
         self.assertEqual([address], self.heard(address))
 
-    def test_nothing_kept(self) -> None:
+    def test_keys_leave_nothing_when_freed_by_address(self) -> None:
         """
         A session that allocates under keys and frees by address, for ever, keeps nothing of it.
         """
@@ -412,7 +412,7 @@ class ManyTests(AllocationTests):
         self.node.clock.advance(0)
         return [message["body"]["code"] for message in self.a.take()]
 
-    def test_product(self) -> None:
+    def test_addresses_with_children_are_refused_by_their_product(self) -> None:
         """
         Addresses with children are refused by how many they would be together, before they are made.
         """
@@ -424,7 +424,7 @@ class ManyTests(AllocationTests):
         self.assertLess(spent, 1_000_000)
         self.assertEqual({}, self.a.session.bindings)
 
-    def test_characters(self) -> None:
+    def test_long_child_names_are_refused_by_bytes(self) -> None:
         """
         So are long names of children, by how many bytes that would be.
         """
@@ -491,7 +491,7 @@ class ManyTests(AllocationTests):
         self.send({"childrenResources": keys}, "delete")
         while not self.a.raw:
             held.append(len(self.a.session.bindings))
-            turn(self.node.clock)
+            self.node.clock.turn()
 
         self.assertGreater(len(held), 4)
         self.assertEqual([200], self.codes())

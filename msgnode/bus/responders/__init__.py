@@ -1,0 +1,3 @@
+"""
+The node's own responders that bind addresses: allocation and subscriptions.
+"""

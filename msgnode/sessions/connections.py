@@ -1,0 +1,242 @@
+"""
+All client connections, with or without a session: how they open, and how the node closes them.
+"""
+
+from collections.abc import Callable, Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from msgnode.config.schema import Config
+from msgnode.protocol.close_codes import OPEN_TIMEOUT, OVER_CAPACITY, RATE, SLOW, STOPPING, Closing
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.limits.connection_limits import ConnectionLimits
+from msgnode.sessions.limits.unread_answers import Unread
+from msgnode.sessions.session import Connection
+
+MAX_REFUSED = 1000  # messages refused over the rate limit before their connection is closed
+STOP_WAIT_SECONDS = 2.0  # at most, until clients have got the notice that the node stops
+
+
+class Connections:
+    """
+    The set of open connections.
+
+    Each connection has `open_deadline_seconds` to open a session, and its client must read what is sent and
+    respect refusals; otherwise the connection is closed. `detach` is called for each connection that no
+    longer serves its session; `chance` returns numbers from 0 to 1, which spread the reconnect delays of
+    clients.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        limits: ConnectionLimits,
+        counts: Counters,
+        clock: IReactorTime,
+        chance: Callable[[], float],
+        detach: Callable[[Connection], None],
+    ) -> None:
+        self.unread = Unread(counts)
+        self._all: set[Connection] = set()
+        self._open_deadlines: dict[Connection, IDelayedCall] = {}
+        self._closing: set[Connection] = set()  # to be closed in the next turn, for not reading
+        self._delayed: dict[Connection, IDelayedCall] = {}  # to be closed after a delay
+        self._refused: dict[Connection, int] = {}  # messages refused over the rate limit
+        self._stopped: Deferred[None] | None = None
+        self._config = config
+        self._limits = limits
+        self._counts = counts
+        self._clock = clock
+        self._chance = chance
+        self._detach = detach
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._all)
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection in self._all
+
+    @property
+    def delayed_closes(self) -> int:
+        """
+        The number of connections that are closed after a delay.
+        """
+        return len(self._delayed)
+
+    # -- how they open and close ------------------------------------------------
+
+    def made(self, connection: Connection) -> None:
+        """
+        Adds a new connection, which has `open_deadline_seconds` to open a session.
+        """
+        self._all.add(connection)
+        deadline = self._config.session.open_deadline_seconds
+        self._open_deadlines[connection] = self._clock.callLater(deadline, self._never_opened, connection)
+        if not self._limits.admit(connection):
+            self.close(connection, OVER_CAPACITY)
+
+    def add_transient(self, connection: Connection) -> None:
+        """
+        Adds a connection for one request, which opens no session and counts in its connector's limits.
+        """
+        self._all.add(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """
+        Removes a lost connection. A session that already uses another connection is not affected.
+        """
+        self._all.discard(connection)
+        self._limits.gone(connection)
+        self._refused.pop(connection, None)
+        self.unread.gone(connection)
+        self._cancel_delayed_close(connection)
+        self.detach(connection)
+        if self._stopped is not None and not self._stopped.called and not self._all:
+            self._stopped.callback(None)
+
+    def detach(self, connection: Connection) -> None:
+        """
+        Detaches the connection from its session. It stays open, and no longer needs to open a session.
+        """
+        self._cancel_open_deadline(connection)
+        self._detach(connection)
+
+    def opened(self, connection: Connection) -> None:
+        """
+        Notes that the connection has opened a session.
+        """
+        self._cancel_delayed_close(connection)
+        self._cancel_open_deadline(connection)
+
+    def _never_opened(self, connection: Connection) -> None:
+        del self._open_deadlines[connection]
+        self.send_close(connection, OPEN_TIMEOUT)
+
+    def _cancel_open_deadline(self, connection: Connection) -> None:
+        deadline = self._open_deadlines.pop(connection, None)
+        if deadline is not None:
+            deadline.cancel()
+
+    def _cancel_delayed_close(self, connection: Connection) -> None:
+        delayed = self._delayed.pop(connection, None)
+        if delayed is not None:
+            delayed.cancel()
+
+    # -- how the node closes them ------------------------------------------------
+
+    def close(self, connection: Connection, why: Closing, delay: float = 0) -> None:
+        """
+        Closes a connection from the node's side, after `delay` seconds; its session, if it has one, stays
+        open.
+
+        The connection is closed at once if `limits.delayed_closes` others are waiting.
+        """
+        self.detach(connection)
+        if delay and connection in self._delayed:
+            return
+        if delay and len(self._delayed) < self._config.limits.delayed_closes:
+            self._delayed[connection] = self._clock.callLater(delay, self._delayed_close, connection, why)
+        else:
+            self.send_close(connection, why)
+
+    def _delayed_close(self, connection: Connection, why: Closing) -> None:
+        del self._delayed[connection]
+        if connection in self._all and connection.session is None:
+            self.send_close(connection, why)
+
+    def send_close(self, connection: Connection, why: Closing) -> None:
+        """
+        Sends the reason to the client, and closes the connection.
+        """
+        connection.lose(why.spread(self._chance()))
+
+    def close_slow(self, connection: Connection) -> bool:
+        """
+        Closes a connection whose client does not read, in the next turn. False: it is being closed already.
+
+        The current turn is too early: the message that was one too many may be on its way to other
+        recipients.
+        """
+        if connection in self._closing:
+            return False
+        self._closing.add(connection)
+        self._clock.callLater(0, self._close_if_open, connection, SLOW)
+        return True
+
+    def too_fast(self, connection: Connection) -> None:
+        """
+        Counts a message that was refused over the rate limit. A client that ignores many refusals is
+        disconnected.
+        """
+        refused = self._refused[connection] = self._refused.get(connection, 0) + 1
+        if refused == MAX_REFUSED:
+            self._clock.callLater(0, self._close_if_open, connection, RATE)
+
+    def _close_if_open(self, connection: Connection, why: Closing) -> None:
+        self._closing.discard(connection)
+        if connection in self._all:
+            self.close(connection, why)
+
+    def close_all(self, most: float) -> Deferred[None]:
+        """
+        The node stops: notifies every client. Fires when all connections are closed, after `most` seconds at
+        the latest.
+        """
+        for connection in list(self._all):
+            self.close(connection, STOPPING)
+        stopped: Deferred[None] = Deferred()
+        self._stopped = stopped
+        if self._all:
+            timeout = self._clock.callLater(most, stopped.callback, None)
+            stopped.addBoth(lambda done: timeout.cancel() if timeout.active() else None)
+        else:
+            stopped.callback(None)
+        return stopped
+
+    # -- what is sent to them ------------------------------------------------------
+
+    def send_or_close(self, connection: Connection, data: bytes) -> None:
+        """
+        Sends data that cannot wait in a session. A client that does not read is disconnected.
+        """
+        if connection.write_paused:
+            self.close(connection, SLOW)
+        else:
+            self.send(connection, data)
+
+    def send(self, connection: Connection, data: bytes) -> None:
+        """
+        Sends data ahead of everything queued for the session. The node stops reading from a client that does
+        not read it.
+        """
+        self._counts.sent += 1
+        self._counts.sent_bytes += len(data)
+        connection.send(data)
+        if connection.write_paused:
+            self.unread.add(connection, len(data))
+
+    def write_paused(self, connection: Connection) -> None:
+        """
+        Notes that the transport accepts no more; messages for its session are queued.
+        """
+        connection.write_paused = True
+        session = connection.session
+        if session is not None and session.connection is connection:
+            session.pause()
+
+    def write_resumed(self, connection: Connection) -> None:
+        """
+        Notes that the transport accepts data again.
+        """
+        connection.write_paused = False
+        self.unread.read(connection)
+        session = connection.session
+        if session is not None and session.connection is connection:
+            session.flush()
+            inbox = session.mailbox.inbox
+            if inbox is not None and inbox.unacknowledged:
+                inbox.send_ack()

@@ -1,0 +1,535 @@
+"""
+Mailbox: the undelivered messages of one session. It outlives the session's connections.
+
+Messages wait in the queue while the client is disconnected or reads too slowly. Messages sent to a client
+that acknowledges stay in the outbox until they are acknowledged, and messages from the client are counted in
+the inbox. The journal writes all of this to disk.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.logger import Logger
+
+from msgnode.protocol.errors import Malformed
+from msgnode.protocol.message import Message, recall
+from msgnode.sessions.counters import Counters
+from msgnode.sessions.inbox import Inbox
+from msgnode.sessions.journal import DeliveryJournal
+from msgnode.sessions.limits.spool_share import Share
+from msgnode.sessions.outbox import Outbox, OutboxConnection
+from msgnode.sessions.queue import FOREVER, MessageQueue, QueuedMessage, default_ttl
+
+log = Logger()
+
+
+class MailboxConnection(OutboxConnection, Protocol):
+    """
+    A connection as a mailbox uses it (session.Connection documents the members).
+    """
+
+    write_paused: bool
+
+
+class MailboxSession(Protocol):
+    """
+    The session that the mailbox belongs to.
+    """
+
+    sid: int
+    runtime: str
+    due: bool
+
+    @property
+    def connection(self) -> MailboxConnection | None: ...
+
+    def pause(self) -> None:
+        """
+        Queues all messages from now on.
+        """
+
+    def write_state(self, fresh: bool = False) -> None:
+        """
+        Writes the state of the session and its mailbox; `fresh`: the earlier state is void.
+        """
+
+    def send_uncounted(self, connection: Any, data: bytes) -> None:
+        """
+        Sends data without a number, such as an acknowledgement.
+        """
+
+    def overflowed(self) -> None:
+        """
+        Notes that the queue was full, and that the oldest message was dropped.
+        """
+
+
+class MailboxHost(Protocol):
+    """
+    The callbacks from a mailbox to the object that has all sessions (Sessions).
+    """
+
+    counts: Counters
+    journal: DeliveryJournal
+
+    def now(self) -> float: ...
+    def make_queue(self) -> MessageQueue: ...
+    def make_outbox(self, mailbox: "Mailbox", client_requested: bool) -> Outbox: ...
+
+    def may_keep(self, message: Message, mailbox: "Mailbox") -> Share | None:
+        """
+        The share of the spool that this message uses while it is queued; None: it may not be queued.
+        """
+
+    def expire_at(self, until: float, mailbox: "Mailbox") -> None:
+        """
+        Calls `expire` at that time: a sender asked for a receipt of a message with a time to live.
+        """
+
+    def receipt(self, data: bytes, code: int, asker: int) -> None:
+        """
+        Sends a receipt for this message to the session with the sid `asker`.
+        """
+
+
+class Mailbox:
+    """
+    The queue, the outbox and the inbox of one session.
+
+    `outbox` and `inbox` are None if the client does not acknowledge. `last_key` counts all messages that were
+    ever put into it. `missed` counts the messages that were dropped since the last `re-open` of a client that
+    acknowledges; with `uncertain` the number is not known.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_host",
+        "_queue",
+        "inbox",
+        "journal",
+        "last_key",
+        "missed",
+        "outbox",
+        "session",
+        "sid",
+        "uncertain",
+    )
+
+    def __init__(self, session: MailboxSession, host: MailboxHost) -> None:
+        self.session = session
+        self.sid = session.sid
+        self.journal = host.journal
+        self.outbox: Outbox | None = None
+        self.inbox: Inbox | None = None
+        self.last_key = 0
+        self.missed = 0
+        self.uncertain = False
+        self._queue: MessageQueue | None = None
+        self._host = host
+
+    # -- the queue -------------------------------------------------------------
+
+    @property
+    def queued(self) -> int:
+        """
+        The number of queued messages.
+        """
+        return len(self._queue) if self._queue else 0
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queue.bytes if self._queue else 0
+
+    def queued_messages(self) -> list[QueuedMessage]:
+        """
+        The queued messages, oldest first within a priority.
+        """
+        return list(self._queue or ())
+
+    def put(self, message: Message, asker: int = 0) -> bool:
+        """
+        Puts the message at the end of the queue.
+
+        False: there is no room for it; a sender that asked gets a receipt.
+        """
+        host, queue = self._host, self._queue
+        share = host.may_keep(message, self)
+        if share is None:
+            self._refuse(message, asker)
+            return False
+        if queue is None:
+            queue = self._queue = host.make_queue()
+        self.last_key += 1
+        kept = QueuedMessage(
+            self.last_key, message.data, len(message.data), self._until(message), message.effective_priority
+        )
+        if asker:
+            kept.asker = asker
+            self._expire_in_time(kept)
+        kept.share = share
+        host.counts.waited += 1
+        evicted = queue.put(kept)
+        self.journal.append(self.sid, kept)
+        if evicted:
+            host.counts.overflowed += len(evicted)
+            for other in evicted:
+                self.drop(other, 503)
+            self.session.overflowed()
+        return True
+
+    def _refuse(self, message: Message, asker: int) -> None:
+        """
+        Drops a message that may not be queued; a client that acknowledges learns that one is missing.
+        """
+        self._host.counts.turned_away += 1
+        if self.outbox is not None and self.outbox.client_requested:
+            self.missed += 1
+            self.outbox.transition("dropped")
+            self.last_key += 1
+            self.journal.missed(self.sid, self.last_key)
+        if asker:
+            message.code, message.reason = 507, "no-room"
+            self._host.receipt(message.data, 507, asker)
+
+    def _until(self, message: Message) -> float:
+        """
+        The expiry time of a message. If both sides count, only the sender's own `ttl` limits it.
+        """
+        wait = FOREVER if message.ttl is None else message.ttl
+        if self.outbox is None or not self.outbox.client_requested:
+            to = message.to if isinstance(message.to, str) else ""
+            wait = min(wait, default_ttl(message.type, to))
+        return FOREVER if wait == FOREVER else self._host.now() + wait
+
+    def _expire_in_time(self, kept: QueuedMessage) -> None:
+        if kept.asker and kept.until != FOREVER:
+            self._host.expire_at(kept.until, self)
+
+    def pop(self) -> QueuedMessage | None:
+        """
+        The next message to send; None: the queue is empty.
+        """
+        while self._queue:
+            kept = self._queue.pop()
+            assert kept is not None
+            if kept.until > self._host.now():
+                return kept
+            self._expire(kept)
+        self._queue = None
+        return None
+
+    def send(self, kept: QueuedMessage, data: bytes, connection: MailboxConnection) -> None:
+        """
+        Sends a message that `pop` returned.
+        """
+        if self.outbox is not None:
+            self.outbox.send_queued(kept, data)
+            return
+        self.send_receipt(kept, 202)
+        # Before it is sent: a client that does not acknowledge gets no message twice.
+        self.journal.remove(self.sid, kept, missed=False)
+        connection.send(data)
+
+    def expire(self) -> None:
+        """
+        Drops the messages whose time to live has ended; the senders that asked get receipts.
+        """
+        if self._queue is not None:
+            for kept in self._queue.stale(self._host.now()):
+                self._expire(kept)
+
+    def next_expiry(self) -> float | None:
+        """
+        The expiry time of the next message whose sender asked for a receipt.
+        """
+        asked = [kept.until for kept in self._queue or () if kept.asker and kept.until != FOREVER]
+        return min(asked, default=None)
+
+    def _expire(self, kept: QueuedMessage) -> None:
+        self._host.counts.stale += 1
+        self.drop(kept, 408)
+
+    def drop(self, kept: QueuedMessage, code: int) -> None:
+        """
+        Drops a message that will never be sent; the code gives the reason.
+        """
+        outbox = self.outbox
+        counted = outbox is not None and outbox.client_requested
+        if outbox is not None and counted:
+            self.missed += 1
+            outbox.transition("dropped")
+        self.send_receipt(kept, code)
+        self.journal.remove(self.sid, kept, missed=counted)
+
+    # -- all messages ---------------------------------------------------------------
+
+    def undelivered(self) -> list[QueuedMessage]:
+        """
+        All undelivered messages of the session, oldest first.
+        """
+        sent = list(self.outbox.sent) if self.outbox is not None else []
+        return sent + (list(self._queue) if self._queue else [])
+
+    def close(self) -> None:
+        """
+        The session has ended: drops all messages, and sends a receipt to each sender that asked.
+        """
+        undelivered = self.undelivered()
+        self._empty()
+        for kept in undelivered:
+            self.send_receipt(kept, 410)
+            self.journal.release(kept)
+
+    def _empty(self) -> None:
+        self._queue = self.outbox = self.inbox = None
+
+    def send_receipt(self, kept: QueuedMessage, code: int) -> None:
+        """
+        Sends a receipt to the sender of the message, if it asked for one.
+        """
+        if not kept.asker:
+            return
+        try:
+            data = self.journal.data(kept)
+        except OSError:
+            log.failure(
+                "a message for {runtime} could not be read back for its receipt", runtime=self.session.runtime
+            )
+        else:
+            self._host.receipt(data, code, kept.asker)
+
+    def shed(self, enough: Callable[[], bool]) -> None:
+        """
+        Memory is full: pages out what is on disk, then drops the oldest messages until `enough()`.
+        """
+        for kept in self.undelivered():
+            self.journal.page_out(kept)
+        self.shed_queue(enough)
+        outbox = self.outbox
+        while not enough() and outbox is not None:
+            oldest = outbox.drop_oldest()
+            if oldest is None:
+                break
+            self._host.counts.shed += 1
+            self.send_receipt(oldest, 503)
+            self.journal.release(oldest)
+            outbox.transition("dropped")
+
+    def shed_queue(self, enough: Callable[[], bool]) -> None:
+        """
+        Drops the oldest queued messages until `enough()`.
+        """
+        while not enough() and self._queue:
+            self._host.counts.shed += 1
+            self.drop(self._queue.shed(), 503)
+
+    # -- acknowledged resume ---------------------------------------------------
+
+    def start_epoch(self, counted: bool, client_requested: bool = False) -> None:
+        """
+        Starts a new epoch of numbers or, if not `counted`, stops counting; unacknowledged messages are queued
+        again.
+        """
+        before, undelivered = self.outbox, self.undelivered()
+        self.outbox = self.inbox = None
+        if counted:
+            self.outbox, self.inbox = self._host.make_outbox(self, client_requested), Inbox(self)
+            self.outbox.transition("opened")
+        if before is None:
+            return
+        self._queue = None
+        self.session.write_state(fresh=True)
+        for kept in [kept for kept in undelivered if self._prepare_requeue(kept)]:
+            self._requeue(kept)
+
+    def _prepare_requeue(self, kept: QueuedMessage) -> bool:
+        """
+        Reads the message back, to queue it again; False if it is lost.
+        """
+        data = self.read_back(kept)
+        self.journal.release(kept)
+        if data is None or not self._set_priority(kept, data):
+            self.missed += self.outbox is not None and self.outbox.client_requested
+            return False
+        kept.data = data
+        return True
+
+    def _set_priority(self, kept: QueuedMessage, data: bytes) -> bool:
+        """
+        Sets the priority of a message that was sent without queueing, from its own header.
+
+        False: its header cannot be decoded.
+        """
+        if kept.until != FOREVER:
+            return True
+        try:
+            message = recall(data)
+        except Malformed as why:
+            self._log_unreadable(str(why))
+            return False
+        kept.priority, kept.until = message.effective_priority, self._until(message)
+        self._expire_in_time(kept)
+        return True
+
+    def _requeue(self, kept: QueuedMessage) -> None:
+        """
+        Puts a message back into the queue; messages without room are dropped.
+        """
+        if self._queue is None:
+            self._queue = self._host.make_queue()
+        evicted = self._queue.put(kept)
+        self.journal.append(self.sid, kept)
+        for other in evicted:
+            self._host.counts.overflowed += 1
+            self.drop(other, 503)
+
+    def mark_uncertain(self) -> None:
+        """
+        Notes that an unknown number of messages may be lost; the client learns of it at its next `re-open`.
+        """
+        self.uncertain = True
+        if self.outbox is not None and self.outbox.client_requested:
+            self.start_epoch(True, client_requested=True)
+            self.outbox.transition("lost")
+        elif self.outbox is None:
+            self._write_queue_again()
+        self.session.write_state()
+
+    def lose_carried(self) -> None:
+        """
+        Notes that the data plane carried messages that were not counted here; the connection ends.
+
+        New numbers begin, which the client learns at its `re-open`: messages may be missing, or come again.
+        """
+        self.uncertain = True
+        if self.outbox is not None:
+            self.outbox.epoch = ""  # unknown to the client, even if memory is too short for a new one
+            self.session.pause()
+            self.start_epoch(True, client_requested=self.outbox.client_requested)
+        self.session.write_state()
+
+    def _write_queue_again(self) -> None:
+        """
+        Makes the earlier records of this session void, and writes its queue again.
+
+        If its state is among what was lost, the numbers in the records that are left are of an unknown
+        epoch, and must not count for the next one.
+        """
+        queued, self._queue = self.queued_messages(), None
+        self.session.write_state(fresh=True)
+        for kept in queued:
+            data = self.read_back(kept)
+            self.journal.release(kept)
+            if data is not None:
+                kept.data = data
+                self._requeue(kept)
+
+    def merge(self, other: "Mailbox", epoch: str) -> None:
+        """
+        Moves the messages of the other mailbox behind those in this one; the other is empty then.
+
+        If `epoch` is the epoch of the other's outbox, its numbers continue here.
+        """
+        outbox, inbox = other.outbox, other.inbox
+        if outbox is not None and outbox.client_requested and outbox.epoch == epoch:
+            outbox.drop_unreadable(count_missed=True)
+            moved = other.queued_messages()
+            self.start_epoch(True, client_requested=True)
+        else:
+            moved, outbox = other.undelivered(), None
+        other._empty()
+        other.session.write_state(fresh=True)
+        if outbox is not None and inbox is not None:
+            self.outbox, self.inbox = outbox, inbox
+            outbox.move(self)
+            inbox.move(self)
+            inbox.write_state()
+        if self.outbox is not None and self.outbox.client_requested:
+            self.missed += other.missed
+            self.uncertain = self.uncertain or other.uncertain
+        for kept in moved:
+            if self._prepare_requeue(kept):
+                self.last_key += 1
+                kept.key = self.last_key
+                self._expire_in_time(kept)
+                self._requeue(kept)
+
+    def take_in(self, kept: QueuedMessage, number: int) -> None:
+        """
+        Takes over a message that another session's mailbox had sent with that number.
+        """
+        data = self.journal.data(kept)
+        self.journal.release(kept)
+        self.last_key += 1
+        kept.key, kept.data = self.last_key, data
+        self.journal.append(self.sid, kept, number)
+
+    # -- on disk ---------------------------------------------------------------
+
+    def restore_queue(self, queued: list[QueuedMessage]) -> None:
+        """
+        Restores the queue after a restart.
+        """
+        if queued:
+            self._queue = self._host.make_queue()
+            for kept in queued:
+                self._expire_in_time(kept)
+                for other in self._queue.put(kept):
+                    self.drop(other, 503)
+
+    def rewrite(self, is_old: Callable[[int], bool]) -> None:
+        """
+        Writes again all messages in segments that will be removed.
+        """
+        if self.outbox is None and not self._queue and not self.uncertain:
+            return
+        self.session.write_state()
+        try:
+            if self.outbox is not None and self.inbox is not None:
+                self.inbox.write_state()
+                self.outbox.rewrite(is_old)
+            for kept in self._queue or ():
+                if is_old(kept.place):
+                    self.journal.rewrite(self.sid, kept, 0)
+        except OSError:
+            self._drop_unreadable()
+            self.rewrite(is_old)
+
+    def read_back(self, kept: QueuedMessage) -> bytes | None:
+        """
+        The bytes of the message, from memory or disk; None if it is lost, which is logged.
+        """
+        try:
+            return self.journal.data(kept)
+        except OSError as why:
+            self._log_unreadable(str(why))
+            return None
+
+    def _log_unreadable(self, why: str) -> None:
+        self._host.counts.unread += 1
+        log.error("{runtime} will not get a message: {why}", runtime=self.session.runtime, why=why)
+
+    def is_lost(self, kept: QueuedMessage) -> bool:
+        return self.read_back(kept) is None
+
+    def _drop_unreadable(self) -> None:
+        """
+        Drops the messages that cannot be read back, although the client may have some of them.
+        """
+        for kept in self._queue.remove(self.is_lost) if self._queue else ():
+            self.drop(kept, 503)
+        outbox, connection = self.outbox, self.session.connection
+        if outbox is None:
+            return
+        if not outbox.client_requested:
+            outbox.drop_unreadable()  # a polling client names the last message it has, and may get one twice
+            return
+        if not any(self.is_lost(kept) for kept in outbox.sent):
+            return
+        # The client comes back with an expired epoch, and learns that messages may be missing.
+        self.start_epoch(True, client_requested=True)
+        if connection is None and self.outbox is not None:
+            self.outbox.transition("lost")
+        elif connection is not None:
+            self.session.pause()
+            connection.abort()
