@@ -1,9 +1,8 @@
 """
-What came of a call out that failed: one word for every exception there is.
+The outcome of a failed call to a back end: one stable word for every exception.
 
-Twisted has dozens of classes for a connection that does not come about, that
-breaks or is given up.  Whoever calls out asks here, and knows none of them;
-one that is not known here either is `failed`.
+Twisted has dozens of exception classes for connections that fail, break or time out. Callers need not know
+them. An exception that is not listed here is "failed".
 """
 
 from OpenSSL import SSL
@@ -16,14 +15,14 @@ from twisted.web.http import _DataLoss, _MalformedChunkedDataError
 
 from msgnode.backends.http_body import TooLarge
 
-# By the first that fits, so a class stands before the one it is derived from.
+# The first entry that matches counts, so a subclass precedes its base class.
 OUTCOMES: tuple[tuple[str, tuple[type[BaseException], ...]], ...] = (
     ("large", (TooLarge,)),
     (
         "silent",
         (
-            defer.CancelledError,  # the deadline passed
-            error.ConnectingCancelledError,  # while it was connecting
+            defer.CancelledError,  # the deadline has passed
+            error.ConnectingCancelledError,  # the deadline has passed while connecting
             error.TimeoutError,
             error.TCPTimedOutError,
             TimeoutError,
@@ -34,7 +33,7 @@ OUTCOMES: tuple[tuple[str, tuple[type[BaseException], ...]], ...] = (
         "untrusted",
         (SSL.Error, VerificationError, error.SSLError, error.VerifyError, error.CertificateError),
     ),
-    ("nonsense", (ParseError, BadHeaders, _MalformedChunkedDataError)),  # it does not speak HTTP
+    ("nonsense", (ParseError, BadHeaders, _MalformedChunkedDataError)),  # the peer does not speak HTTP
     (
         "unreachable",
         (
@@ -48,7 +47,7 @@ OUTCOMES: tuple[tuple[str, tuple[type[BaseException], ...]], ...] = (
         ),
     ),
 )
-# Those that say nothing to whoever reads them.
+# Descriptions for exceptions whose own text explains nothing.
 _SAID = (
     ("no connection in time", (error.ConnectingCancelledError, error.TimeoutError)),
     ("no answer in time", (defer.CancelledError,)),
@@ -58,7 +57,7 @@ _WRAPPED = (ResponseFailed, RequestTransmissionFailed)
 
 def outcome_of(why: BaseException) -> str:
     """
-    "large", "silent", "untrusted", "nonsense" or "unreachable"; "failed" if nobody foresaw it.
+    The word for an exception: "large", "silent", "untrusted", "nonsense", "unreachable"; else "failed".
     """
     found = set()
     for reason in reasons(why):
@@ -71,15 +70,15 @@ def outcome_of(why: BaseException) -> str:
 
 def is_worth_repeating(why: BaseException) -> bool:
     """
-    May the same call, made at once, end otherwise?  A line may break once; silence goes on.
+    Could an immediate retry succeed? A broken connection may be repaired; a server that is silent stays so.
     """
-    # A connection that was not there in time was asked nothing, and the next may be quick.
+    # After a connection timeout no request was sent, and the next connection may be quick.
     return isinstance(why, error.ConnectError) or outcome_of(why) in ("unreachable", "failed")
 
 
 def reasons(why: BaseException) -> list[BaseException]:
     """
-    The exception and those it was made of.
+    The exception, and the exceptions that caused it.
     """
     inside = [failure.value for failure in getattr(why, "reasons", None) or ()]
     return [why] + [reason for each in inside for reason in reasons(each)]
@@ -87,7 +86,7 @@ def reasons(why: BaseException) -> list[BaseException]:
 
 def in_words(why: BaseException) -> str:
     """
-    The innermost of them, for the log.
+    A description of the innermost cause, for the log.
     """
     innermost = reasons(why)[-1]
     for text, kinds in _SAID:

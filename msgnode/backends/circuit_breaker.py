@@ -1,24 +1,26 @@
 """
-A breaker: a back end that does not answer is left alone for a while.
+A circuit breaker: a back end that fails is not called for a while.
 
-After some failures in a row nobody asks it any more.  Then one is let
-through now and again, and when that one is answered, all are.
+After several failures in a row it opens, and calls fail at once. Every few seconds one trial call is let
+through; when one succeeds, the breaker closes.
 """
 
 from collections.abc import Callable
 
-FAILURES = 5  # in a row, until it opens
-PAUSE = 5.0  # seconds between two that are let through meanwhile
+FAILURES = 5  # in a row, until the breaker opens
+TRIAL_SECONDS = 5.0  # seconds between two trial calls while it is open
 
 
 class CircuitBreaker:
     """
-    A circuit breaker: it opens after FAILURES in a row, and lets one call through every PAUSE seconds.
+    A circuit breaker: it opens after FAILURES in a row, and lets one call through every TRIAL_SECONDS.
 
-    `now` gives seconds.
+    `now` returns the time in seconds.
     """
 
-    def __init__(self, now: Callable[[], float], failures: int = FAILURES, pause: float = PAUSE) -> None:
+    def __init__(
+        self, now: Callable[[], float], failures: int = FAILURES, pause: float = TRIAL_SECONDS
+    ) -> None:
         self.open = False
         self._now = now
         self._most = failures
@@ -28,7 +30,7 @@ class CircuitBreaker:
 
     def admits(self) -> bool:
         """
-        May one go out now?  While it is open each that may is the trial.
+        May a call be made now? While the breaker is open, every call that may is a trial call.
         """
         if not self.open:
             return True
@@ -39,7 +41,7 @@ class CircuitBreaker:
 
     def succeeded(self) -> bool:
         """
-        The back end answered.  Is that news?
+        Note a success. Returns whether this closed the breaker.
         """
         news, self.open = self.open, False
         self._failures = 0
@@ -47,7 +49,7 @@ class CircuitBreaker:
 
     def failed(self) -> bool:
         """
-        The back end did not answer.  Is it given up just now?
+        Note a failure. Returns whether this opened the breaker.
         """
         self._failures += 1
         if self.open or self._failures < self._most:

@@ -1,5 +1,5 @@
 """
-The bodies of a call to a back end: the one that goes out, and the one that comes.
+Bodies of HTTP calls to a back end: request and response.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from zope.interface import implementer
 
 class TooLarge(Exception):
     """
-    More came than is taken.
+    A response body exceeds its limit.
     """
 
 
 @implementer(IBodyProducer)
-class Sent:
+class RequestBody:
     """
-    The body of a request, written at once.  treq's own takes turns of the reactor.
+    The body of a request, written at once. treq's own producer needs several turns of the reactor.
     """
 
     def __init__(self, body: bytes | str) -> None:
@@ -43,13 +43,12 @@ class Sent:
         pass
 
 
-class Body(Protocol):
+class BoundedBody(Protocol):
     """
-    Collects the body of a response.
+    A collector of a response body with a limit.
 
-    `whole` fires with the body, or fails when it is larger than `most` bytes.
-
-    Who gives it up closes the connection it comes by.
+    `whole` fires with the body, or fails with TooLarge beyond `most` bytes. Cancelling it aborts the
+    connection.
     """
 
     def __init__(self, most: int) -> None:

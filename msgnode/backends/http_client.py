@@ -1,9 +1,9 @@
 """
-A call out to a back end over HTTP.
+The HTTP client for back ends, with one deadline, retries, a concurrency limit and a circuit breaker.
 
-There is one deadline for all of it: the wait for a place, connecting, every
-attempt and the whole body.  What goes wrong becomes a Rejected with the code
-the sender is told, and is counted; no other exception leaves this module.
+The deadline covers everything: the wait for a slot, connecting, every attempt, and the whole body. All
+failures become a Rejected with the code for the sender, and are counted. No other exception leaves this
+module.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from twisted.web.iweb import IAgent
 
 from msgnode.backends.call_outcomes import in_words, is_worth_repeating, outcome_of
 from msgnode.backends.circuit_breaker import CircuitBreaker
-from msgnode.backends.http_body import Body, Sent
+from msgnode.backends.http_body import BoundedBody, RequestBody
 from msgnode.config.sections import BackEndOptions
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import FailureLog
@@ -37,7 +37,7 @@ SAFE = ("GET", "HEAD")
 
 class Unanswered(Rejected):
     """
-    The back end gave no answer of any use; `outcome` is the word that it is counted by.
+    A call that failed or had an unusable response. `outcome` is the word under which it is counted.
     """
 
     reason = "back-end"
@@ -47,27 +47,27 @@ class Unanswered(Rejected):
         self.outcome = outcome
 
     @property
-    def is_carried_out(self) -> bool | None:
+    def may_be_carried_out(self) -> bool:
         """
-        Did the back end do what it was asked?  None: nobody can say.
+        Can the back end have carried out the request? False if it was never sent.
         """
-        return False if self.outcome in ("busy", "paused", "untrusted") else None
+        return self.outcome not in ("busy", "paused", "untrusted")
 
 
 class Response(NamedTuple):
     """
-    The answer of a back end, whatever its status.
+    The response of a back end, whatever its status.
     """
 
     status: int
     headers: Headers
     content: bytes
     asked: "BackendClient"
-    attempts: int = 1  # more, when the line broke before an answer came
+    attempts: int = 1  # more than 1 after a retry
 
     def json(self) -> Any:
         """
-        The content; Rejected (502) if it is not JSON, whatever its type says.
+        The decoded JSON content. Rejected (502) if it is not JSON, whatever its content type.
         """
         try:
             return msgspec.json.decode(self.content)
@@ -77,7 +77,7 @@ class Response(NamedTuple):
 
     def object(self) -> dict[str, Any] | None:
         """
-        The JSON object that the content is, if it is one.
+        The content if it is a JSON object, else None.
         """
         try:
             value = msgspec.json.decode(self.content)
@@ -87,7 +87,7 @@ class Response(NamedTuple):
 
     def check(self) -> "Response":
         """
-        Itself if it is a success.  Else Rejected: with a status of 400 to 499, or with 502.
+        This response if it is a success. Else Rejected, with its status if that is 400 to 499, else 502.
         """
         if 200 <= self.status < 300:
             return self
@@ -98,13 +98,12 @@ class Response(NamedTuple):
 
 class BackendClient:
     """
-    The HTTP client of one back end, which `name` tells people: "domain registry".
+    The HTTP client of one back end. `name` is for people: "domain registry".
 
-    `counts` has one entry an outcome: "2xx" to "5xx", "silent" (no answer in
-    time), "unreachable", "untrusted" (its certificate, or it takes none of
-    ours), "large", "nonsense" (no JSON where some was wanted), "busy" (too
-    many at once), "paused" (given up for the moment) and "failed" (what
-    nobody foresaw).
+    `counts` counts the outcomes: "2xx" to "5xx" by status, "silent" (no response in time), "unreachable",
+    "untrusted" (a TLS certificate was refused, theirs or ours), "large", "nonsense" (JSON was expected),
+    "busy" (too many calls at once), "paused" (the circuit breaker is open), and "failed" (an unexpected
+    exception).
     """
 
     def __init__(
@@ -123,23 +122,23 @@ class BackendClient:
         self._base, made = agent_for(base, options, reactor, dial)
         self._said = base
         forgetful = IndexableCookieJar(DefaultCookiePolicy(allowed_domains=[]))
-        self._http = HTTPClient(IdentityEncodingAgent(agent or made), forgetful, Sent)
+        self._http = HTTPClient(IdentityEncodingAgent(agent or made), forgetful, RequestBody)
         self._slots = DeferredSemaphore(options.in_flight)
         self._breaker = CircuitBreaker(reactor.seconds)
-        self._pending = 0  # bytes of requests that wait or are under way
+        self._pending = 0  # bytes of request bodies that are queued or in flight
         self._failures = FailureLog(log)
 
     @property
     def down(self) -> bool:
         """
-        Is it given up for the moment?
+        Is the circuit breaker open?
         """
         return self._breaker.open
 
     @property
     def under_way(self) -> int:
         """
-        Requests that the back end has been given and not answered.
+        The number of requests in flight.
         """
         return self._slots.limit - self._slots.tokens
 
@@ -154,10 +153,12 @@ class BackendClient:
         deadline: float | None = None,
     ) -> Deferred[Response]:
         """
-        The back end's answer.  Fails with Rejected: 504 if there is none, 502 if too much comes, 503 if busy.
+        The response. Fails with Rejected: 504 without a response, 502 if it is too large, 503 if too many
+        calls wait.
 
-        `path` is percent-encoded already, and begins with a `/`.  `safe`: it does no harm twice (a GET
-        does not), so it is sent again when the line breaks.  `data` is a body in place of `json`.
+        `path` is percent-encoded and begins with `/`. `safe`: the request is idempotent, as GET is, so it is
+        repeated if the connection breaks. `data` is a body that is used in place of `json`. `deadline` is in
+        seconds.
         """
         if not self._breaker.admits():
             return self._refuse("paused")
@@ -188,15 +189,20 @@ class BackendClient:
         try:
             await self._slots.acquire()
         except CancelledError:
-            # Not the back end's fault alone, and nothing was asked of it.
+            # Other calls used up the time; the back end got no request.
             raise self._rejected("paused" if self.down else "busy") from None
         try:
             answer = await self._attempts(method, url, headers, data, attempts, late)
         except Exception as why:
-            # Past the deadline it is silence, whatever its end is called.
+            # After the deadline it is a timeout, whatever exception ended it.
             outcome = outcome_of(why) if late.active() else "silent"
             if outcome == "failed":
-                self._failures.note("asking the {name} at {base}", Failure(), name=self.name, base=self._said)
+                self._failures.note(
+                    "a call to the {name} at {base} failed unexpectedly",
+                    Failure(),
+                    name=self.name,
+                    base=self._said,
+                )
             if outcome == "large":
                 self._succeeded()
             else:
@@ -225,7 +231,7 @@ class BackendClient:
                     unbuffered=True,
                     reactor=self._reactor,
                 )
-                body = Body(self._options.max_response_bytes)
+                body = BoundedBody(self._options.max_response_bytes)
                 response.deliverBody(body)
                 content = await body.whole
                 return Response(response.code, response.headers, content, self, most - attempts)
@@ -235,12 +241,16 @@ class BackendClient:
 
     def _succeeded(self) -> None:
         if self._breaker.succeeded():
-            log.info("the {name} at {base} answers again", name=self.name, base=self._said)
+            log.info(
+                "the circuit breaker for the {name} at {base} is closed: it answers again",
+                name=self.name,
+                base=self._said,
+            )
 
     def _failed(self, outcome: str, why: BaseException) -> None:
         if self._breaker.failed():
             log.warn(
-                "the {name} at {base} is {outcome}: {why}; it is asked now and again",
+                "the circuit breaker for the {name} at {base} is open: {outcome}, {why}",
                 name=self.name,
                 base=self._said,
                 outcome=outcome,

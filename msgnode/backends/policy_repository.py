@@ -1,8 +1,8 @@
 """
-A repository of policies, read over HTTP.
+The HTTP policy repository, a source of policy documents.
 
-Asked with the ETag of what came last, so that what has not changed is not sent
-again.  What is slow, too long, or no JSON gives a reason, and nothing else.
+Requests are conditional: they carry the ETag of the last response, so that unchanged documents are not sent
+again. A response that is slow, too large or not JSON is a failed poll, with its reason.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from msgnode.backends.call_outcomes import in_words, outcome_of
-from msgnode.backends.http_body import Body, TooLarge
+from msgnode.backends.http_body import BoundedBody, TooLarge
 from msgnode.config.schema import PolicyOptions
 from msgnode.policy.administration.source import Documents, SourceFailed
 
 
 class RepositorySource:
     """
-    One document at one address, asked for within `deadline_seconds`, with at most `max_bytes`.
+    A policy document at one URL. Limits: `deadline_seconds` for a poll, `max_bytes` for the document.
     """
 
     def __init__(self, url: str, options: PolicyOptions, client: HTTPClient, clock: IReactorTime) -> None:
@@ -34,7 +34,7 @@ class RepositorySource:
 
     def look(self) -> Deferred[Documents | None]:
         """
-        What the repository has; None if it says that nothing changed.
+        Poll the repository. The document, or None if it has not changed. Fails with SourceFailed.
         """
         deadline = self._options.deadline_seconds
         asked = Deferred.fromCoroutine(self._ask())
@@ -49,10 +49,10 @@ class RepositorySource:
             why: Any = result.value
             outcome = outcome_of(why) if in_time else "silent"
             if outcome == "silent":
-                raise SourceFailed(f"{self.name} has not answered within {deadline:g} s") from None
+                raise SourceFailed(f"{self.name} did not answer within {deadline:g} s") from None
             if outcome == "failed":
                 kind = type(why).__name__
-                raise SourceFailed(f"{self.name} cannot be asked: {kind}: {in_words(why)}") from why
+                raise SourceFailed(f"{self.name} could not be polled: {kind}: {in_words(why)}") from why
             raise SourceFailed(f"{self.name} cannot be reached: {in_words(why)}") from None
 
         return asked.addBoth(explain)
@@ -71,23 +71,23 @@ class RepositorySource:
         kind = b"".join(response.headers.getRawHeaders(b"Content-Type", [])[:1]).partition(b";")[0].strip()
         wrong = ""
         if response.code != 200:
-            wrong = f"{self.name} answers {response.code}, expected 200 with JSON"
+            wrong = f"{self.name} answered {response.code}, expected 200 with JSON"
         elif kind.lower().endswith((b"html", b"xml")):
-            wrong = f"{self.name} answers with a page ({kind.decode('latin-1')}), expected JSON"
+            wrong = f"{self.name} answered with a page ({kind.decode('latin-1')}), expected JSON"
         body = await _read(response, 0 if wrong else self._options.max_bytes)
         if wrong:
             raise SourceFailed(wrong)
         if body is None:
-            raise SourceFailed(f"{self.name} answers with more than {self._options.max_bytes} bytes")
+            raise SourceFailed(f"{self.name} answered with more than {self._options.max_bytes} bytes")
         self._etag = next(iter(response.headers.getRawHeaders(b"ETag", [])), None)
         return [(self.name, body)]
 
 
 async def _read(response: Any, most: int) -> bytes | None:
     """
-    The body; None as soon as it is longer than `most`.
+    The body, or None if it is longer than `most` bytes.
     """
-    body = Body(most)
+    body = BoundedBody(most)
     response.deliverBody(body)
     try:
         return await body.whole
@@ -97,7 +97,7 @@ async def _read(response: Any, most: int) -> bytes | None:
 
 def without_secret(url: str) -> str:
     """
-    The address without user and password, and without the query, for logs and answers.
+    The URL without user, password and query, for logs and replies.
     """
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,10 +1,9 @@
 """
-QoS: TURN servers and their credentials, from the QoS broker.
+The QoS responder: TURN servers and their credentials, from the QoS broker.
 
-The broker gives credentials to whoever names a client, and voids those before;
-so a client's name is used only by the session it was given to.  What would
-change accounts at the broker is never passed on, and the account is always
-this domain's own.
+The broker issues credentials to any caller that names a client, and revokes the client's previous ones.
+Therefore a client name works only in the session that obtained it. Calls that change accounts at the broker
+are not forwarded, and the account is always that of this domain.
 """
 
 import re
@@ -21,7 +20,7 @@ from msgnode.protocol.message import Message
 from msgnode.sessions.session import Session
 
 NAME = "QoS broker"
-MAX_CLIENTS = 100  # of one session, remembered
+MAX_CLIENTS = 100  # client names remembered for a session
 MAX_NAME_CHARS = 200  # characters of a name
 _TURN = re.compile(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _QUOTAS = {"audio": "audioQuota", "video": "videoQuota", "data": "dataQuota"}
@@ -31,7 +30,7 @@ class QoSBroker:
     """
     The responder for QoS: TURN servers and their credentials.
 
-    `connectivity` is the client of the last-hop service, if there is one.
+    `connectivity` calls the service for last-hop connectivity, if there is one.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class QoSBroker:
 
     async def _with_credentials(self, message: Message, value: dict[str, Any], session: Session) -> Message:
         """
-        What a browser's RTCPeerConnection takes.
+        Credentials in the form that RTCPeerConnection takes.
         """
         turn, client = await self._find(value, session)
         password = await self._password(client)
@@ -100,7 +99,7 @@ class QoSBroker:
             raise Rejected("'params.clientId' must be the client that getAppropriateTurn gave")
         if client not in self._clients.get(session, {}):
             raise Rejected(
-                "that client was not given to this session; ask for a TURN server first", 403, "identity"
+                "this session did not obtain that client; request a TURN server first", 403, "identity"
             )
         password = await self._password(client)
         return message.reply({"code": 200, "value": {"clientId": client, "password": password}})
@@ -167,7 +166,7 @@ class QoSBroker:
         return message.reply({"code": 200, "value": found["value"]})
 
     async def _ask(self, path: str) -> Response:
-        # Each call resets the password, or hangs: never twice.
+        # Never repeated: each call resets the password, or hangs.
         answer = await self._broker.request("GET", path, safe=False)
         if answer.status == 404:
             raise _not_found(answer.content.decode("utf-8", "replace"))
@@ -179,7 +178,7 @@ class QoSBroker:
 
 def _not_found(text: str) -> Rejected:
     """
-    The broker says everything with 404, and means it by its words.
+    The broker answers every failure with 404; its text tells them apart.
     """
     said = " ".join(text.split())[:200] or "Not Found"
     if "exceeded" in said:

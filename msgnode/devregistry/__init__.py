@@ -1,7 +1,7 @@
 """
-A domain registry and a global registry on SQLite, for development and small domains of one node.
+A domain registry and a global registry on SQLite, for development and for small domains with one node.
 
-They answer as the reTHINK project's servers do, byte for byte where it matters,
-so that what works with these works with those.  The node has both within it
-unless it is told where others are; `twistd msgregistry` starts them alone.
+They answer like the servers of the reTHINK project, byte for byte where it matters, so that what works with
+these also works with those. The node embeds both unless its configuration names others; `twistd msgregistry`
+runs them alone.
 """

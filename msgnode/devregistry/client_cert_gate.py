@@ -1,8 +1,8 @@
 """
-What stands in front of a domain registry in production: TLS, and whoever shows no certificate may only read.
+The TLS front of a domain registry: clients without a certificate may only read.
 
-A write without one is answered by a redirection to `/error`, as HAProxy does
-in the set-up that the reTHINK server documents; `/error` says 401.
+A write without a certificate is redirected to `/error`, as by HAProxy in the setup that the reTHINK server
+documents; `/error` answers 401.
 """
 
 from typing import Any
@@ -20,9 +20,9 @@ TO_ERROR = Reply(302, b"", location="/error")
 
 
 @implementer(IStreamServerEndpoint)
-class Certified:
+class TLSEndpoint:
     """
-    An endpoint that speaks TLS; `options` may ask for a certificate.
+    An endpoint over TLS. `options` may request a client certificate.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Certified:
 
 def may_pass(request: Request) -> bool:
     """
-    Does it only read, or come with a certificate?
+    Is the request read-only, or sent with a client certificate?
     """
     transport: Any = request.channel.transport
     return request.method in (b"GET", b"HEAD") or transport.getPeerCertificate() is not None

@@ -1,9 +1,8 @@
 """
-The file both registries keep their records in.
+The SQLite file of both registries.
 
-Statements run in the reactor's thread, because each takes some microseconds
-and never waits for the disk: what they write goes to SQLite's log.  Moving
-the log into the file, which does wait, is done now and again in a thread.
+Statements run in the reactor's thread: each takes some microseconds, and does not wait for the disk, since it
+only writes to SQLite's write-ahead log. Checkpoints, which do wait, run in a thread from time to time.
 """
 
 import os
@@ -40,21 +39,21 @@ CREATE TABLE IF NOT EXISTS owner (guid TEXT PRIMARY KEY, user TEXT NOT NULL) STR
 CREATE TABLE IF NOT EXISTS graph (guid TEXT PRIMARY KEY, jwt TEXT NOT NULL) STRICT;
 COMMIT;
 """
-MAX_LOG = 64 * 1024 * 1024  # bytes that SQLite's log keeps once it was moved
-EVERY = 20.0  # seconds from one move of the log to the next
+MAX_WAL_BYTES = 64 * 1024 * 1024  # bytes of the write-ahead log that are kept after a checkpoint
+CHECKPOINT_SECONDS = 20.0  # seconds between two checkpoints
 
 
 class NoRoom(ConfigError):
     """
-    There is no room on the disk for the database.
+    The disk has no room for the database.
     """
 
 
 def connect(path: Path | str) -> sqlite3.Connection:
     """
-    The database, made if there is none.  ConfigError says why it cannot be used, NoRoom if that may pass.
+    Open the database; create it if needed. ConfigError if it is unusable, NoRoom if the disk is full.
 
-    On a disk that is full it is kept for this process alone, which takes no room.
+    On a full disk it is opened in exclusive mode, which needs no shared-memory file.
     """
     try:
         if path != ":memory:":
@@ -68,7 +67,7 @@ def connect(path: Path | str) -> sqlite3.Connection:
     except (sqlite3.Error, OSError) as why:
         text = why.strerror if isinstance(why, OSError) else why
         if is_full(why):
-            raise NoRoom(f"registry: {path} cannot be used: {text}; make room on its disk") from why
+            raise NoRoom(f"registry: {path} cannot be used: {text}; free some space on its disk") from why
         raise ConfigError(f"registry: {path} cannot be used: {text}; move it away, or name another") from why
 
 
@@ -80,7 +79,7 @@ def _connect(path: Path | str, alone: bool = False) -> sqlite3.Connection:
         if path == ":memory:" or not os.path.getsize(path):
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute(f"PRAGMA journal_size_limit = {MAX_LOG}")
+        database.execute(f"PRAGMA journal_size_limit = {MAX_WAL_BYTES}")
         database.execute("PRAGMA synchronous = NORMAL")
         if not alone:
             database.execute("PRAGMA wal_autocheckpoint = 0")
@@ -95,7 +94,7 @@ def _connect(path: Path | str, alone: bool = False) -> sqlite3.Connection:
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
     """
-    All of it, or nothing.
+    A transaction: all statements take effect, or none.
     """
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -107,9 +106,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-class Tidy(Service):
+class Checkpointer(Service):
     """
-    Moves the log into the file at `path`; `run` may use a thread.
+    A service that runs checkpoints on the file at `path`. `run` may use a thread.
     """
 
     def __init__(self, path: Path, run: Callable[..., Deferred[None]], clock: IReactorTime) -> None:
@@ -120,7 +119,7 @@ class Tidy(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._beat.start(EVERY, now=False)
+        self._beat.start(CHECKPOINT_SECONDS, now=False)
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
@@ -130,18 +129,20 @@ class Tidy(Service):
 
     def move(self) -> None:
         """
-        Now, because much was written.
+        Run a checkpoint now, because much was written.
         """
         self._move()
 
     def _move(self) -> Deferred[None]:
-        moved = self._run(move_log, self._path)
+        moved = self._run(run_checkpoint, self._path)
         return moved.addErrback(
-            lambda why: log.error("{path}: {why}", path=str(self._path), why=why.getErrorMessage())
+            lambda why: log.error(
+                "the checkpoint of {path} failed: {why}", path=str(self._path), why=why.getErrorMessage()
+            )
         )
 
 
-def move_log(path: Path) -> None:
+def run_checkpoint(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA busy_timeout = 1000")
         try:
@@ -149,4 +150,4 @@ def move_log(path: Path) -> None:
         except sqlite3.OperationalError as why:
             if why.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            # It is kept for the node alone, which moves the log by itself.
+            # It is open in exclusive mode; then SQLite runs checkpoints by itself.

@@ -1,5 +1,5 @@
 """
-Faults on purpose: how a registry behaves on a bad day, for tests of what calls it.
+Fault injection: errors of a registry on purpose, for tests of its clients.
 """
 
 import random
@@ -17,13 +17,11 @@ _FORM = re.compile(rf"({'|'.join(KINDS)})(?:=([\d.]+))?(?:@([\d.]+))?")
 
 class Fault:
     """
-    A fault on purpose.
+    A fault for a share of the requests; `seconds` is the duration of `delay`.
 
-    `kind` of fault, which befalls a share of the requests; `seconds` is for `delay`.
-
-    delay: answer late.  drop: close the connection.  empty: 400 without a body.
-    hang: never answer.  html: 500 with a page that says it is JSON.  redirect:
-    302, as a balancer answers who shows no certificate.
+    delay: a late answer. drop: the connection is closed. empty: 400 without a body. hang: no answer. html:
+    500 with a page whose content type is JSON. redirect: 302, as from a load balancer without a client
+    certificate.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class Fault:
     @classmethod
     def parse(cls, text: str) -> "Fault":
         """
-        `hang`, `delay=0.5`, `drop@0.1`.  ValueError says what is expected.
+        Parse `hang`, `delay=0.5` or `drop@0.1`. ValueError names the expected form.
         """
         match = _FORM.fullmatch(text)
         if not match:
@@ -50,7 +48,7 @@ class Fault:
 
     def spoil(self, request: Any) -> Any:
         """
-        Answer a request badly, or not at all.
+        Answer a request with the fault.
         """
         if self.kind == "drop":
             request.transport.abortConnection()

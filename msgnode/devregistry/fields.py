@@ -1,8 +1,8 @@
 """
-The fields that a client writes, read as the reTHINK server's JSON library reads them.
+The fields of a record, parsed like the JSON library of the reTHINK server does.
 
-A number will do for a text, and a text that is a number for a number, because
-clients in JavaScript have sent both for years.
+A number is accepted as a text, and a numeric text as a number, because JavaScript clients have sent both for
+years.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-MAX_VALUES = 22_000  # of a list; with more no entry is small enough
+MAX_VALUES = 22_000  # values of a list; more never fit into an entry
 INT32 = range(-(2**31), 2**31)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -21,15 +21,15 @@ _text = msgspec.json.Decoder(str | None).decode
 _values = msgspec.json.Decoder(list[Raw] | None).decode
 
 
-class Misfit(Exception):
+class InvalidField(Exception):
     """
-    A value that no record can hold; the text says why.
+    A value that a record cannot have. The text says why.
     """
 
 
 class Kind(NamedTuple):
     """
-    A kind of record: its name, the key that holds its address, what it must have, and all it may have.
+    A kind of record: its name, the key of its address, its required fields, and all its fields.
     """
 
     name: str
@@ -40,18 +40,18 @@ class Kind(NamedTuple):
 
 def members(body: bytes) -> dict[str, Raw]:
     """
-    The members of the object that this JSON is; ValueError if it is none, Misfit if a key stands twice.
+    The members of a JSON object. ValueError if it is not an object, Misfit if a key occurs twice.
     """
     found = _members(body)
-    twice = json.loads(body, object_pairs_hook=_repeated)  # the outermost object's, who is read last
+    twice = json.loads(body, object_pairs_hook=_repeated)  # the outermost object is parsed last
     if twice is not None:
-        raise Misfit(f"the key {twice!r} stands twice"[:200])
+        raise InvalidField(f"the key {twice!r} occurs twice"[:200])
     return found
 
 
 def _repeated(pairs: list[tuple[str, Any]]) -> str | None:
     """
-    The first key that stands twice.
+    The first key that occurs twice.
     """
     keys: set[str] = set()
     for key, _ in pairs:
@@ -63,7 +63,7 @@ def _repeated(pairs: list[tuple[str, Any]]) -> str | None:
 
 def clean(kind: Kind, given: Mapping[str, Raw]) -> dict[str, Any]:
     """
-    The fields that a record of that kind has, without nulls.  ValueError or TypeError if one makes no sense.
+    The fields that a record of that kind has, without nulls. ValueError or TypeError if a value is invalid.
     """
     known = {name: read(name, given[name]) for name, read in kind.fields.items() if name in given}
     return {name: value for name, value in known.items() if value is not None}
@@ -71,7 +71,7 @@ def clean(kind: Kind, given: Mapping[str, Raw]) -> dict[str, Any]:
 
 def text(name: str, raw: Raw) -> str | None:
     """
-    A text; what stands there, if it is a number or a truth.
+    A text. A number or a boolean becomes its JSON text.
     """
     written = bytes(raw)
     if written[0] in b"{[":
@@ -81,25 +81,25 @@ def text(name: str, raw: Raw) -> str | None:
 
 def texts(name: str, raw: Raw) -> list[str | None] | None:
     """
-    A list of texts, nulls among them.
+    A list of texts or nulls.
     """
     values = _values(raw)
     if values is None:
         return None
     if len(values) > MAX_VALUES:
-        raise Misfit(f"{name!r} has at most {MAX_VALUES} values, not {len(values)}")
+        raise InvalidField(f"{name!r} has at most {MAX_VALUES} values, not {len(values)}")
     return [text(name, value) for value in values]
 
 
 def whole(name: str, raw: Raw) -> int | None:
     """
-    A whole number of 32 bits, be it written as a fraction or in a text.
+    A whole number of 32 bits, which may be written as a fraction or as a text.
     """
     beyond = f"{name!r} is {INT32.start} to {INT32.stop - 1}"
     try:
         value = msgspec.json.decode(raw)
-    except msgspec.ValidationError:  # 1e400, which is no float either
-        raise Misfit(beyond) from None
+    except msgspec.ValidationError:  # 1e400 exceeds a float
+        raise InvalidField(beyond) from None
     if value is None:
         return None
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) and len(value) < 1000:
@@ -107,7 +107,7 @@ def whole(name: str, raw: Raw) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"expected a number in {name!r}")
     if not INT32.start <= value < INT32.stop:
-        raise Misfit(beyond)
+        raise InvalidField(beyond)
     if value != int(value):
         raise ValueError(f"expected a whole number in {name!r}")
     return int(value)

@@ -1,5 +1,5 @@
 """
-The global registry: one signed record for each GUID, answered as the reTHINK server does.
+The HTTP API of the global registry: one signed record for each GUID, compatible with the reTHINK server.
 """
 
 import re
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from msgnode.backends.registry.global_record import WrongRecord, check_signature, check_time, read_record
 from msgnode.devregistry.database import transaction
-from msgnode.devregistry.domain_api import Reply, say
+from msgnode.devregistry.domain_api import Reply, reply
 from msgnode.devregistry.quota import NoRoom, Quota
 
 REQUIRED = {
@@ -29,9 +29,9 @@ DEFAULTS = {"voice", "chat", "video"}
 _FORBIDDEN = re.compile(r"\\|%(?:2f|5c|00|(?![0-9a-f]{2}))", re.IGNORECASE)
 
 
-class Graph:
+class GlobalApi:
     """
-    Answers requests from the records.
+    Answers requests with the records of the global registry.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Graph:
         path = uri.partition("?")[0]
         if method == "HEAD":
             return self.answer("GET", uri, body)._replace(body=b"")
-        if _FORBIDDEN.search(path):  # Tomcat, which stands in front, takes none of these for part of a name
+        if _FORBIDDEN.search(path):  # Tomcat, the server's front end, refuses these in a segment
             return Reply(400, b"")
         match method, path.rstrip("/").split("/")[1:]:
             case "GET", []:
                 version = {"date": "", "version": "0.3.4", "build": "msgnode"}
                 info = {"Code": 200, "Description": "OK", "Value": ""}
-                return say(200, {**info, "version": version, "connectedNodes": []})
+                return reply(200, {**info, "version": version, "connectedNodes": []})
             case "GET", ["guid", guid]:
                 return self._get(unquote(guid), path)
             case "PUT", ["guid", guid]:
@@ -66,7 +66,7 @@ class Graph:
             check_time(read_record(row[0]), self._wall())
         except WrongRecord:
             return spring(500, "Internal Server Error", path)
-        return say(200, {"Code": 200, "Description": "OK", "Value": row[0]})
+        return reply(200, {"Code": 200, "Description": "OK", "Value": row[0]})
 
     def _put(self, guid: str, body: bytes, path: str) -> Reply:
         if not body:
@@ -107,7 +107,7 @@ class Graph:
             return refuse(why.status, "Not stored", str(why))
         self._quota.note(len(jwt))
         done = {"Code": 200, "Description": "OK", "Explanation": "Stored.", "Value": ""}
-        return say(200, done)
+        return reply(200, done)
 
 
 def check_shape(data: dict[str, Any]) -> None:
@@ -120,12 +120,12 @@ def check_shape(data: dict[str, Any]) -> None:
 
 
 def refuse(code: int, description: str, explanation: str) -> Reply:
-    return say(code, {"Code": code, "Description": description, "Explanation": explanation, "Value": ""})
+    return reply(code, {"Code": code, "Description": description, "Explanation": explanation, "Value": ""})
 
 
 def spring(status: int, error: str, path: str) -> Reply:
     """
-    What its framework answers by itself.
+    A response of the server's framework, Spring.
     """
     now = int(time.time() * 1000)
-    return say(status, {"timestamp": now, "status": status, "error": error, "message": error, "path": path})
+    return reply(status, {"timestamp": now, "status": status, "error": error, "message": error, "path": path})

@@ -1,9 +1,8 @@
 """
-How much the embedded registries keep: for one entry, for one owner, and in all.
+Quotas of the embedded registries: for one entry, for one owner, and in all.
 
-Whoever pays for an entry is its owner: the user or the host that the node
-names, else the user that the entry names.  The sums lie beside the entries,
-kept by triggers, so that they are right whatever became of a transaction.
+The owner is the user or host that the node names as the payer, else the user in the entry. Triggers update
+the sums in the same transaction as the entries.
 """
 
 from collections.abc import Callable
@@ -40,17 +39,18 @@ INSERT INTO held SELECT 'graph', guid, 'user:', length(jwt), 0, 0 FROM graph
     WHERE ('graph', guid) NOT IN (SELECT kind, id FROM held);
 COMMIT;
 """
-OVERHEAD = 512  # bytes of an entry beside its own
-ESCAPED = 6  # times its own bytes that a character may have in JSON
-AT_ONCE = 64  # entries that give way at a time
-ROUNDS = 5  # looks whether there is room for one now
-WRITTEN = 32 * 1024 * 1024  # bytes in SQLite's log until it is moved into the file
-_ALL = ""  # who "pays" for all of it
+OVERHEAD_BYTES = 512  # bytes of an entry in addition to its fields
+ESCAPED = 6  # the most bytes of a character's JSON escape, per byte
+ENTRIES_PER_REMOVAL = 64
+ATTEMPTS = 5  # attempts to make room for one entry
+CHECKPOINT_BYTES = 32 * 1024 * 1024  # bytes written until a checkpoint
+_ALL = ""  # the payer of the total
 
 
 class Limits(NamedTuple):
     """
-    Bytes of an entry; entries and bytes of one owner, and in all; seconds that a dead one is kept.
+    The limits: bytes of an entry; entries and bytes of one owner, and in all; seconds that a disconnected
+    entry is kept.
     """
 
     entry_bytes: int = 64 * 1024
@@ -63,7 +63,7 @@ class Limits(NamedTuple):
 
 class NoRoom(Exception):
     """
-    An entry that is not taken, with the status that says so.
+    An entry beyond a limit, with the status of the response.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -73,11 +73,10 @@ class NoRoom(Exception):
 
 class Quota:
     """
-    Counts what each owner has in the registries, and refuses what is too much.
+    Counts the entries of each owner, and refuses those beyond the limits.
 
-    `payer` is for whom the node asks just now, or empty; `make_room` removes the oldest dead entries.
-
-    `full` is called when so much was written that SQLite's log should be moved.
+    `payer` is the owner that the node names in the current request, or "". `make_room` removes the oldest
+    disconnected entries. `full` is called when a checkpoint is due.
     """
 
     def __init__(
@@ -95,28 +94,30 @@ class Quota:
 
     def check(self, size: int) -> None:
         """
-        Raises NoRoom for a body from which no entry can come, before it is read.
+        NoRoom if a body is too large for any entry, before it is parsed.
         """
         if size > ESCAPED * self.limits.entry_bytes:
             raise self._refused(413, f"An entry has at most {self.limits.entry_bytes} bytes, not {size}.")
 
     def take(self, kind: str, id: str, size: int, at: float, gone: bool = False, user: str = "") -> None:
         """
-        Count this entry in place of what was there; within a transaction.  Raises NoRoom.
+        Count an entry in place of a previous one, within a transaction. Raises NoRoom.
         """
         limits, size = self.limits, size + len(id)
         if size > limits.entry_bytes:
             raise self._refused(413, f"An entry has at most {limits.entry_bytes} bytes, not {size}.")
-        size += OVERHEAD
+        size += OVERHEAD_BYTES
         before = self._database.execute(
             "SELECT payer, size FROM held WHERE kind = ? AND id = ?", (kind, id)
         ).fetchone()
         payer = self.payer or (before[0] if before is not None else f"user:{user}")
         if before is not None:
             self.drop(kind, id)
-        if before is None or before[0] != payer or size > before[1]:  # who takes no more may go on
+        if (
+            before is None or before[0] != payer or size > before[1]
+        ):  # an entry that does not grow is accepted
             if not self._has_room(payer, size, limits.entries_per_owner, limits.bytes_per_owner):
-                raise self._refused(429, "Too many entries for one owner; take some back.")
+                raise self._refused(429, "Too many entries for one owner; remove some.")
             if not self._has_room(_ALL, size, limits.entries, limits.bytes):
                 raise self._refused(507, "This registry is full.")
         values = (kind, id, payer, size, at, gone)
@@ -126,21 +127,21 @@ class Quota:
         self._database.execute("DELETE FROM held WHERE kind = ? AND id = ?", (kind, id))
 
     def _has_room(self, payer: str, size: int, entries: int, most: int) -> bool:
-        for _ in range(ROUNDS):
+        for _ in range(ATTEMPTS):
             held, bytes = self._usage(payer)
             if held < entries and bytes + size <= most:
                 return True
-            if not self.make_room(payer, AT_ONCE):
+            if not self.make_room(payer, ENTRIES_PER_REMOVAL):
                 break
         return False
 
     @property
     def excess(self) -> int:
         """
-        How many entries there are more than may be, about, as in a file of before.
+        The number of entries beyond the limit, approximately. A file of an earlier version may have some.
         """
         entries, bytes = self._usage(_ALL)
-        return max(entries - self.limits.entries, AT_ONCE if bytes > self.limits.bytes else 0)
+        return max(entries - self.limits.entries, ENTRIES_PER_REMOVAL if bytes > self.limits.bytes else 0)
 
     def _usage(self, payer: str) -> tuple[int, int]:
         found = self._database.execute("SELECT entries, bytes FROM usage WHERE payer = ?", (payer,))
@@ -152,10 +153,10 @@ class Quota:
 
     def note(self, written: int) -> None:
         """
-        So much was written; what there is now is told to whoever counts.
+        Count the bytes written, and update the metrics.
         """
         self.counts.entries, self.counts.bytes = self._usage(_ALL)
         self._written += written
-        if self._written > WRITTEN:
+        if self._written > CHECKPOINT_BYTES:
             self._written = 0
             self.full()

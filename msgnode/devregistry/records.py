@@ -1,9 +1,8 @@
 """
-The records of the domain registry: hyperties and data objects, and what becomes of them.
+The records of the domain registry: hyperties and data objects, and their life cycle.
 
-A record that is not kept alive, or is deleted, becomes `disconnected`, and is
-named once to whoever asks what changed.  It is removed when it has been so for
-long, or when room is needed for others.
+A record that is deleted, or not kept alive, becomes `disconnected`, and is reported once to the poll for
+changes. It is removed after a time, or when room is needed for others.
 """
 
 import sqlite3
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from msgnode.devregistry.database import transaction
-from msgnode.devregistry.fields import HYPERTY, KINDS, Kind, Misfit
+from msgnode.devregistry.fields import HYPERTY, KINDS, InvalidField, Kind
 from msgnode.devregistry.quota import Quota
 
 DISCONNECTED, LIVE = "disconnected", "live"
@@ -32,16 +31,22 @@ OWN = """INSERT OR REPLACE INTO owner SELECT ?, ?
     WHERE (SELECT count(*) FROM owner WHERE user = ?) < ?"""
 DISOWN = "DELETE FROM owner WHERE user = ? AND NOT EXISTS (SELECT 1 FROM record WHERE record.user = ?)"
 MAX_GUIDS = 100  # of one user
-MAX_LIFE = 30 * 86400  # seconds that an update may give a record
-MAX_SWEPT = 1000  # records in a turn
-MAX_FOUND = 1000  # records in an answer, the newest
-MAX_BYTES = 2 * 1024 * 1024  # of them
-VACUUMED = 2000  # pages that are given back to the disk in a turn
+MAX_LIFE_SECONDS = 30 * 86400  # seconds that an update may set
+MAX_SWEPT = 1000  # records swept in one turn
+MAX_FOUND = 1000  # records in an answer, newest first
+MAX_FOUND_BYTES = 2 * 1024 * 1024  # bytes of them
+VACUUM_PAGES = 2000  # free pages returned to the disk in one turn
+
+
+class NoRecord(KeyError):
+    """
+    The error of a change to a record that does not exist.
+    """
 
 
 class Due(NamedTuple):
     """
-    A record whose time is over.
+    A record that has expired.
     """
 
     kind: str
@@ -51,7 +56,7 @@ class Due(NamedTuple):
 
 class Row(NamedTuple):
     """
-    A record as it lies in the database.
+    A row of the table of records.
     """
 
     kind: str
@@ -67,7 +72,8 @@ class Records:
     """
     The table of records of the domain registry.
 
-    `wall` gives seconds since 1970; `longest` is the most a record may live without a word.
+    `wall` gives seconds since 1970; `longest` is the longest time in seconds that a record lives without a
+    keep-alive.
     """
 
     def __init__(
@@ -87,13 +93,13 @@ class Records:
 
     def check(self, size: int) -> None:
         """
-        NoRoom, if no body of so many bytes makes an entry.
+        NoRoom if a body of `size` bytes is too large for any entry.
         """
         self._quota.check(size)
 
     def create(self, kind: Kind, id: str, fields: dict[str, Any], user: str | None = None) -> bool:
         """
-        Make or replace a record.  False: another user's hyperty has that address.
+        Create or replace a record. False if the address belongs to another user's hyperty.
         """
         now = self._wall()
         with transaction(self._database):
@@ -109,32 +115,32 @@ class Records:
         self._quota.note(size)
         return True
 
-    def update(self, kind: Kind, id: str, fields: dict[str, Any]) -> bool | None:
+    def update(self, kind: Kind, id: str, fields: dict[str, Any]) -> bool:
         """
-        Lay these fields over a record.  Did its status change?  None: there is no such record.
+        Change fields of a record. Returns whether its status changed. NoRecord if there is none.
         """
         with transaction(self._database):
             row = self._row(kind, id)
             if row is None:
-                return None
+                raise NoRecord(id)
             before = {**msgspec.json.decode(row.fields), "status": row.status, "expires": row.expires}
             if fields.get("userID", before.get("userID")) != before.get("userID"):
-                raise Misfit("'userID' cannot change")
-            if fields.get("expires", 0) > MAX_LIFE:
-                fields = {**fields, "expires": MAX_LIFE}
+                raise InvalidField("'userID' cannot change")
+            if fields.get("expires", 0) > MAX_LIFE_SECONDS:
+                fields = {**fields, "expires": MAX_LIFE_SECONDS}
             size = self._write(kind, id, {**before, **fields}, row.starting, self._wall())
         self._quota.note(size)
         return bool(fields.get("status", row.status) != row.status)
 
-    def keep_alive(self, kind: Kind, id: str) -> bool | None:
+    def keep_alive(self, kind: Kind, id: str) -> bool:
         """
-        It is live from now on, as an update says.
+        Set a record to live, like an update.
         """
         return self.update(kind, id, {"status": LIVE})
 
     def delete(self, user: str, id: str) -> bool:
         """
-        The user's hyperty is disconnected.  False: there is none.
+        Disconnect a hyperty of the user. False if there is none.
         """
         with transaction(self._database):
             row = self._row(HYPERTY, id)
@@ -162,7 +168,7 @@ class Records:
 
     def _make_room(self, payer: str, number: int) -> int:
         """
-        Remove the oldest that are disconnected, of all or of one payer; how many.
+        Remove the oldest disconnected entries, of all or of one payer. Returns their number.
         """
         of_payer = "payer = ? AND" if payer else ""
         found = self._database.execute(
@@ -194,13 +200,13 @@ class Records:
 
     def get(self, kind: Kind, id: str) -> dict[str, Any] | None:
         """
-        One record.
+        The record at an address, or None.
         """
         return self._found(kind, "id = ?", id).get(id)
 
     def find(self, kind: Kind, by: str, value: str) -> dict[str, dict[str, Any]]:
         """
-        The records with this `user`, `email`, `guid`, `name` or `reporter`, by their addresses.
+        The records with this `user`, `email`, `guid`, `name` or `reporter`, by address.
         """
         if by == "guid":
             return self._found(kind, "user = (SELECT user FROM owner WHERE guid = ?)", value)
@@ -208,7 +214,8 @@ class Records:
 
     def sweep(self) -> bool:
         """
-        Disconnect those whose time is over, and remove those that have been so for long: so many in a turn.
+        Disconnect expired records, and remove old disconnected ones; a limited number in one turn. True if
+        there are more.
         """
         now, execute = self._wall(), self._database.execute
         due = f"status != '{DISCONNECTED}' AND modified + expires <= ? LIMIT ?"
@@ -224,13 +231,13 @@ class Records:
             trimmed = self._make_room("", excess) if excess > 0 else 0
         self._quota.note(0)
         if gone or trimmed:
-            # With `execute` it would stop at the first page.
-            self._database.executescript(f"PRAGMA incremental_vacuum({VACUUMED})")
+            # `execute` would stop after the first page.
+            self._database.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
         return bool(trimmed) or MAX_SWEPT in (len(over), len(gone))
 
     def take_updated(self) -> dict[str, dict[str, Any]]:
         """
-        What was disconnected since this was last asked.
+        The records that were disconnected since the last call.
         """
         with transaction(self._database):
             some = f"{SELECT} (kind, id) IN (SELECT kind, id FROM updated LIMIT ?)"
@@ -240,7 +247,7 @@ class Records:
 
     def count(self) -> int:
         """
-        Hyperties, live or not.
+        The number of hyperties, live or disconnected.
         """
         (found,) = self._database.execute("SELECT count(*) FROM record WHERE kind = 'hyperty'").fetchone()
         return int(found)
@@ -256,12 +263,12 @@ class Records:
 
     def _expired(self, rows: list[Row]) -> Iterator[Row]:
         """
-        The rows as they are now: some may be over since they were last looked at.
+        The rows with their present status: some may have expired since the last sweep.
         """
         now = self._wall()
         over = [row for row in rows if row.status != DISCONNECTED and int(now - row.modified) > row.expires]
         if over:
-            # A disk that is full keeps nobody from reading; the sweep writes it down later.
+            # A full disk must not prevent reading; the sweep stores it later.
             with suppress(sqlite3.OperationalError), transaction(self._database):
                 self._disconnect(over)
         gone = {row.id for row in over}
@@ -270,13 +277,13 @@ class Records:
 
 def _as_many(rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     """
-    As many as one answer has room for.
+    As many rows as one answer may have.
     """
     found: list[Row] = []
     size = 0
     for row in map(Row._make, rows):
         size += len(row.fields)
-        if len(found) == MAX_FOUND or (found and size > MAX_BYTES):
+        if len(found) == MAX_FOUND or (found and size > MAX_FOUND_BYTES):
             break
         found.append(row)
     return found

@@ -1,5 +1,5 @@
 """
-The registries on the web: from a request to `answer`, and back.
+The web resource of a registry: it converts requests to calls of `answer`, and replies to responses.
 """
 
 import re
@@ -23,15 +23,15 @@ log = Logger()
 
 _REQUEST_LINE = re.compile(rb"[A-Z]+ /")
 PAYER = "X-Msgnode-Payer"
-MAX_PAYER = 1000  # characters
+MAX_PAYER = 1000  # characters of a payer's name
 
 
 class RegistryResource(Resource):
     """
-    One registry.  `fault` may befall requests; only `balancer`, an IP address, may ask, if given.
+    A resource for one registry. `fault` is injected; only the IP address `balancer` may send requests, if it
+    is given.
 
-    Who writes needs a certificate, if it is `certified`.  With a `quota` the
-    node says in a header who pays for what it writes.
+    With `certified`, writes need a client certificate. With a `quota`, a header names the payer of an entry.
     """
 
     isLeaf = True
@@ -75,7 +75,7 @@ class RegistryResource(Resource):
         try:
             reply = self._answer(method, uri, request.content.read())
         except sqlite3.Error as why:
-            log.error("the registry's file cannot be used: {why}", why=str(why))
+            log.error("the database of the registry cannot be used: {why}", why=str(why))
             reply = BROKEN
         return send(request, reply)
 
@@ -99,7 +99,7 @@ def send(request: Request, reply: Reply) -> bytes:
 
 class RegistryChannel(HTTPChannel):
     """
-    A connection that says what is wrong with a URL too long for a line.
+    A connection that answers 414 to a URL that is too long.
     """
 
     def lineLengthExceeded(self, line: bytes) -> None:
@@ -114,7 +114,7 @@ class RegistryChannel(HTTPChannel):
 
 class RegistrySite(Site):
     """
-    Writes no line per request.
+    A site without an access log.
     """
 
     noisy = False

@@ -1,5 +1,5 @@
 """
-Both registries as services: records, sweep, and the web in front.
+Both registries as services: records, sweep, and HTTP.
 """
 
 import sqlite3
@@ -16,11 +16,11 @@ from twisted.internet.ssl import CertificateOptions
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from msgnode.devregistry.client_cert_gate import Certified
-from msgnode.devregistry.database import Tidy, connect
-from msgnode.devregistry.domain_api import Domain
+from msgnode.devregistry.client_cert_gate import TLSEndpoint
+from msgnode.devregistry.database import Checkpointer, connect
+from msgnode.devregistry.domain_api import DomainApi
 from msgnode.devregistry.fault_injection import Fault
-from msgnode.devregistry.global_api import Graph
+from msgnode.devregistry.global_api import GlobalApi
 from msgnode.devregistry.quota import Limits, Quota
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.resource import RegistryResource, RegistrySite
@@ -29,16 +29,16 @@ from msgnode.transport.allowed_hosts import Hosts
 
 log = Logger()
 
-SOON = 0.1  # seconds
+MORE_SECONDS = 0.1  # seconds until the next step, if there is more to do
 
 
 class Rules(NamedTuple):
     """
-    Seconds between sweeps, seconds a record may live unheard of, who alone may ask, and a fault for tests.
+    The settings of the registries: seconds between sweeps, longest life of a record, and so on.
 
-    `hosts`: the names they answer for, None: any.  With `tls` the domain
-    registry is behind what asks for certificates.  `named`: who asks is the
-    node, which says for whom.
+    `balancer` is the only IP address that may send requests. `hosts` are the allowed host names, None: any.
+    With `tls`, the domain registry requires client certificates for writes. `named`: the client is the node,
+    which names payers.
     """
 
     sweep: float = 20.0
@@ -53,9 +53,9 @@ class Rules(NamedTuple):
 
 class Registries(MultiService):
     """
-    The two registries on one file, or `:memory:`, which is opened when the service starts.
+    The two registries on one file or `:memory:`, which is opened when the service starts.
 
-    `domain` and `graph` are where they listen, if they do.
+    `domain` and `graph` are their endpoints, or None.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Registries(MultiService):
         self._database = database
         quota = Quota(database, rules.limits, self._counts)
         records = Records(database, self._wall, rules.longest, quota)
-        graph = Graph(database, quota, self._wall)
-        for endpoint, answer in zip(self._endpoints, (Domain(records).answer, graph.answer), strict=True):
+        graph = GlobalApi(database, quota, self._wall)
+        for endpoint, answer in zip(self._endpoints, (DomainApi(records).answer, graph.answer), strict=True):
             if endpoint is not None:
                 tls = rules.tls if endpoint is self._endpoints[0] else None
                 resource = RegistryResource(
@@ -97,15 +97,15 @@ class Registries(MultiService):
                     quota if rules.named else None,
                 )
                 if tls is not None:
-                    endpoint = Certified(endpoint, tls, self._reactor)
+                    endpoint = TLSEndpoint(endpoint, tls, self._reactor)
                 listening = StreamServerEndpointService(
                     endpoint, RegistrySite(resource, rules.hosts, self._reactor)
                 )
                 listening._raiseSynchronously = True  # type: ignore[assignment]
                 listening.setServiceParent(self)
-        Every(rules.sweep, records.sweep, self._reactor).setServiceParent(self)
+        PeriodicService(rules.sweep, records.sweep, self._reactor).setServiceParent(self)
         if isinstance(self._path, Path):
-            tidy = Tidy(self._path, self._run, self._reactor)
+            tidy = Checkpointer(self._path, self._run, self._reactor)
             tidy.setServiceParent(self)
             quota.full = tidy.move
         super().startService()
@@ -115,9 +115,9 @@ class Registries(MultiService):
         return stopped.addBoth(lambda done: None if self._database is None else self._database.close())
 
 
-class Every(Service):
+class PeriodicService(Service):
     """
-    A service that does something every so many seconds, and soon again if it says that there is more.
+    A periodic service. If `do` returns true, there is more to do, and it runs again soon.
     """
 
     def __init__(self, seconds: float, do: Callable[[], bool], clock: Any) -> None:
@@ -135,9 +135,9 @@ class Every(Service):
     def _once(self) -> None:
         try:
             if self._do() and (self._more is None or not self._more.active()):
-                self._more = self._clock.callLater(SOON, self._once)
-        except sqlite3.Error as why:  # the disk may be full now, and not the next time
-            log.error("the registry's file cannot be used: {why}", why=str(why))
+                self._more = self._clock.callLater(MORE_SECONDS, self._once)
+        except sqlite3.Error as why:  # the disk may be full only for a time
+            log.error("the database of the registry cannot be used: {why}", why=str(why))
 
     def stopService(self) -> None:
         super().stopService()

@@ -1,8 +1,7 @@
 """
-What `twistd msgregistry` starts, and its options.
+The twistd plugin `twistd msgregistry`: its options, and its service.
 
-EXPIRES, EXPIRES_MAX and LOAD_BALANCER_IP are read from the environment, as the
-reTHINK server does.
+Like the reTHINK server, it reads EXPIRES, EXPIRES_MAX and LOAD_BALANCER_IP from the environment.
 """
 
 import os
@@ -33,7 +32,7 @@ log = Logger()
 
 def stop(why: str) -> NoReturn:
     """
-    Do not start; say why in one line.
+    Exit with an error in one line.
     """
     print(f"msgregistry: {why}", file=sys.stderr)
     sys.exit(2)
@@ -47,15 +46,15 @@ class Options(BaseOptions):
     optParameters = [
         ["domain", None, "tcp:4567:interface=127.0.0.1", "Endpoint of the domain registry, or none."],
         ["global", None, "tcp:5002:interface=127.0.0.1", "Endpoint of the global registry, or none."],
-        ["cert", None, "", "Certificate of the domain registry, PEM: it speaks TLS."],
-        ["key", None, "", "The key of it, if that is in another file."],
+        ["cert", None, "", "Certificate of the domain registry, PEM: enables TLS."],
+        ["key", None, "", "Private key of the certificate, if it is in another file."],
         [
             "client-ca",
             None,
             "",
-            "Whose certificates clients need to write there, PEM; others are sent to /error.",
+            "CA whose client certificates are needed for writes, PEM; others are redirected to /error.",
         ],
-        ["data", None, ":memory:", "The SQLite file, or :memory: to forget everything at the end."],
+        ["data", None, ":memory:", "The SQLite file, or :memory: to store nothing on disk."],
         [
             "fault",
             None,
@@ -70,13 +69,13 @@ class Options(BaseOptions):
 
     def opt_host(self, name: str) -> None:
         """
-        A name that requests may ask for beside localhost and addresses; may be repeated.
+        A host name that requests may use, in addition to localhost and IP addresses; may be repeated.
         """
         self.hosts.append(name)
 
     def opt_version(self) -> None:
         """
-        Print the version and leave.
+        Print the version and exit.
         """
         print(f"msgnode {__version__}")
         sys.exit(0)
@@ -96,7 +95,7 @@ class Options(BaseOptions):
 
 def rules(environment: Mapping[str, str]) -> Rules:
     """
-    What the environment says; ValueError names the variable that is no number.
+    The settings in the environment. ValueError names a variable that is not a number.
     """
     numbers = {}
     for variable, name in (("EXPIRES", "sweep"), ("EXPIRES_MAX", "longest")):
@@ -110,7 +109,7 @@ def rules(environment: Mapping[str, str]) -> Rules:
 
 def certificates(options: Mapping[str, str]) -> CertificateOptions:
     """
-    TLS that asks for a certificate and does without; ConfigError names the file that cannot be used.
+    TLS options that request a client certificate without requiring it. ConfigError names an unusable file.
     """
     listen = Listen("web", "", options["cert"], options["key"], options["client-ca"])
     return options_for(listen, required=False)
@@ -118,7 +117,7 @@ def certificates(options: Mapping[str, str]) -> CertificateOptions:
 
 class Started(Registries):
     """
-    Says what it is for; a mistake stops the start in one line.
+    The registries with a line in the log at the start. An error stops the start with one line.
     """
 
     def startService(self) -> None:
@@ -127,13 +126,13 @@ class Started(Registries):
         except ConfigError as why:
             stop(str(why))
         log.info(
-            "registries for development and small domains of one node, kept in {path}", path=str(self._path)
+            "the registries for development and small domains use the database {path}", path=str(self._path)
         )
 
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:
     """
-    Both registries, ready to start.
+    Both registries as a service.
     """
     if reactor is None:
         from twisted.internet import reactor
@@ -142,7 +141,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         try:
             given = options[name]
             endpoints.append(None if given == "none" else serverFromString(reactor, with_backlog(given)))
-        except Exception as why:  # each kind of endpoint complains in its own way
+        except Exception as why:  # each kind of endpoint raises errors of its own
             stop(f"{name}: expected an endpoint such as tcp:4567, found {given!r}: {why}")
     path = options["data"] if options["data"] == ":memory:" else Path(options["data"])
     run = partial(deferToThreadPool, reactor, reactor.getThreadPool())

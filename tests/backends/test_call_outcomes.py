@@ -97,11 +97,11 @@ class EveryClassTests(SynchronousTestCase):
         self.memory.refuse = why
         return self.failureResultOf(rest.request("PUT", "/x", **more), Unanswered).value.outcome
 
-    def test_every_class(self) -> None:
+    def test_every_exception_class_is_an_outcome(self) -> None:
         """
         No exception class falls through: each is an answer, a count, and a reason to give up in the end.
         """
-        kinds = [*classes(), Unheard, ZeroDivisionError]
+        kinds: list[Any] = [*classes(), Unheard, ZeroDivisionError]
         self.assertGreater(len(kinds), 50)
         for kind in kinds:
             rest = self.memory.rest()
@@ -114,7 +114,7 @@ class EveryClassTests(SynchronousTestCase):
             self.assertTrue(rest.down, kind)
         self.flushLoggedErrors()
 
-    def test_safe(self) -> None:
+    def test_idempotent_call_is_tried_again(self) -> None:
         """
         What does no harm twice is tried again, a connection that was not there in time too, and else not.
         """
@@ -147,7 +147,7 @@ class EveryClassTests(SynchronousTestCase):
         self.assertEqual({"silent": 6}, dict(rest.counts))
         self.assertTrue(rest.down)
         (line,) = said
-        self.assertIn("is silent: no connection in time; it is asked now and again", line)
+        self.assertIn("is open: silent, no connection in time", line)
 
     def test_unheard_of(self) -> None:
         """

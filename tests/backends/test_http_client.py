@@ -227,7 +227,7 @@ class FailureTests(RestCase):
         self.assertRejected(asked, 502, "Invalid response from the registry.", "nonsense")
         self.assertEqual(1, self.memory.dialled)
 
-    def test_packed(self) -> None:
+    def test_answers_are_asked_for_uncompressed(self) -> None:
         """
         Answers are asked for unpacked; one that comes packed all the same stays as small as it came.
         """
@@ -480,7 +480,7 @@ class TLSTests(RestCase):
         self.rest = self.memory.rest("https://registry.example.org", **{"ca": self.authority.path, **options})
         return self.ask()
 
-    def test_trusted(self) -> None:
+    def test_certificate_of_our_authority_is_believed(self) -> None:
         """
         A certificate of our authority for the host's name is believed.
         """
@@ -495,7 +495,7 @@ class TLSTests(RestCase):
         self.assertRejected(self.call(), 504, DOWN, "untrusted")
         self.assertEqual(1, self.memory.dialled)
 
-    def test_wrong_authority(self) -> None:
+    def test_certificate_of_another_authority_is_not_believed(self) -> None:
         """
         Nor is one that somebody else signed, be it with the right name.
         """

@@ -82,7 +82,7 @@ class SourceTests(SynchronousTestCase):
         self.assertNotIn("secret", said)
         self.assertEqual([], self.clock.getDelayedCalls())
 
-    def test_etag(self) -> None:
+    def test_unchanged_policies_are_not_sent_again(self) -> None:
         """
         What has not changed is not sent again.
         """
@@ -102,15 +102,15 @@ class SourceTests(SynchronousTestCase):
         """
         for status in (404, 500, 204):
             self.repository.status = status
-            self.assertFails(self.look(), f"answers {status}")
+            self.assertFails(self.look(), f"answered {status}")
 
-    def test_page(self) -> None:
+    def test_html_page_is_no_policy(self) -> None:
         """
         A page, such as that of a proxy one has to log in at, is no policy.
         """
         self.repository.kind, self.repository.body = b"text/html; charset=utf-8", b"<html></html>"
 
-        self.assertFails(self.look(), "answers with a page (text/html)")
+        self.assertFails(self.look(), "answered with a page (text/html)")
 
     def test_more_than_max_bytes_is_not_read(self) -> None:
         """
@@ -130,7 +130,7 @@ class SourceTests(SynchronousTestCase):
 
         self.clock.advance(10)
 
-        self.assertFails(looked, "not answered within 10 s")
+        self.assertFails(looked, "did not answer within 10 s")
 
     def test_nobody_there_nobody_who_lets_us_in_and_what_nobody(self) -> None:
         """
@@ -139,10 +139,10 @@ class SourceTests(SynchronousTestCase):
         stub: Any = self.stub
         for why, text in (
             (ConnectionRefusedError(), "cannot be reached"),
-            (ConnectingCancelledError(None), "not answered within 10 s"),
-            (TimeoutError(), "not answered within 10 s"),
+            (ConnectingCancelledError(None), "did not answer within 10 s"),
+            (TimeoutError(), "did not answer within 10 s"),
             (ResponseNeverReceived([Failure(ConnectionLost())]), "cannot be reached: Connection"),
-            (ZeroDivisionError("strange"), "cannot be asked: ZeroDivisionError: strange"),
+            (ZeroDivisionError("strange"), "could not be polled: ZeroDivisionError: strange"),
         ):
             stub.get = lambda *how, why=why, **more: fail(why)
 
@@ -171,7 +171,7 @@ class SourceTests(SynchronousTestCase):
             client.post(client.runtime)
 
             self.assertEqual(["ping"], [message["type"] for message in client.take()])
-        self.assertIn("answers 500", policies.wrong)
+        self.assertIn("answered 500", policies.wrong)
 
     def test_repository_that_answers_again_has_nothing_wrong(self) -> None:
         """
@@ -188,9 +188,9 @@ class SourceTests(SynchronousTestCase):
             self.repository.status = status
             node.clock.advance(10)
             self.stub.flush()
-            self.assertEqual(wrong, "answers 500" in policies.wrong)
+            self.assertEqual(wrong, "answered 500" in policies.wrong)
 
-        self.assertEqual(2, sum("answers 500" in each for each in said))
+        self.assertEqual(2, sum("answered 500" in each for each in said))
 
     def test_not_encrypted(self) -> None:
         """

@@ -50,7 +50,7 @@ class TurnTests(QoSCase):
     What a browser's RTCPeerConnection is given.
     """
 
-    def test_turn(self) -> None:
+    def test_turn_server_and_credentials_in_browser_shape(self) -> None:
         """
         A TURN server and credentials for it come in the shape that browsers take, at each of the addresses.
         """
@@ -67,7 +67,7 @@ class TurnTests(QoSCase):
             ]
             self.assertEqual(asked, self.broker.asked)
 
-    def test_method(self) -> None:
+    def test_turn_server_by_execute(self) -> None:
         """
         The same by `execute`; without a name the client is called by its runtimeURL.
         """
@@ -189,7 +189,7 @@ class OtherTests(QoSCase):
     Quotas, connectivity, and what is not offered.
     """
 
-    def test_quota(self) -> None:
+    def test_quota_and_consumption_are_numbers(self) -> None:
         """
         The domain's own quota and consumption, as numbers.
         """
@@ -236,7 +236,7 @@ class OtherTests(QoSCase):
             self.assertEqual(code, self.ask(type, body)["code"], body)
         self.assertEqual([], self.broker.asked)
 
-    def test_nobody_speaks_for_it(self) -> None:
+    def test_client_cannot_send_as_the_qos_broker(self) -> None:
         """
         A client cannot send as the broker.
         """

@@ -10,16 +10,16 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.http_client import Response
-from msgnode.backends.identity.oidc_provider import AGAIN as KEYS_AGAIN
+from msgnode.backends.identity.oidc_provider import RETRY_SECONDS as KEYS_AGAIN
 from msgnode.backends.identity.opaque_tokens import OpaqueTokens
 from msgnode.backends.identity.token_validator import Tokens
-from msgnode.backends.registry.disconnector import AGAIN
+from msgnode.backends.registry.disconnector import RETRY_SECONDS
 from msgnode.backends.registry.status import RegistryPoller
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.policy.administration.source import Documents
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import FAILED, Rejected
-from msgnode.service.wiring import attach_domain, attach_farewell, attach_graph
+from msgnode.service.wiring import add_disconnector, add_domain_registry, add_global_registry
 from msgnode.sessions.principal import Principal, VerifiedToken
 from tests.backends.identity.test_introspection import ASK, SILENT, TOKEN
 from tests.support.back_ends import Broken, Unforeseen
@@ -52,8 +52,8 @@ class DomainTests(UnforeseenCase):
     def setUp(self) -> None:
         self.node = RegistryNode()
         self.rest = Broken(self.node.rest)
-        self.registry = attach_domain(self.node, self.rest)
-        self.farewell = attach_farewell(self.node, self.registry, self.node.clock)
+        self.registry = add_domain_registry(self.node, self.rest)
+        self.farewell = add_disconnector(self.node, self.registry, self.node.clock)
         self.rest.broken = False
         self.ann = self.node.client(ANN)
 
@@ -89,11 +89,11 @@ class DomainTests(UnforeseenCase):
         self.ann.close()
         self.node.wait(AFTER)
         for _ in range(3):
-            self.node.wait(AGAIN)
+            self.node.wait(RETRY_SECONDS)
         self.assertLoggedOnce()
         self.rest.broken = False
 
-        self.node.wait(AGAIN)
+        self.node.wait(RETRY_SECONDS)
 
         bob = self.node.client(BOB)
         statuses = [bob.request("read", {"resource": url})["body"]["value"]["status"] for url in (H1, H2)]
@@ -159,7 +159,7 @@ class GlobalTests(UnforeseenCase):
         Each request is answered 503, in both spellings.
         """
         node = RegistryNode(global_registry={"verify": False})
-        attach_graph(node, Broken(node.rest), lambda function, *arguments: function(*arguments))  # type: ignore
+        add_global_registry(node, Broken(node.rest), lambda function, *arguments: function(*arguments))  # type: ignore
         ann = node.client(ANN)
 
         for _ in range(3):
@@ -174,7 +174,7 @@ class OtherTests(UnforeseenCase):
     The QoS broker, and providers of identity.
     """
 
-    def test_qos(self) -> None:
+    def test_strange_broker_failure_is_told_as_the_nodes(self) -> None:
         """
         Who asks for a TURN server is told that the node failed.
         """
@@ -207,7 +207,7 @@ class OtherTests(UnforeseenCase):
             node.clock.advance(KEYS_AGAIN)
         self.assertLoggedOnce()
 
-    def test_introspection(self) -> None:
+    def test_provider_that_fails_strangely_is_as_silent(self) -> None:
         """
         A provider that fails strangely is as one that is silent; the next is asked all the same.
         """
@@ -231,7 +231,7 @@ class OtherTests(UnforeseenCase):
         self.assertEqual((503, SILENT), (why.code, str(why)))
         self.assertLoggedOnce()
 
-    def test_door(self) -> None:
+    def test_failing_validator_lets_nobody_in(self) -> None:
         """
         A validator that fails, now or later, lets nobody in, and tells them to come later.
         """
@@ -254,7 +254,7 @@ class PolicyTests(UnforeseenCase):
     Where policies come from.
     """
 
-    def test_look(self) -> None:
+    def test_failing_policy_source_leaves_policies_as_they_are(self) -> None:
         """
         A source that fails strangely leaves the policies as they are, and says so until it does not.
         """
@@ -268,7 +268,7 @@ class PolicyTests(UnforeseenCase):
         for _ in range(3):
             node.clock.advance(60)
 
-            self.assertIn("could not be looked at: Unforeseen", policies.wrong)
+            self.assertIn("could not be polled: Unforeseen", policies.wrong)
         self.assertLoggedOnce()
         source.why = None
         node.clock.advance(60)
@@ -283,7 +283,7 @@ class PolicyTests(UnforeseenCase):
         policies = PolicyStore(node.config.policy, node.enforcement, source, None, node.clock)
         policies.startService()
         self.addCleanup(policies.stopService)
-        self.assertIn("could not be looked at", policies.wrong)
+        self.assertIn("could not be polled", policies.wrong)
 
         source.says = json.dumps(document(rule("permit"))).encode()
         node.clock.advance(60)

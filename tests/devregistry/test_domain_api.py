@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain_api import Domain
+from msgnode.devregistry.domain_api import DomainApi
 from msgnode.devregistry.records import Records
 
 BOB, ALICE = "user://inesc-id.pt/bob", "user://inesc-id.pt/alice"
@@ -66,7 +66,7 @@ class RegistryCase(SynchronousTestCase):
         self.clock = Clock()
         self.clock.advance(1_500_000_000.25)
         self.records = Records(connect(":memory:"), self.clock.seconds)
-        self.domain = Domain(self.records)
+        self.domain = DomainApi(self.records)
 
     def raw(self, method: str, uri: str, body: bytes = b"") -> tuple[int, bytes, str]:
         return self.domain.answer(method, uri, body)[:3]
@@ -106,14 +106,14 @@ class HypertyTests(RegistryCase):
     Hyperties are created, replaced, found and deleted.
     """
 
-    def test_create(self) -> None:
+    def test_hyperty_is_created_and_replaced(self) -> None:
         """
         A hyperty is created, and replaced with the same words.
         """
         for _ in range(2):
             self.assertEqual((200, {"message": "Hyperty created"}), self.create())
 
-    def test_whole_record(self) -> None:
+    def test_hyperty_record_has_13_keys(self) -> None:
         """
         A record by its address has 13 keys, with times in UTC.
         """
@@ -134,7 +134,7 @@ class HypertyTests(RegistryCase):
 
         self.assertEqual(10, len(self.get("hyperty", "url", H1)[1]))
 
-    def test_missing_keys(self) -> None:
+    def test_hyperty_without_a_required_key_is_400_without_a_word(self) -> None:
         """
         Without a required key: 400 and nothing else, not even a word.
         """
@@ -197,7 +197,7 @@ class HypertyTests(RegistryCase):
         self.assertEqual("2017-07-14T02:40:05Z", record["lastModified"])
         self.assertNotIn("p2pHandler", record)
 
-    def test_longest(self) -> None:
+    def test_created_record_lives_an_hour_at_most(self) -> None:
         """
         No record is created to live longer than an hour; an update may make it.
         """
@@ -255,7 +255,7 @@ class HypertyTests(RegistryCase):
         self.assertEqual(200, self.raw("GET", "/hyperty/user/bob%2Bx@gmail.com")[0])
         self.assertEqual(404, self.raw("GET", "/hyperty/user/bob+x@gmail.com")[0])
 
-    def test_delete(self) -> None:
+    def test_deleted_hyperty_is_only_disconnected(self) -> None:
         """
         Its own user deletes a hyperty, which only disconnects it.
         """
@@ -283,7 +283,7 @@ class StatusTests(RegistryCase):
         status, found = self.get("hyperty", "user", BOB)
         return status, len(found)
 
-    def test_expiry(self) -> None:
+    def test_record_is_over_after_its_whole_seconds(self) -> None:
         """
         A record is over when more than `expires` whole seconds have passed, 0 included.
         """
@@ -295,7 +295,7 @@ class StatusTests(RegistryCase):
 
             self.assertEqual((408, "disconnected"), self.status())
 
-    def test_all_away(self) -> None:
+    def test_user_whose_hyperties_are_all_away_is_408(self) -> None:
         """
         A list is 408 when everybody in it is away; those who are stay in it.
         """
@@ -306,7 +306,7 @@ class StatusTests(RegistryCase):
         self.create(url=H3)
         self.assertEqual((200, 3), self.listed())
 
-    def test_keep_alive(self) -> None:
+    def test_two_characters_keep_a_record_alive(self) -> None:
         """
         Two characters keep a record alive and revive it, and say whether that is news.
         """
@@ -383,7 +383,7 @@ class UpdatedTests(RegistryCase):
             self.assertEqual("disconnected", found[H1]["status"])
             self.assertEqual({}, self.updated())
 
-    def test_deleted(self) -> None:
+    def test_deleted_record_is_a_change_once(self) -> None:
         """
         So is what was deleted, once however often.
         """
@@ -434,7 +434,7 @@ class SearchTests(RegistryCase):
         status, found = self.get("hyperty", by, "bob@gmail.com", "hyperty", query=query)
         return status, len(found) if status == 200 else 0
 
-    def test_sizes(self) -> None:
+    def test_search_needs_every_value_of_both_lists(self) -> None:
         """
         Every value of both lists must be there, however often it is named.
         """
@@ -457,7 +457,7 @@ class SearchTests(RegistryCase):
             self.assertEqual((404, 0), self.search(query), query)
         self.assertEqual((404, NOT_FOUND), self.get("hyperty", "user", "bob@gmail.com", "messaging"))
 
-    def test_all_away(self) -> None:
+    def test_search_whose_hits_are_all_away_is_408(self) -> None:
         """
         408 when all that fit are away, though others are not.
         """
@@ -474,7 +474,7 @@ class ObjectTests(RegistryCase):
     Data objects.
     """
 
-    def test_whole_record(self) -> None:
+    def test_object_record_has_12_keys(self) -> None:
         """
         A record has 12 keys; no guid and no p2pHandler.
         """
@@ -486,7 +486,7 @@ class ObjectTests(RegistryCase):
 
         self.assertEqual((200, 12, O1), (status, len(record), record["url"]))
 
-    def test_missing_keys(self) -> None:
+    def test_object_without_a_required_key_is_400(self) -> None:
         """
         Without a required key: 400.
         """
@@ -519,7 +519,7 @@ class ObjectTests(RegistryCase):
         self.assertEqual("disconnected", self.get("hyperty", "dataobject", "url", O1)[1]["status"])
         self.assertEqual((404, NOT_FOUND), self.put("dataobject", "url", O2, body=b"{}"))
 
-    def test_found(self) -> None:
+    def test_object_is_found_by_reporter_and_name(self) -> None:
         """
         By reporter and by name, with a search or without.
         """
@@ -539,7 +539,7 @@ class ObjectTests(RegistryCase):
 
             self.assertEqual((200, number), (status, len(found)), (by, query))
 
-    def test_not_found(self) -> None:
+    def test_object_search_that_finds_nothing(self) -> None:
         """
         Nobody, nothing that fits, no search where one should be; and one question that breaks the server.
         """
@@ -555,7 +555,7 @@ class ObjectTests(RegistryCase):
             self.assertEqual((404, NOT_FOUND), self.get("hyperty", "dataobject", *pieces, query=query))
         self.assertEqual(500, self.raw("GET", f"/hyperty/dataobject/url/{encoded(O2)}/do?resources=x")[0])
 
-    def test_delete(self) -> None:
+    def test_objects_cannot_be_deleted(self) -> None:
         """
         They cannot be deleted.
         """
@@ -573,7 +573,7 @@ class OtherTests(RegistryCase):
     What else it answers.
     """
 
-    def test_live(self) -> None:
+    def test_liveness_report_is_all_strings(self) -> None:
         """
         Everything in the report is a string.
         """
@@ -584,13 +584,13 @@ class OtherTests(RegistryCase):
         self.assertEqual((200, expected), self.get("live"))
         self.assertEqual((302, "/live"), (moved.status, moved.location))
 
-    def test_error(self) -> None:
+    def test_error_page_for_balancers(self) -> None:
         """
         Where balancers send who shows no certificate.
         """
         self.assertEqual((401, {"message": "Unauthorized."}), self.get("error"))
 
-    def test_nowhere(self) -> None:
+    def test_unknown_path_is_a_page(self) -> None:
         """
         A path nobody knows, or an address that is empty, is a page.
         """

@@ -9,11 +9,12 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain_api import Domain
-from msgnode.devregistry.global_api import Graph
-from msgnode.devregistry.quota import OVERHEAD, Limits, Quota
+from msgnode.devregistry.domain_api import DomainApi
+from msgnode.devregistry.fields import HYPERTY
+from msgnode.devregistry.global_api import GlobalApi
+from msgnode.devregistry.quota import OVERHEAD_BYTES, Limits, Quota
 from msgnode.devregistry.records import MAX_FOUND, MAX_SWEPT, Records
-from msgnode.service.wiring import payer
+from msgnode.service.embedded_registry import payer
 from tests.devregistry.test_domain_api import BOB, encoded, hyperty
 from tests.support.registry import RegistryNode
 
@@ -35,7 +36,7 @@ class QuotaCase(SynchronousTestCase):
         self.database = connect(":memory:")
         self.quota = Quota(self.database, self.limits)
         self.records = Records(self.database, self.clock.seconds, quota=self.quota)
-        self.domain = Domain(self.records)
+        self.domain = DomainApi(self.records)
 
     def create(self, number: int, payer: str = "ip:192.0.2.1", user: str = BOB, **more: Any) -> int:
         self.quota.payer = payer
@@ -68,7 +69,7 @@ class LimitTests(QuotaCase):
         self.assertEqual((0, 0, 0), (self.rows(), self.quota.counts.entries, self.quota.counts.bytes))
         self.assertEqual({413: 1}, self.quota.counts.refused)
 
-    def test_unread(self) -> None:
+    def test_oversized_body_is_not_read(self) -> None:
         """
         A body from which no entry can come is not even read.
         """
@@ -89,7 +90,7 @@ class LimitTests(QuotaCase):
 
         self.assertEqual(413, status)
 
-    def test_owner(self) -> None:
+    def test_owner_has_a_quota_of_entries(self) -> None:
         """
         One owner has so many entries, whatever users it makes up; others go on.
         """
@@ -106,7 +107,7 @@ class LimitTests(QuotaCase):
 
         self.assertEqual([200, 200, 429, 429], found)
 
-    def test_all(self) -> None:
+    def test_all_owners_together_have_a_quota(self) -> None:
         """
         All owners together have so many; then the registry is full, 507.
         """
@@ -139,7 +140,7 @@ class LimitTests(QuotaCase):
 
         self.assertEqual([False, False, True], [self.exists(number) for number in (0, 1, 5)])
 
-    def test_claimed(self) -> None:
+    def test_user_of_the_entry_pays_if_node_names_nobody(self) -> None:
         """
         Where the node names nobody, the user that the entry names pays.
         """
@@ -148,7 +149,7 @@ class LimitTests(QuotaCase):
         self.assertEqual([200] * 4 + [429], found)
         self.assertEqual(200, self.create(6, payer="", user="user://x/other"))
 
-    def test_sums(self) -> None:
+    def test_quota_sums_are_those_of_the_entries(self) -> None:
         """
         The sums are those of the entries, also after what was refused.
         """
@@ -158,7 +159,7 @@ class LimitTests(QuotaCase):
         sizes = self.database.execute("SELECT count(*), sum(size) FROM held").fetchone()
 
         self.assertEqual(sizes, (self.quota.counts.entries, self.quota.counts.bytes))
-        self.assertLess(OVERHEAD, sizes[1])
+        self.assertLess(OVERHEAD_BYTES, sizes[1])
 
 
 class EndTests(QuotaCase):
@@ -223,14 +224,8 @@ class EndTests(QuotaCase):
         self.clock.advance(60)
 
         self.assertEqual([True, False], [self.records.sweep(), self.records.sweep()])
-        self.assertEqual(MAX_FOUND, len(self.records.find(self.kind(), "user", BOB)))
+        self.assertEqual(MAX_FOUND, len(self.records.find(HYPERTY, "user", BOB)))
         self.assertEqual([MAX_FOUND, 10], [len(self.records.take_updated()) for _ in range(2)])
-
-    @staticmethod
-    def kind() -> Any:
-        from msgnode.devregistry.records import HYPERTY
-
-        return HYPERTY
 
     def test_too_much_before(self) -> None:
         """
@@ -250,7 +245,7 @@ class EndTests(QuotaCase):
         self.assertEqual(10, self.rows())
         self.assertTrue(self.exists(5000))
 
-    def test_before(self) -> None:
+    def test_file_from_before_quotas_is_counted(self) -> None:
         """
         A file of before these limits is counted when it is opened.
         """
@@ -272,7 +267,7 @@ class GraphTests(QuotaCase):
         """
         A record is bounded, too, before anything is made of it.
         """
-        graph = Graph(self.database, self.quota)
+        graph = GlobalApi(self.database, self.quota)
 
         reply = graph.answer("PUT", "/guid/x", b"a.b." + b"x" * 1_000_000)
 
@@ -289,7 +284,7 @@ class NodeTests(SynchronousTestCase):
         self.node = RegistryNode()
         self.client: Any = self.node.client("runtime://example.org/ann")
 
-    def test_payer(self) -> None:
+    def test_verified_user_or_its_host_pays(self) -> None:
         """
         A verified user pays for itself; else the host does, unless it is a UNIX socket's.
         """

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain_api import MAX_URL, Domain, Reply
+from msgnode.devregistry.domain_api import MAX_URL_BYTES, DomainApi, Reply
 from msgnode.devregistry.records import Records
 from tests.devregistry.test_domain_api import data_object, hyperty
 
@@ -71,8 +71,8 @@ REQUESTS: list[tuple[str, str, int, Any]] = [
     ("GET", "/hyperty/url/%zz", 400, b""),
     ("GET", "/hyperty/url/a%2", 400, b""),
     ("GET", f"{U}/hyperty?resources=%", 404, {"message"}),
-    ("GET", "/hyperty/url/" + "h" * MAX_URL, 414, {"message"}),
-    ("PUT", "/hyperty/url/" + "h" * MAX_URL, 414, {"message"}),
+    ("GET", "/hyperty/url/" + "h" * MAX_URL_BYTES, 414, {"message"}),
+    ("PUT", "/hyperty/url/" + "h" * MAX_URL_BYTES, 414, {"message"}),
     ("GET", "/live", 200, None),
     ("GET", "/live/", 404, b"<html><body><h2>404 Not found</h2></body></html>"),
     ("GET", "/live/.", 404, b"<html><body><h2>404 Not found</h2></body></html>"),
@@ -102,7 +102,7 @@ class DifferencesCase(SynchronousTestCase):
     def setUp(self) -> None:
         clock = Clock()
         clock.advance(1_500_000_000)
-        self.domain = Domain(Records(connect(":memory:"), clock.seconds))
+        self.domain = DomainApi(Records(connect(":memory:"), clock.seconds))
         for path, body in (
             ("/hyperty/user/u/h", hyperty()),
             ("/hyperty/user/u/g", hyperty(resources=["video"])),
@@ -154,7 +154,7 @@ class WriteTests(DifferencesCase):
             else:
                 self.assertEqual(404, self.ask("GET", "/hyperty/url/new").status, what)
 
-    def test_longest(self) -> None:
+    def test_longer_times_are_stored_as_the_limit(self) -> None:
         """
         Of a longer time an hour is stored in what is created, and thirty days in what is changed.
         """
@@ -165,7 +165,7 @@ class WriteTests(DifferencesCase):
 
         self.assertEqual([3600, 30 * 86400], found)
 
-    def test_told(self) -> None:
+    def test_400_says_what_was_wrong(self) -> None:
         """
         What is refused with 400 says what was wrong.
         """
@@ -173,8 +173,8 @@ class WriteTests(DifferencesCase):
         for path, body, said in (
             ("/hyperty/url/h", {"expires": 2**31}, "'expires' is -2147483648 to 2147483647"),
             ("/hyperty/url/h", {"userID": "v"}, "'userID' cannot change"),
-            ("/hyperty/url/h", twice, "the key 'expires' stands twice"),
-            ("/dataobject/url/o", twice, "the key 'expires' stands twice"),
+            ("/hyperty/url/h", twice, "the key 'expires' occurs twice"),
+            ("/dataobject/url/o", twice, "the key 'expires' occurs twice"),
             ("/hyperty/user/u/n", {**hyperty(), "status": None}, "'status' is a text, not null"),
             ("/hyperty/dataobject/n", {**data_object(), "status": None}, "'status' is a text, not null"),
         ):

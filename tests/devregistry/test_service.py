@@ -19,15 +19,15 @@ from msgnode.backends.http_client import Response
 from msgnode.cli.main import main
 from msgnode.config.loader import check, load
 from msgnode.config.schema import ConfigError
-from msgnode.devregistry.database import connect, move_log
-from msgnode.devregistry.domain_api import MAX_URL, Domain
+from msgnode.devregistry.database import connect, run_checkpoint
+from msgnode.devregistry.domain_api import MAX_URL_BYTES, DomainApi
 from msgnode.devregistry.fault_injection import Fault
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.resource import RegistryResource, RegistrySite
-from msgnode.devregistry.service import Every, Registries, Rules
+from msgnode.devregistry.service import PeriodicService, Registries, Rules
 from msgnode.devregistry.tap import Options, rules
 from msgnode.protocol.errors import Rejected
-from msgnode.service.wiring import MAX_SOCKET_PATH_BYTES, Embedded, EmbeddedPaths
+from msgnode.service.embedded_registry import MAX_SOCKET_PATH_BYTES, Embedded, EmbeddedPaths
 from tests.support.back_ends import Memory
 from tests.support.fakes import MemoryNode, directory
 
@@ -53,16 +53,16 @@ class FileTests(SynchronousTestCase):
         """
         What was written is there after the process ended without a word, and the log is moved into the file.
         """
-        first = Domain(Records(connect(self.path), lambda: 0.0))
+        first = DomainApi(Records(connect(self.path), lambda: 0.0))
         first.answer("PUT", "/hyperty/user/u/hyperty%3A%2F%2Fa", json.dumps(VALUE).encode())
         self.assertEqual(0o600, self.path.stat().st_mode & 0o777)
-        move_log(self.path)
+        run_checkpoint(self.path)
 
         second = connect(self.path)
         self.addCleanup(second.close)
 
         self.assertEqual(
-            200, Domain(Records(second, lambda: 0.0)).answer("GET", "/hyperty/user/u", b"").status
+            200, DomainApi(Records(second, lambda: 0.0)).answer("GET", "/hyperty/user/u", b"").status
         )
 
     def test_file_that_is_something_else_is_named_and_left_alone(self) -> None:
@@ -79,7 +79,7 @@ class FileTests(SynchronousTestCase):
         )
         self.assertTrue(self.path.read_bytes().startswith(b"hello"))
 
-    def test_sweep(self) -> None:
+    def test_service_disconnects_what_has_expired(self) -> None:
         """
         The service disconnects what has expired, without being asked.
         """
@@ -102,7 +102,7 @@ class EmbeddedTests(SynchronousTestCase):
     The registries within a node.
     """
 
-    def test_sweep_seconds(self) -> None:
+    def test_embedded_registries_sweep_as_configured(self) -> None:
         """
         They look for what has expired as often as the configuration says.
         """
@@ -142,10 +142,10 @@ class FullDiskTests(SynchronousTestCase):
         database = connect(directory(self) / "registry.sqlite")
         self.addCleanup(database.close)
         records = Records(database, clock.seconds)
-        resource = RegistryResource(Domain(records).answer, clock)
+        resource = RegistryResource(DomainApi(records).answer, clock)
         memory = Memory(clock, lambda: RegistrySite(resource, reactor=clock).buildProtocol(None))
         rest = memory.rest()
-        sweep = Every(20, records.sweep, clock)
+        sweep = PeriodicService(20, records.sweep, clock)
         sweep.startService()
         self.addCleanup(sweep.stopService)
 
@@ -170,7 +170,7 @@ class PlaceTests(SynchronousTestCase):
     Where the embedded registries lie.
     """
 
-    def test_state(self) -> None:
+    def test_embedded_registry_lies_in_the_state_directory(self) -> None:
         """
         In the state directory.
         """
@@ -209,7 +209,7 @@ class WebTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         clock = Clock()
-        resource = RegistryResource(Domain(Records(connect(":memory:"), clock.seconds)).answer, clock)
+        resource = RegistryResource(DomainApi(Records(connect(":memory:"), clock.seconds)).answer, clock)
         self.memory = Memory(clock, lambda: RegistrySite(resource, reactor=clock).buildProtocol(None))
         self.rest = self.memory.rest(attempts=1)
 
@@ -222,14 +222,14 @@ class WebTests(SynchronousTestCase):
         """
         A URL that is too long is told so, however long it is, and the next request is answered.
         """
-        for length in (MAX_URL, 2 * MAX_URL, 10 * MAX_URL):
+        for length in (MAX_URL_BYTES, 2 * MAX_URL_BYTES, 10 * MAX_URL_BYTES):
             answer = self.ask("GET", "/hyperty/url/" + "h" * length)
 
             self.assertEqual(414, answer.status)
-            self.assertEqual({"message": f"A URL has at most {MAX_URL} bytes."}, answer.json())
+            self.assertEqual({"message": f"A URL has at most {MAX_URL_BYTES} bytes."}, answer.json())
         self.assertEqual(200, self.ask("GET", "/live").status)
 
-    def test_head(self) -> None:
+    def test_head_is_answered_without_a_body(self) -> None:
         """
         HEAD is answered without a body.
         """
@@ -245,8 +245,11 @@ class FaultTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
+        self.serve()
+
+    def serve(self, **how: Any) -> None:
         self.resource = RegistryResource(
-            Domain(Records(connect(":memory:"), self.clock.seconds)).answer, self.clock
+            DomainApi(Records(connect(":memory:"), self.clock.seconds)).answer, self.clock, **how
         )
         self.memory = Memory(
             self.clock, lambda: RegistrySite(self.resource, reactor=self.clock).buildProtocol(None)
@@ -278,7 +281,7 @@ class FaultTests(SynchronousTestCase):
         self.memory.pump()
         self.failureResultOf(asked, Rejected)
 
-    def test_delay(self) -> None:
+    def test_fault_delay_is_a_good_answer_late(self) -> None:
         """
         A good answer, late.
         """
@@ -311,11 +314,11 @@ class FaultTests(SynchronousTestCase):
             kinds = "delay, drop, empty, hang, html, redirect"
             self.assertEqual(f"expected KIND[=SECONDS][@SHARE] with a kind of {kinds}, found {text!r}", why)
 
-    def test_balancer(self) -> None:
+    def test_with_a_balancer_nobody_else_may_ask(self) -> None:
         """
         With a balancer's address set, nobody else may ask.
         """
-        self.resource._balancer = "192.0.2.7"
+        self.serve(balancer="192.0.2.7")
         asked = self.rest.request("GET", "/live")
         self.memory.pump()
 
@@ -337,7 +340,7 @@ class OptionTests(SynchronousTestCase):
         self.assertEqual(Rules(60, 7200, "192.0.2.7"), rules(given))
         self.assertEqual(Rules(), rules({}))
 
-    def test_certificates(self) -> None:
+    def test_unreadable_registry_certificate_stops_the_start(self) -> None:
         """
         A certificate that cannot be read, or is asked for without one of its own, stops the start.
         """
@@ -353,7 +356,7 @@ class OptionTests(SynchronousTestCase):
             why = str(self.assertRaises(ValueError, rules, {"EXPIRES": wrong}))
             self.assertEqual(f"EXPIRES: expected seconds, found {wrong!r}", why)
 
-    def test_urls(self) -> None:
+    def test_where_a_registry_url_may_be(self) -> None:
         """
         Where a registry may be.
         """
@@ -393,7 +396,7 @@ class OptionTests(SynchronousTestCase):
 
         self.assertEqual(("none", 1.0), (registry.url, registry.poll_seconds))
 
-    def test_sweep_seconds(self) -> None:
+    def test_sweep_seconds_is_a_key(self) -> None:
         """
         How often the embedded registry looks for what has expired is a key.
         """
@@ -408,7 +411,7 @@ class OptionTests(SynchronousTestCase):
         """
         why = str(self.assertRaises(ConfigError, check, {"registry": {"key": "x"}}, "test"))
 
-        self.assertEqual("test: registry.key: expected 'cert' beside 'key'", why)
+        self.assertEqual("test: registry.key: expected 'cert' with 'key'", why)
 
     def test_msgnode_check_names_a_file_that_cannot_be_used(self) -> None:
         """

@@ -3,7 +3,6 @@ What holds for any policy and any message.
 """
 
 import json
-import os
 import pickle
 import string
 from datetime import datetime
@@ -21,10 +20,10 @@ from msgnode.policy.language.formatter import lay_out
 from msgnode.policy.language.program import Program
 from msgnode.policy.replay.replay import UNDECIDABLE, judge
 from msgnode.protocol.message import decode
+from tests.support.fuzz import TIMES
 from tests.support.policy_case import GROUPS, only, program
 
-EXAMPLES = 10 * int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
-QUICK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=10 * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 
 ADDRESSES = st.sampled_from(
     [
@@ -195,7 +194,7 @@ def asked(message, **more):
 
 @QUICK
 @given(DOCUMENTS, st.lists(MESSAGES, min_size=1, max_size=4))
-def test_index(document, messages):
+def test_index_changes_no_decision(document, messages):
     """
     The index changes no decision, and explaining explains what is decided.
     """
@@ -230,7 +229,7 @@ def test_remember(document, message, id, body):
 
 @QUICK
 @given(DOCUMENTS, MESSAGES)
-def test_same_again(document, message):
+def test_document_read_again_decides_the_same(document, message):
     """
     The same document, read again, laid out or sent to another process, decides the same.
     """
@@ -250,7 +249,7 @@ def test_same_again(document, message):
 
 @QUICK
 @given(DOCUMENTS, DOCUMENTS, st.randoms(use_true_random=False), MESSAGES)
-def test_edited(document, other, chance, message):
+def test_edited_document_says_the_same_with_cache(document, other, chance, message):
     """
     An edited document says the same, whether its unchanged policies are taken from before or not.
     """
@@ -272,7 +271,7 @@ def test_edited(document, other, chance, message):
 
 @QUICK
 @given(DOCUMENTS, MESSAGES)
-def test_replay(document, message):
+def test_replay_decides_as_the_node_or_cannot_tell(document, message):
     """
     A replay decides as the node would have where a message comes in, or says that it cannot tell.
     """
@@ -315,7 +314,7 @@ NONSENSE = st.recursive(
 )
 
 
-@settings(QUICK, max_examples=EXAMPLES)
+@settings(QUICK)
 @given(NONSENSE, st.lists(NONSENSE, max_size=3), MESSAGES)
 def test_document_of_any_shape_is_refused_with_places(condition, parts, message):
     """
@@ -346,7 +345,7 @@ def test_bytes_that_are_no_document_are_refused(data):
         assert why.problems
 
 
-def test_deep():
+def test_too_deep_document_is_refused():
     """
     What is nested too deeply is refused.
     """

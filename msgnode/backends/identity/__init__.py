@@ -1,3 +1,3 @@
 """
-OpenID providers: whose is a token, and is it good?
+Authentication by OpenID providers: which user does a token belong to, and is it valid?
 """

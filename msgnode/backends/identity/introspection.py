@@ -1,8 +1,7 @@
 """
-A provider that is asked about its tokens (OAuth 2.0 Token Introspection, RFC 7662).
+Token introspection (OAuth 2.0, RFC 7662): the provider validates its opaque tokens.
 
-It says whether a token is good, and if so what a signed one would say itself.
-That is checked as a signed token is, but for the signature.
+Its response has the claims that a signed token would have. They are checked as those of a signed token.
 """
 
 from base64 import b64encode
@@ -25,10 +24,10 @@ from msgnode.structures.log_limits import FailureLog
 log = Logger()
 
 ENDPOINT = "introspection_endpoint"
-SILENT = "the identity provider does not say now whether the token is good; try again later"
-DAY = 86400.0  # seconds that a token proves something whose provider names no end
-# What is kept of an answer.  The rest is between the provider and us.
-KEPT = (
+SILENT = "the identity provider cannot validate the token now; try again later"
+DEFAULT_LIFETIME_SECONDS = 86400.0  # seconds that a token without an expiry is trusted
+# The claims of a response that are kept.
+KEPT_CLAIMS = (
     "iss",
     "sub",
     "aud",
@@ -49,7 +48,7 @@ KEPT = (
 
 def secret_of(options: IntrospectionOptions) -> str:
     """
-    With what the node shows the provider that it may ask.  ConfigError if the file cannot be read.
+    The client secret of this node at the provider. ConfigError if its file cannot be read.
     """
     path = options.client_secret_file
     if not path:
@@ -68,7 +67,8 @@ def secret_of(options: IntrospectionOptions) -> str:
 
 class Introspection:
     """
-    Asks one provider what its tokens prove (RFC 7662).  `secret` and the client's name are ours there.
+    The introspection client of one provider. `secret` and `options.client_id` are the node's credentials
+    there.
     """
 
     def __init__(
@@ -89,16 +89,17 @@ class Introspection:
 
     async def ask(self, token: str) -> VerifiedToken | None:
         """
-        What the token proves; None: the provider does not know it, or no longer.
+        The verified token, or None if the provider does not know it as active.
 
-        Rejected: 401 it is not for us, or not now; 502 to 504 the provider does not say.
+        Rejected: 401 if the token is not for this node or not valid now; 502 to 504 if the provider does not
+        respond.
         """
         try:
             said = await self._ask(token)
         except Exception as why:
             raise self._failed(why) from None
         if self._failures:
-            log.info("{issuer} answers about tokens again", issuer=self.provider.options.issuer)
+            log.info("token introspection at {issuer} works again", issuer=self.provider.options.issuer)
             self._failures = 0
         return self._claim(said) if said["active"] else None
 
@@ -115,17 +116,17 @@ class Introspection:
 
     def _claim(self, said: dict[str, Any]) -> VerifiedToken:
         """
-        What need not be said is what it would be for a token of this provider and client.
+        Convert a response to claims. Missing claims get the values of a token of this provider and client.
         """
         options = self.provider.options
-        claims = {name: said[name] for name in KEPT if said.get(name) not in (None, "", [])}
+        claims = {name: said[name] for name in KEPT_CLAIMS if said.get(name) not in (None, "", [])}
         name = claims.get("username")
         unsaid = {
             "iss": options.issuer,
             "aud": claims.get("client_id"),
-            "exp": self._wall() + DAY,
+            "exp": self._wall() + DEFAULT_LIFETIME_SECONDS,
             "preferred_username": name,
-            # Where subjects are addresses, a name could be the subject of somebody else.
+            # If addresses are made of subjects, a name could equal another user's subject.
             "sub": None if "{sub}" in options.user_url else name,
         }
         whole = {**{name: value for name, value in unsaid.items() if value is not None}, **claims}
@@ -133,32 +134,34 @@ class Introspection:
 
     def _failed(self, why: Exception) -> Rejected:
         """
-        What the bearer is told; the operator once learns more.
+        The error for the client. The first failure in a row is logged with its details.
         """
         code = why.code if isinstance(why, Rejected) else 503
         if not isinstance(why, Rejected):
-            self._unforeseen.note("asking about a token", Failure())
+            self._unforeseen.note("token introspection failed unexpectedly", Failure())
         self._failures += 1
         if self._failures == 1:
             issuer = self.provider.options.issuer
-            log.warn("{issuer} does not answer about tokens: {why}", issuer=issuer, why=str(why))
+            log.warn("token introspection at {issuer} fails: {why}", issuer=issuer, why=str(why))
         return Rejected(SILENT, code if code in (502, 503, 504) else 503, "back-end")
 
 
 def _check_status(answer: Response) -> None:
     """
-    Rejected, if it is no success.  What an error page says may hold the token, and is not repeated.
+    Rejected if the response is no success. Its text is not repeated, for it may contain the token.
     """
     if 200 <= answer.status < 300:
         return
     if answer.status in (401, 403):
-        raise Rejected(f"it answered {answer.status}; look at the client's name and secret", 503, "back-end")
+        raise Rejected(
+            f"it answered {answer.status}; check 'client_id' and the client secret", 503, "back-end"
+        )
     raise Rejected(f"it answered {answer.status}", 502 if answer.status >= 500 else 503, "back-end")
 
 
 def basic(name: str, secret: str) -> str:
     """
-    HTTP Basic as OAuth has it: both are percent-encoded first (RFC 6749, 2.3.1).
+    HTTP Basic credentials for OAuth: both parts are percent-encoded first (RFC 6749, 2.3.1).
     """
     pair = f"{quote(name, safe='')}:{quote(secret, safe='')}"
     return f"Basic {b64encode(pair.encode()).decode()}"

@@ -1,10 +1,9 @@
 """
-Is this token what its provider signed, for us, and now?
+Validation of signed tokens (JWT): signature, issuer, audience, expiry, and the user they identify.
 
-Signatures are joserfc's work.  It checks that a key is of the algorithm's
-kind, so that a public key is never taken for a shared secret, and it is told
-the time.  What it has no opinion on stands here: which algorithms, whose
-tokens, for whom, and what a user is called.
+joserfc verifies signatures. It checks that a key fits the algorithm, so that a public key is never used as a
+shared secret. This module decides the rest: accepted algorithms, issuers and audiences, and the address of
+the user.
 """
 
 import binascii
@@ -26,26 +25,26 @@ from msgnode.sessions.principal import Principal, VerifiedToken
 
 MAX_TOKEN_CHARS = 16 * 1024  # characters of a token
 MAX_KEYS = 100  # of one provider
-MAX_TRIED = 8  # keys for a token that does not say which
+MAX_TRIED = 8  # keys tried for a token that names none
 MAX_USER_CHARS = 512
 
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
-class Unreadable(Rejected):
+class UnreadableToken(Rejected):
     """
-    A token that says nothing to us; `token` is its text.
+    A token that is not a readable JWT. `token` is its text.
     """
 
     def __init__(self, token: str) -> None:
-        super().__init__("the token is no signed token of three parts", 401, "token")
+        super().__init__("the token is not a signed token of three parts", 401, "token")
         self.token = token
 
 
-class Unsigned(msgspec.Struct):
+class UnverifiedToken(msgspec.Struct):
     """
-    The claims of a token before its signature is checked: enough to know whose key to look at.
+    The claims of a token before its signature is verified: enough to select the key.
     """
 
     token: str
@@ -58,20 +57,20 @@ def refuse(text: str, code: int = 401) -> Rejected:
     return Rejected(f"the token {text}", code, "token")
 
 
-def read(assertion: str) -> Unsigned:
+def read(assertion: str) -> UnverifiedToken:
     """
-    Look into a token: a compact JWS, or base64 of a JSON object that holds one as `tokenID`; else Unreadable.
+    Parse a compact JWS, or base64 of a JSON object with one as `tokenID`. Unreadable if it is neither.
     """
     if len(assertion) > MAX_TOKEN_CHARS:
         raise refuse(f"has more than {MAX_TOKEN_CHARS} characters")
     token = assertion if _COMPACT.fullmatch(assertion) else _unwrapped(assertion)
     if not _COMPACT.fullmatch(token):
-        raise Unreadable(token or assertion)
+        raise UnreadableToken(token or assertion)
     header, payload = (_object(part, token) for part in token.split(".")[:2])
     alg, kid, issuer = header.get("alg"), header.get("kid"), payload.get("iss")
     if not isinstance(alg, str) or not isinstance(issuer, str):
         raise refuse("does not say who signed it, or how")
-    return Unsigned(token, alg, kid if isinstance(kid, str) else None, issuer)
+    return UnverifiedToken(token, alg, kid if isinstance(kid, str) else None, issuer)
 
 
 def _unwrapped(assertion: str) -> str:
@@ -87,28 +86,28 @@ def _object(part: str, token: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        raise Unreadable(token) from None
+        raise UnreadableToken(token) from None
     if not isinstance(found, dict):
-        raise Unreadable(token)
+        raise UnreadableToken(token)
     return found
 
 
 def read_keys(document: Any) -> list[Key]:
     """
-    The keys of a provider that signatures can be checked with.  ValueError if there are none.
+    The signing keys in a provider's JWK set. ValueError if it has none.
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise ValueError("expected an object with a list of keys")
     keys = []
     for one in listed:
-        # A shared secret has no business in a public document.
+        # Symmetric keys do not belong in a public document.
         if (
             isinstance(one, dict)
             and one.get("kty") in ("RSA", "EC", "OKP")
             and one.get("use", "sig") == "sig"
         ):
-            # One key that cannot be read does not spoil the others; each kind complains in its own way.
+            # A key that cannot be parsed is skipped; each type raises exceptions of its own.
             with suppress(Exception):
                 keys.append(JWKRegistry.import_key(one))
     if not keys:
@@ -117,10 +116,14 @@ def read_keys(document: Any) -> list[Key]:
 
 
 def check(
-    unsigned: Unsigned, keys: list[Key], provider: IdentityProvider, leeway: float, wall: Callable[[], float]
+    unsigned: UnverifiedToken,
+    keys: list[Key],
+    provider: IdentityProvider,
+    leeway: float,
+    wall: Callable[[], float],
 ) -> VerifiedToken:
     """
-    What the token proves.  KeyError if the provider has no key of the name it gives.
+    Verify a token with the keys of its provider. Rejected if it is invalid; KeyError if its key is unknown.
     """
     if unsigned.alg not in provider.algs:
         raise refuse(f"is signed with {unsigned.alg!r}; expected {' or '.join(provider.algs)}"[:200])
@@ -132,7 +135,7 @@ def prove(
     claims: dict[str, Any], provider: IdentityProvider, leeway: float, wall: Callable[[], float]
 ) -> Principal:
     """
-    What the provider's word proves, if it was given for us, and holds now.
+    The principal that valid claims identify. Rejected (401) if they are expired or not for this node.
     """
     try:
         registry = jwt.JWTClaimsRegistry(
@@ -149,27 +152,27 @@ def prove(
     except ExpiredTokenError:
         raise refuse("has expired") from None
     except (JoseError, OverflowError) as why:
-        raise refuse(f"does not do: {why}"[:200]) from None
+        raise refuse(f"is not valid: {why}"[:200]) from None
 
 
-def _verified(unsigned: Unsigned, keys: list[Key]) -> dict[str, Any]:
+def _verified(unsigned: UnverifiedToken, keys: list[Key]) -> dict[str, Any]:
     registry = jws.JWSRegistry(algorithms=[unsigned.alg], strict_check_header=False)
     registry.max_header_length = MAX_TOKEN_CHARS
     candidates = _candidates(unsigned.kid, keys)
     with warnings.catch_warnings():
-        # EdDSA has a new name, Ed25519; providers go on using the old one.
+        # joserfc warns about the name EdDSA, now Ed25519, which providers still use.
         warnings.simplefilter("ignore", SecurityWarning)
         for key in candidates:
             with suppress(JoseError, ValueError, TypeError):
                 return jwt.decode(unsigned.token, key, registry=registry).claims
     if unsigned.kid is None or candidates[0].kid is None:
-        raise KeyError(unsigned.kid)  # perhaps there is a newer one
+        raise KeyError(unsigned.kid)  # the provider may have a newer one
     raise refuse("is not signed by its provider")
 
 
 def _candidates(kid: str | None, keys: list[Key]) -> list[Key]:
     """
-    The key of that name, else those without one; for a token that names none, all.
+    The key with that `kid`, else the keys without one. All keys for a token without `kid`.
     """
     found = keys if kid is None else [key for key in keys if key.kid == kid]
     found = found or [key for key in keys if key.kid is None]
@@ -180,7 +183,7 @@ def _candidates(kid: str | None, keys: list[Key]) -> list[Key]:
 
 def _check_party(claims: dict[str, Any], provider: IdentityProvider) -> None:
     """
-    A token for several says who asked for it, and that must be one of ours.
+    A token for several audiences names the authorized party, which must be one of ours.
     """
     audience, party = claims["aud"], claims.get("azp")
     several = isinstance(audience, list) and len(audience) > 1
@@ -192,7 +195,7 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Principal:
     email = claims.get("email")
     verified = provider.trust_email or claims.get("email_verified") in (True, "true")
     if email is not None and "{email}" in provider.user_url and not verified:
-        raise refuse("holds an e-mail address that its provider has not verified")
+        raise refuse("has an e-mail address that its provider has not verified")
     names: dict[str, Any] = {
         "domain": provider.domain,
         "email": email,
@@ -203,10 +206,10 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Principal:
     for name in needed:
         value = names[name]
         if not isinstance(value, str) or not _NAME.fullmatch(value):
-            raise refuse(f"has no {name!r}, of which a user's address is made")
+            raise refuse(f"has no {name!r}, which the user's address needs")
     user = provider.user_url.format(**{name: _piece(value) for name, value in names.items()})
     if len(user) > MAX_USER_CHARS:
-        raise refuse(f"makes an address of more than {MAX_USER_CHARS} characters")
+        raise refuse(f"results in a user's address of more than {MAX_USER_CHARS} characters")
     username = next((names[name] for name in needed if name != "domain"), claims["sub"])
     return Principal(
         user=user,
@@ -220,7 +223,7 @@ def _proof(claims: dict[str, Any], provider: IdentityProvider) -> Principal:
 
 def _piece(name: Any) -> Any:
     """
-    A name as one piece of an address: what stands behind a slash in it could be somebody else's.
+    Escape a name as one segment of an address: a slash in it could produce another user's address.
     """
     return re.sub("[%/?#]", lambda mark: f"%{ord(mark[0]):02X}", name) if isinstance(name, str) else name
 

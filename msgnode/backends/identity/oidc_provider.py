@@ -1,9 +1,8 @@
 """
-An OpenID provider: where its keys are, and which they are now.
+An OpenID provider: its discovery document and its signing keys.
 
-Both are fetched when they are first needed, kept as long as the provider
-says, and kept on when it falls silent.  However many ask, one fetch is under
-way; however many unknown keys are named, one a minute is looked for.
+Both are fetched on demand, cached as long as the provider allows, and used longer while the provider is down.
+Concurrent calls share one fetch, and unknown key ids cause at most one fetch a minute.
 """
 
 import re
@@ -29,10 +28,10 @@ from msgnode.structures.single_flight import SingleFlight
 log = Logger()
 
 DISCOVERY = "/.well-known/openid-configuration"
-SHORTEST, LONGEST = 300.0, 86400.0  # seconds that keys are used, whatever their provider says
-OLDEST = 86400.0  # seconds beyond that, while the provider is down
-UNKNOWN = 60.0  # seconds between two looks for a key that is not there
-AGAIN = 10.0  # seconds between two tries after one that failed
+MIN_KEY_SECONDS, MAX_KEY_SECONDS = 300.0, 86400.0  # bounds of the cache lifetime of keys, in seconds
+STALE_KEY_SECONDS = 86400.0  # seconds beyond that, while the provider is down
+UNKNOWN_KEY_SECONDS = 60.0  # seconds between two fetches because of unknown key ids
+RETRY_SECONDS = 10.0  # seconds before a failed fetch is repeated
 JSON = {"Accept": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -41,7 +40,8 @@ Connect = Callable[[str, IdentityProvider], BackendClient]
 
 class OIDCProvider:
     """
-    One of `[[identity.providers]]`.  `connect` makes the client for a host; `changed` is told of new keys.
+    A provider of `[[identity.providers]]`. `connect` makes the HTTP client of a host; `changed` runs after a
+    key change.
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class OIDCProvider:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.options = options
-        self.failures = 0  # fetches in a row that brought nothing
+        self.failures = 0  # failed fetches in a row
         self._unforeseen = FailureLog(log)
         self._clock = clock
         self._connect = connect
         self._changed = changed
         self._clients: dict[str, BackendClient] = {}
-        self._found: dict[str, Any] = {}  # its discovery document
+        self._found: dict[str, Any] = {}  # the discovery document
         self._found_at = 0.0
         self._finding: SingleFlight[None, dict[str, Any]] = SingleFlight()
         self._keys: list[Key] = []
         self._fresh_until = self._good_until = self._not_before = 0.0
-        self._looked_at: float | None = None  # for an unknown key
-        self._why = Rejected("the identity provider has not answered yet", 503, "back-end")
+        self._looked_at: float | None = None  # when an unknown key id last caused a fetch
+        self._why = Rejected("the identity provider has not responded yet", 503, "back-end")
         self._fetching: Deferred[None] | None = None
         self._waiting: list[Deferred[list[Key]]] = []
 
@@ -72,12 +72,13 @@ class OIDCProvider:
 
     def keys(self) -> list[Key] | Deferred[list[Key]]:
         """
-        Its keys.  Rejected (503, 504), now or later, if there are none and it does not answer.
+        The signing keys, at once or later. Rejected (503, 504) without any, if the provider does not
+        respond.
         """
         now = self._clock.seconds()
         if self._keys and now < self._good_until:
             if now >= self._fresh_until:
-                self._fetch()  # meanwhile the old ones do
+                self._fetch()  # in the background; the old keys serve meanwhile
             return self._keys
         if self._fetching is None and now < self._not_before:
             raise self._why
@@ -85,19 +86,21 @@ class OIDCProvider:
 
     def refresh(self) -> None:
         """
-        Fetch its keys anew if their time is over; nobody waits for them.
+        Fetch the keys in the background if their cache lifetime is over.
         """
         if self._clock.seconds() >= self._fresh_until:
             self._fetch()
 
     def look_again(self) -> list[Key] | Deferred[list[Key]] | None:
         """
-        A token names a key that is not there: perhaps it is new.  None: that was looked into a moment ago.
+        Fetch the keys again for an unknown key id. None if that was tried within the last minute.
         """
         now = self._clock.seconds()
         if self._fetching is not None:
             return self._wait()
-        if now < self._not_before or (self._looked_at is not None and now < self._looked_at + UNKNOWN):
+        if now < self._not_before or (
+            self._looked_at is not None and now < self._looked_at + UNKNOWN_KEY_SECONDS
+        ):
             return None
         self._looked_at = now
         return self._wait()
@@ -122,16 +125,16 @@ class OIDCProvider:
             raise Rejected(f"{url}: {why}", 502) from None
         now = self._clock.seconds()
         self._fresh_until = now + lifetime(answer.headers)
-        self._good_until = self._fresh_until + OLDEST
+        self._good_until = self._fresh_until + STALE_KEY_SECONDS
         before, self._keys = self._keys, keys
         if before and [key.as_dict() for key in before] != [key.as_dict() for key in keys]:
-            log.info("{issuer} has other keys now", issuer=self.options.issuer)
+            log.info("the signing keys of {issuer} have changed", issuer=self.options.issuer)
             self._changed()
 
     def _fetched(self, done: None) -> None:
         self._fetching = None
         if self.failures:
-            log.info("{issuer} gives its keys again", issuer=self.options.issuer)
+            log.info("the signing keys of {issuer} can be fetched again", issuer=self.options.issuer)
         self.failures = 0
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
@@ -139,19 +142,23 @@ class OIDCProvider:
 
     def _failed(self, why: Failure) -> None:
         """
-        What was fetched is no good, or nothing was; those who wait may still have the keys of before.
+        The fetch failed. Waiting calls get the previous keys, if they are still usable, else the error.
         """
         self._fetching = None
-        self._found = {}  # perhaps they have moved
+        self._found = {}  # its URLs may have changed
         now = self._clock.seconds()
-        self._not_before = now + AGAIN
+        self._not_before = now + RETRY_SECONDS
         if not isinstance(why.value, Rejected):
-            self._unforeseen.note("fetching the keys of {issuer}", why, issuer=self.options.issuer)
+            self._unforeseen.note(
+                "the signing keys of {issuer} could not be fetched, unexpectedly",
+                why,
+                issuer=self.options.issuer,
+            )
         self._why = _at_a_distance(why.value.code if isinstance(why.value, Rejected) else 503)
         self.failures += 1
         if self.failures == 1:
             log.warn(
-                "{issuer} does not give its keys: {why}",
+                "the signing keys of {issuer} cannot be fetched: {why}",
                 issuer=self.options.issuer,
                 why=why.getErrorMessage(),
             )
@@ -166,15 +173,15 @@ class OIDCProvider:
 
     def discover(self) -> Deferred[dict[str, Any]]:
         """
-        What it says of itself.
+        The discovery document, maybe from the cache.
         """
-        if self._found and self._clock.seconds() < self._found_at + LONGEST:
+        if self._found and self._clock.seconds() < self._found_at + MAX_KEY_SECONDS:
             return succeed(self._found)
         return self._finding.call(None, self._discover)
 
     async def endpoint(self, name: str) -> str:
         """
-        One of the addresses that it says it has.
+        The URL of an endpoint in the discovery document. Rejected (502) if it is missing.
         """
         url = (await self.discover()).get(name)
         if not _is_url(url, self.options.issuer):
@@ -201,7 +208,7 @@ class OIDCProvider:
 
     def post(self, url: str, form: dict[str, str], headers: dict[str, str]) -> Deferred[Response]:
         """
-        Ask it something with a form; it does no harm to ask twice.
+        POST a form to the provider. Its endpoints are idempotent, so the request may be repeated.
         """
         client, path = self._way(url)
         return client.request(
@@ -210,7 +217,7 @@ class OIDCProvider:
 
     def _way(self, url: str) -> tuple[BackendClient, str]:
         """
-        The client for the URL's host, and what to ask it for.
+        The HTTP client for the URL's host, and the path with the query.
         """
         parts = urlsplit(url)
         host = f"{parts.scheme}://{parts.netloc}"
@@ -222,7 +229,7 @@ class OIDCProvider:
 
 def _is_url(url: object, issuer: str) -> bool:
     """
-    A URL as safe as the issuer's own.
+    Is this URL as safe as the issuer's: https, or http if the issuer's is?
     """
     if not isinstance(url, str) or not is_safe_url(url.partition("?")[0]):
         return False
@@ -231,19 +238,19 @@ def _is_url(url: object, issuer: str) -> bool:
 
 def _at_a_distance(code: int) -> Rejected:
     """
-    What a bearer is told: not what the provider told us.
+    The error for clients, without details of the provider's response.
     """
-    text = "the identity provider does not give its keys now; try again later"
+    text = "the signing keys of the identity provider cannot be fetched now; try again later"
     return Rejected(text, code if code in (503, 504) else 503, "back-end")
 
 
 def lifetime(headers: Headers) -> float:
     """
-    Seconds that an answer may be used, by its Cache-Control, within bounds.
+    The cache lifetime of a response in seconds, by its Cache-Control, within bounds.
     """
     said = ",".join(headers.getRawHeaders("cache-control", [])).lower()
     age = re.search(r"max-age\s*=\s*\"?(\d{1,9})", said)
     seconds = float(age[1]) if age else 3600.0
     if "no-store" in said or "no-cache" in said:
         seconds = 0.0
-    return min(max(seconds, SHORTEST), LONGEST)
+    return min(max(seconds, MIN_KEY_SECONDS), MAX_KEY_SECONDS)

@@ -1,9 +1,8 @@
 """
-Opaque tokens: those that say nothing but to the provider that made them.
+Opaque tokens: tokens that only their provider can read, validated by introspection.
 
-What it said of one is remembered: that it is good until its end, that it is
-not for a moment.  However many show a token, one question about it is under
-way.  Only hashes of tokens are kept.
+Results are cached: a valid token until it expires, an invalid one for some seconds. Concurrent calls about
+the same token share one request. Only hashes of tokens are kept.
 """
 
 import re
@@ -26,19 +25,19 @@ from msgnode.structures.single_flight import SingleFlight
 
 log = Logger()
 
-ENDLESS = 300.0  # seconds that a good token is remembered whose provider names no end
-NO_GOOD = 10.0  # seconds that one is remembered which is no good
-MAX_GOOD, MAX_NO_GOOD = 10_000, 1_000
+DEFAULT_CACHE_SECONDS = 300.0  # seconds that a valid token without an expiry is cached
+INVALID_CACHE_SECONDS = 10.0  # seconds that an invalid token is cached
+MAX_VALID, MAX_INVALID = 10_000, 1_000
 
-# RFC 6749, A.12; those of sessions and devices are nobody else's business.
+# The syntax is RFC 6749, A.12. Tokens of sessions and devices must not be sent to a provider.
 _TOKEN = re.compile(r"(?!mn[sd]_)[\x20-\x7e]+")
 
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class ExpiringCache(Generic[T]):
     """
-    A cache by the hash of a token, whose entries are good for some seconds each.
+    A bounded cache by the hash of a token, with an expiry for each entry.
     """
 
     def __init__(self, most: int, clock: IReactorTime) -> None:
@@ -64,9 +63,10 @@ class Remembered(Generic[T]):
 
 class OpaqueTokens:
     """
-    Validates opaque tokens by asking their providers, and caches the answers.
+    The validator of opaque tokens: it asks their providers, and caches the results.
 
-    `asked` are the providers, of which the first that knows a token decides; `wall` gives seconds since 1970.
+    `asked` are the providers; the first that knows a token decides. `wall` is the time of day in seconds
+    since 1970.
     """
 
     def __init__(self, asked: list[Introspection], clock: IReactorTime, wall: Callable[[], float]) -> None:
@@ -74,18 +74,18 @@ class OpaqueTokens:
         self._wall = wall
         self._failures = FailureLog(log)
         self._under_way: SingleFlight[bytes, VerifiedToken] = SingleFlight()
-        self._good: Remembered[VerifiedToken] = Remembered(MAX_GOOD, clock)
-        self._no_good: Remembered[str] = Remembered(MAX_NO_GOOD, clock)
+        self._good: ExpiringCache[VerifiedToken] = ExpiringCache(MAX_VALID, clock)
+        self._no_good: ExpiringCache[str] = ExpiringCache(MAX_INVALID, clock)
 
     def takes(self, token: str) -> bool:
         """
-        Is there somebody to ask about such a token?
+        Can any provider be asked about this token?
         """
         return bool(self._asked) and _TOKEN.fullmatch(token) is not None
 
     def validate(self, token: str, key: bytes) -> VerifiedToken | Deferred[VerifiedToken]:
         """
-        What the token, whose hash is `key`, proves.  Rejected: 401 it is no good, 502 to 504 we cannot know.
+        Validate the token with the hash `key`. Rejected: 401 if it is invalid, 502 to 504 if that is unknown.
         """
         good = self._good.get(key)
         if good is not None:
@@ -100,15 +100,16 @@ class OpaqueTokens:
             claim = await self._first(token)
         except Rejected as why:
             if why.code == 401:
-                self._no_good.put(key, str(why), NO_GOOD)
+                self._no_good.put(key, str(why), INVALID_CACHE_SECONDS)
             raise
         until = claim.proof.until if "exp" in claim.claims else None
-        self._good.put(key, claim, ENDLESS if until is None else until - self._wall())
+        self._good.put(key, claim, DEFAULT_CACHE_SECONDS if until is None else until - self._wall())
         return claim
 
     async def _first(self, token: str) -> VerifiedToken:
         """
-        What the first provider says that knows the token.  One that is silent may be the one.
+        The result of the first provider that knows the token. If one does not respond and no other knows it,
+        its error.
         """
         silent: Rejected | None = None
         for provider in self._asked:
@@ -119,10 +120,10 @@ class OpaqueTokens:
                     raise
                 silent = silent or why
                 continue
-            except Exception:  # another may know the token all the same
-                self._failures.note("asking a provider about a token", Failure())
+            except Exception:  # another provider may know the token
+                self._failures.note("token introspection failed unexpectedly", Failure())
                 silent = silent or Rejected(SILENT, 503, "back-end")
                 continue
             if claim is not None:
                 return claim
-        raise silent or refuse("is not known to its provider, or good no longer")
+        raise silent or refuse("is not known to its provider, or no longer valid")

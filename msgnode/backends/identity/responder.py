@@ -1,7 +1,7 @@
 """
-Identity, asked by messages: whose token is this, who am I, and where do I log in?
+The identity responder: it validates tokens, shows a session its own identity, and returns login URLs.
 
-It answers at `domain://idm.<domain>`, and where runtimes look for it.
+It answers at `domain://idm.<domain>`, and at the addresses that runtimes use for a provider.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ _ASKED = ("code_challenge", "redirect_uri", "state", "nonce", "login_hint", "pro
 
 class IdentityResponder:
     """
-    The responder; `tokens` knows which are believed.
+    The responder for identity. `tokens` validates tokens.
     """
 
     def __init__(self, options: IdentityOptions, domain: str, tokens: Tokens) -> None:
@@ -36,7 +36,7 @@ class IdentityResponder:
     @property
     def addresses(self) -> list[str]:
         """
-        Where it is asked; `domain-idp://` is what runtimes call a provider.
+        The addresses of the responder. `domain-idp://` is how runtimes name a provider.
         """
         own = [f"{address}{slash}" for address in self._own for slash in ("", "/")]
         return own + [f"domain-idp://{options.domain}" for options in self._options.providers]
@@ -46,7 +46,7 @@ class IdentityResponder:
         kind = message.type.lower()
         if not (self._options.providers or self._options.devices):
             if kind == "read":
-                raise Rejected("nobody's identity is known at this node: it asks for none", 404)
+                raise Rejected("this node has no identities: it authenticates no clients", 404)
             raise NotOffered("no identity provider is configured here")
         if kind == "read":
             return self._profile(message, fields.get("resource"), session)
@@ -66,7 +66,7 @@ class IdentityResponder:
         if not isinstance(assertion, str) or not assertion:
             raise Rejected("'params.assertion' must be a token")
         if assertion.startswith(PREFIX):
-            raise refuse("is a device's, and of no use to others")
+            raise refuse("is a device token, which only its device may use")
         claim = self._tokens.validate(assertion)
         if isinstance(claim, Deferred):
             return claim.addCallback(partial(_asserted, message))
@@ -74,14 +74,14 @@ class IdentityResponder:
 
     def _profile(self, message: Message, resource: Any, session: Session) -> Message:
         """
-        Who the session is; nobody learns that of another.
+        The identity of the session itself. That of another session is refused.
         """
         if not isinstance(resource, str) or not (resource + "/").startswith("/identity/"):
             raise Rejected("'resource' must be /identity/ and your own address")
         wanted = resource[len("/identity/") :]
         proof = session.proof
         if not session.identity:
-            raise Rejected("this session has shown no token", 404)
+            raise Rejected("this session is not authenticated", 404)
         if wanted not in ("", session.identity):
             raise Rejected("only your own identity can be read", 403, "identity")
         if proof is None or proof.user != session.identity:
@@ -98,7 +98,7 @@ class IdentityResponder:
 
     def _login(self, message: Message, params: Any) -> Deferred[Message]:
         """
-        Where a user logs in: with a code and PKCE, so that no token travels in a URL.
+        The login URL of a provider. It uses the code flow with PKCE, so that no token appears in a URL.
         """
         asked = params if isinstance(params, dict) else {}
         provider = self._tokens.by_domain(asked.get("domain"))
@@ -116,7 +116,7 @@ class IdentityResponder:
 
 def login_url(document: dict[str, Any], options: IdentityProvider, asked: dict[str, Any]) -> str:
     """
-    The provider's own login page, with everything filled in.
+    The URL of the provider's login page with all parameters. Rejected if a parameter is missing.
     """
     endpoint = document.get("authorization_endpoint")
     if not isinstance(endpoint, str) or not endpoint.startswith(("https://", "http://")):

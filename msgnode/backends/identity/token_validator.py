@@ -1,9 +1,8 @@
 """
-Which tokens are believed: those of the providers and devices in the configuration.
+Token validation: tokens of the configured OpenID providers and devices.
 
-Keys come only from where the providers say, never from where a token says.
-What was found out is kept until the token ends, so that asking again costs
-nothing.
+Keys are fetched only from the provider's own URLs, never from a URL in a token. Results are cached until the
+token expires.
 """
 
 import time
@@ -18,7 +17,14 @@ from twisted.logger import Logger
 
 from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity.introspection import Introspection, secret_of
-from msgnode.backends.identity.jwt import MAX_TOKEN_CHARS, Unreadable, Unsigned, check, read, refuse
+from msgnode.backends.identity.jwt import (
+    MAX_TOKEN_CHARS,
+    UnreadableToken,
+    UnverifiedToken,
+    check,
+    read,
+    refuse,
+)
 from msgnode.backends.identity.oidc_provider import Connect, OIDCProvider
 from msgnode.backends.identity.opaque_tokens import OpaqueTokens
 from msgnode.config.schema import IDP, ConfigError, IdentityOptions, IdentityProvider
@@ -29,12 +35,12 @@ from msgnode.structures.bounded_cache import BoundedCache
 
 log = Logger()
 
-MAX_KNOWN = 10_000  # tokens whose verdict is kept
+MAX_KNOWN = 10_000  # validated tokens in the cache
 
 
 class Tokens:
     """
-    The Validator.  `connect` makes the HTTP client for a provider's host.
+    The TokenValidator of the node. `connect` makes the HTTP client for a provider's host.
     """
 
     def __init__(
@@ -45,12 +51,10 @@ class Tokens:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.devices = DeviceTokens(options.devices)
-        self.verified = 0  # signatures that were checked, for the metrics
+        self.verified = 0  # signatures verified, for the metrics
         self._options = options
         self._clock = clock
-        self.called: Callable[[BackendClient], None] = lambda client: (
-            None
-        )  # who wants to know of a new client
+        self.called: Callable[[BackendClient], None] = lambda client: None  # is called with each new client
         self._connect = connect
         self._wall = wall
         self._providers: dict[str, OIDCProvider] = {}
@@ -62,19 +66,19 @@ class Tokens:
 
     def apply(self) -> None:
         """
-        The configuration has changed: what was believed may no longer be.
+        Apply a changed configuration. Cached results are dropped, since they may not hold any more.
         """
         if self.devices.path != self._options.devices:
             self.devices = DeviceTokens(self._options.devices)
             try:
                 self.use(self.read())
             except ConfigError as why:
-                log.error("no device is believed: {why}", why=str(why))
+                log.error("no device token is valid, because the file cannot be used: {why}", why=str(why))
         before, after = self._providers, {}
         for options in self._options.providers:
             kept = before.get(options.issuer)
             if kept is None or kept.options != options:
-                self._connect(options.issuer, options)  # a wrong certificate is told before it is needed
+                self._connect(options.issuer, options)  # an unusable certificate file is reported now
                 kept = OIDCProvider(options, self._clock, self._client, partial(self._forget, options.domain))
             after[options.issuer] = kept
         asked = {issuer: self._introspection(provider) for issuer, provider in after.items()}
@@ -85,7 +89,7 @@ class Tokens:
 
     def _introspection(self, provider: OIDCProvider) -> Introspection | None:
         """
-        How the provider is asked about tokens which only it can read, where it is.
+        The introspection client of a provider, if introspection is configured for it.
         """
         options = provider.options.introspection
         if options is None:
@@ -97,7 +101,9 @@ class Tokens:
             if before is None or before.provider is not provider:
                 raise
             log.error(
-                "the secret for {issuer} stays as it was: {why}", issuer=provider.options.issuer, why=str(why)
+                "the client secret for {issuer} could not be reloaded: {why}",
+                issuer=provider.options.issuer,
+                why=str(why),
             )
             return before
         return Introspection(provider, options, secret, self._options.leeway_seconds, self._wall)
@@ -109,16 +115,16 @@ class Tokens:
 
     def start(self) -> None:
         """
-        Fetch the keys of all providers, so that the first client need not wait for them.
+        Fetch the keys of all providers, so that the first client need not wait.
         """
         for provider in self._providers.values():
             keys = provider.keys()
             if isinstance(keys, Deferred):
-                keys.addErrback(lambda why: None)  # it was logged, and is tried again
+                keys.addErrback(lambda why: None)  # it was logged, and will be repeated
 
     def read(self) -> dict[str, Principal]:
         """
-        The devices' file; ConfigError if it is wrong.
+        Load the file of device tokens. ConfigError if it is invalid.
         """
         return self.devices.read()
 
@@ -127,7 +133,7 @@ class Tokens:
 
     def still_holds(self, proof: Principal) -> bool:
         """
-        Is whoever vouched for this still believed?
+        Is the source of this principal, a provider or a device, still configured?
         """
         if proof.line:
             return self.devices.knows(proof)
@@ -139,14 +145,15 @@ class Tokens:
 
     def validate(self, token: str) -> VerifiedToken | Deferred[VerifiedToken]:
         """
-        What the token says.  Rejected: 401 it is no good, 403 nobody we believe, 503 or 504 we cannot know.
+        Validate a token. Rejected: 401 if it is invalid, 403 if its issuer is not trusted, 503 or 504 if that
+        is unknown.
         """
         if len(token) > MAX_TOKEN_CHARS:
             raise refuse(f"has more than {MAX_TOKEN_CHARS} characters")
         if token.startswith(PREFIX):
             proof = self.devices.find(token)
             if proof is None:
-                raise refuse("is that of no device here")
+                raise refuse("is not the token of a device here")
             return VerifiedToken(proof)
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
         known = self._known.get(key)
@@ -154,7 +161,7 @@ class Tokens:
             return self._known_claim(key, known)
         try:
             unsigned = read(token)
-        except Unreadable as why:
+        except UnreadableToken as why:
             if not self._opaque.takes(why.token):
                 raise
             return self._opaque.validate(why.token, key)
@@ -173,11 +180,11 @@ class Tokens:
             raise refuse("has expired")
         provider = self._providers.get(claim.claims["iss"])
         if provider is not None:
-            provider.refresh()  # its key may have been withdrawn
+            provider.refresh()  # in the background: the signing key may have been revoked
         return claim
 
     def _check(
-        self, key: bytes, unsigned: Unsigned, provider: OIDCProvider, keys: list[Any]
+        self, key: bytes, unsigned: UnverifiedToken, provider: OIDCProvider, keys: list[Any]
     ) -> VerifiedToken | Deferred[VerifiedToken]:
         try:
             return self._checked(key, unsigned, provider, keys)
@@ -185,7 +192,7 @@ class Tokens:
             again = provider.look_again()
         why = "is signed with a key that its provider does not have"
         if again is None:
-            raise refuse(f"{why}, as of a moment ago; try again later", 503)
+            raise refuse(f"{why}, as far as is known; try again later", 503)
         unknown = refuse(why)
 
         def found(keys: list[Any]) -> VerifiedToken:
@@ -197,24 +204,24 @@ class Tokens:
         return (succeed(again) if isinstance(again, list) else again).addCallback(found)
 
     def _checked(
-        self, key: bytes, unsigned: Unsigned, provider: OIDCProvider, keys: list[Any]
+        self, key: bytes, unsigned: UnverifiedToken, provider: OIDCProvider, keys: list[Any]
     ) -> VerifiedToken:
         self.verified += 1
         claim = check(unsigned, keys, provider.options, self._options.leeway_seconds, self._wall)
-        if self._providers.get(unsigned.issuer) is provider:  # else the configuration changed meanwhile
+        if self._providers.get(unsigned.issuer) is provider:  # else the configuration has changed meanwhile
             self._known.put(key, claim)
         return claim
 
     def _forget(self, idp: str) -> None:
         """
-        A provider has other keys: what was signed with the old ones is looked at again.
+        Drop cached results after a key change of their provider.
         """
         for key in [key for key, claim in self._known.items() if claim.proof.idp == idp]:
             self._known.pop(key)
 
     def by_domain(self, domain: Any) -> OIDCProvider:
         """
-        The provider of that domain; without one, the first.
+        The provider of a domain; if `domain` is None, the first. Rejected if there is none.
         """
         for provider in self._providers.values():
             if domain in (None, provider.options.domain):

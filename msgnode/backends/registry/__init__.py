@@ -1,3 +1,3 @@
 """
-The domain registry and the global registry, asked for the node's clients.
+The responders for the domain registry and the global registry, and their HTTP calls.
 """

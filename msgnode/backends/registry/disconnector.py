@@ -1,9 +1,8 @@
 """
-What a session had registered is disconnected when the session ends, so that nobody finds ghosts.
+Disconnects the registrations of ended sessions at the domain registry, so that no client finds stale entries.
 
-Ten thousand sessions may end at once, or while the registry is away: a few
-are told at a time, and again later what could not be.  What one session leaves
-is taken in slices of ADDRESSES.
+Ten thousand sessions may end at once, or while the registry is down: the number of concurrent calls is
+limited, and failed calls are repeated. The addresses of one session are handled in slices of ADDRESSES.
 """
 
 from collections import deque
@@ -27,17 +26,16 @@ from msgnode.structures.time_slices import ADDRESSES, Slices
 
 log = Logger()
 
-AT_ONCE = 10
-AGAIN = 5.0  # seconds until the registry is tried again
-MAX_WAITING = 100_000  # addresses that wait; the registry forgets by itself who is not kept alive
+CONCURRENCY = 10
+RETRY_SECONDS = 5.0  # seconds until failed calls are repeated
+MAX_QUEUED = 100_000  # addresses in the queue; the registry expires entries that are not kept alive
 
 
 class Disconnector(Service):
     """
-    Calls `disconnect` for each address, `after` so many seconds.
+    A queue of addresses: it calls `disconnect` for each, `after` seconds after its session ended.
 
-    A runtime that closes its session and opens it again within that time, as
-    pages do that are loaded again, keeps what it had registered.
+    A runtime that opens its session again within that time, as a reloaded page does, keeps its registrations.
     """
 
     def __init__(
@@ -56,19 +54,25 @@ class Disconnector(Service):
         self._clock = clock
         self._slices = slices
         self._soon: set[IDelayedCall] = set()
-        self._waiting: deque[tuple[int, str]] = deque(maxlen=MAX_WAITING)  # sid and address
+        self._waiting: deque[tuple[int, str]] = deque(maxlen=MAX_QUEUED)  # sid and address
         self._under_way = 0
-        self._refusals = 0  # since the registry knew of every end
+        self._refusals = 0  # failed calls since the last time the queue was empty
         self._pause: Any = None
         self._failures = FailureLog(log)
 
     def ended(self, session: Session) -> None:
         """
-        The session is gone for good, unless its runtime opens another.
+        Queue the registrations of an ended session, unless its runtime opens another.
         """
         rest = self._slices.begin(self._leave(session))
         if rest is not None:
-            rest.addErrback(partial(log.failure, "leaving what {who} had registered", who=session.runtime))
+            rest.addErrback(
+                partial(
+                    log.failure,
+                    "the registrations of {who} could not be queued for their disconnection",
+                    who=session.runtime,
+                )
+            )
 
     def _leave(self, session: Session) -> Iterator[None]:
         for number, urls in enumerate(self._registered.leave(session)):
@@ -78,17 +82,16 @@ class Disconnector(Service):
 
     def late(self, url: str, session: Session) -> None:
         """
-        It was registered by a session that had ended by then.
+        Queue an address that was registered by a session which had ended meanwhile.
         """
         self._later(session.runtime, session.sid, [url])
 
     def startService(self) -> None:
         """
-        Tell, too, what could not be told before the node ended.
+        Also queue the registrations of sessions that ended before a restart.
         """
         super().startService()
-        left, self._registered.left = self._registered.left, []
-        for sid, rows in groupby(left, itemgetter(0)):
+        for sid, rows in groupby(self._registered.take_leftovers(), itemgetter(0)):
             while urls := [url for _, url in islice(rows, ADDRESSES)]:
                 self._later("", sid, urls)
 
@@ -122,7 +125,7 @@ class Disconnector(Service):
 
     def _go_on(self) -> None:
         passed = 0
-        while self._waiting and self._under_way < AT_ONCE and self._pause is None:
+        while self._waiting and self._under_way < CONCURRENCY and self._pause is None:
             sid, url = self._waiting.popleft()
             if url in self._registered:
                 self._registered.told(sid, url)
@@ -136,7 +139,8 @@ class Disconnector(Service):
             told.addErrback(self._not_told, sid, url).addBoth(self._told)
         if self._refusals and not self._waiting and not self._under_way:
             log.info(
-                "the domain registry has taken all farewells, after {count} refusals", count=self._refusals
+                "all pending disconnections were accepted by the domain registry, after {count} failures",
+                count=self._refusals,
             )
             self._refusals = 0
 
@@ -145,16 +149,16 @@ class Disconnector(Service):
 
     def _not_told(self, why: Failure, sid: int, url: str) -> None:
         if not why.check(Rejected):
-            self._failures.note("disconnecting {url}", why, url=url)
+            self._failures.note("the disconnection of {url} failed unexpectedly", why, url=url)
         self._refusals += 1
         if self._refusals == 1:
             log.warn(
-                "the domain registry does not take farewells: {why}; they are told again until it does",
+                "a disconnection failed at the domain registry: {why}; it is repeated until it succeeds",
                 why=why.getErrorMessage(),
             )
         self._waiting.append((sid, url))
         if self._pause is None:
-            self._pause = self._clock.callLater(AGAIN, self._resume)
+            self._pause = self._clock.callLater(RETRY_SECONDS, self._resume)
 
     def _resume(self) -> None:
         self._pause = None

@@ -1,8 +1,9 @@
 """
-The domain registry at `domain://registry.<domain>`: who is registered, found, kept alive and gone.
+The responder for the domain registry at `domain://registry.<domain>`: create, read, update and delete of
+entries.
 
-Every request is answered, an `update` too; runtimes wait for it.  Whoever subscribed
-`<address>/registration` is told when what is registered there comes or goes.
+Every request gets a reply, even an `update`, for runtimes wait for it. Subscribers of
+`<address>/registration` are notified when the entry of the address becomes live or disconnected.
 """
 
 from collections.abc import Callable, Coroutine
@@ -19,20 +20,20 @@ from msgnode.backends.registry.status import DISCONNECTED, LIVE, StatusNotificat
 from msgnode.config.sections import RegistryOptions
 from msgnode.protocol.errors import FAILED, Rejected
 from msgnode.protocol.message import Message
-from msgnode.sessions.bindings import LEARNT, OWNED
+from msgnode.sessions.routing import LEARNED, OWNED
 from msgnode.sessions.session import Session
 from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
 UNAVAILABLE = "Temporarily Unavailable"
-PAYER = "X-Msgnode-Payer"  # the header that tells an embedded registry whose an entry is
+PAYER = "X-Msgnode-Payer"  # the header that tells an embedded registry who owns an entry
 PHRASES = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
 class Registrations(Protocol):
     """
-    The port to the table of what each session has registered (registrations.py).
+    The table of the registrations of each session (registrations.py).
     """
 
     def add(self, url: str, session: Session, anew: bool) -> bool: ...
@@ -42,7 +43,7 @@ class Registrations(Protocol):
 
 class DomainRegistry:
     """
-    The responder.  `publish` sends a message of the node's own to whoever listens.
+    The responder for the domain registry. `publish` sends a message of the node to all subscribers.
     """
 
     def __init__(
@@ -59,20 +60,21 @@ class DomainRegistry:
         self._options = options
         self._status_notifications = StatusNotifications(self.address, publish)
         self._registered = registered
-        self._is_refused = False  # as the log has said
+        self._is_refused = False  # and the log has said so
         self._failures = FailureLog(log)
-        # Whose an entry is that the message makes; backends sets it, where the registry wants to know.
+        # The owner of the entry that a message creates; set in the wiring if the registry limits entries by
+        # owner.
         self.payer: Callable[[Message, Session], str] = _nobody
-        # What is done for a session that ended meanwhile; the Disconnector sets it, where that is wanted.
+        # Called for a session that ended meanwhile; set by the Disconnector.
         self.late: Callable[[str, Session], None] = lambda url, session: None
 
     def respond(self, message: Message, session: Session) -> Deferred[Message] | None:
         """
-        Whatever becomes of it is told in a reply; only a response has none.
+        The reply, which is always sent, also for errors. Only a response gets none.
         """
         kind = message.type.lower()
         if kind == "response":
-            raise Rejected("the domain registry asks nothing, so it takes no response")
+            raise Rejected("the domain registry sends no requests, so it accepts no responses")
         return Deferred.fromCoroutine(self._answered(self._carry_out(kind, message, session), message))
 
     async def _answered(self, doing: Coroutine[Any, Any, dict[str, Any]], message: Message) -> Message:
@@ -81,8 +83,12 @@ class DomainRegistry:
         except Rejected as why:
             body = {"code": why.code, "description": str(why)}
             message.reason = why.reason
-        except Exception:  # an update would not be answered elsewhere
-            self._failures.note("asking the domain registry for {who}", Failure(), who=message.from_[:200])
+        except Exception:  # the ingress would not answer an update
+            self._failures.note(
+                "a request of {who} to the domain registry failed unexpectedly",
+                Failure(),
+                who=message.from_[:200],
+            )
             body = {"code": 503, "description": FAILED}
             message.reason = "failed"
         if body["code"] != 200:
@@ -117,7 +123,7 @@ class DomainRegistry:
     @staticmethod
     def _check_user(body: dict[str, Any], session: Session) -> None:
         """
-        Whom the node knows may register for nobody else.
+        An authenticated user may register only as itself.
         """
         value = body.get("value")
         user = value.get("user") if isinstance(value, dict) else None
@@ -128,23 +134,23 @@ class DomainRegistry:
 
     def _check_owner(self, url: str, session: Session) -> None:
         """
-        What somebody registered whom the node knows, nobody else may change.
+        The entry of an authenticated user may be changed only by that user.
         """
         if self._is_anothers(url, session):
-            raise Rejected(f"{url} was registered by somebody else"[:300], 403, "identity")
+            raise Rejected(f"{url} was registered by another user"[:300], 403, "identity")
 
     def _is_anothers(self, url: str, session: Session) -> bool:
         return self._registered.owner(url) not in ("", session.identity)
 
     async def _check_record(self, url: str, session: Session) -> None:
         """
-        Of a hyperty that the node does not know, the registry knows whose it is.
+        Ask the registry who owns an entry of a hyperty that the node has no owner for.
         """
         if not session.identity or self._registered.owner(url) or not requests.is_hyperty(url):
             return
         user = ((await self._ask(requests.by_url(url))).object() or {}).get("userID")
         if isinstance(user, str) and user not in _names(session):
-            raise Rejected(f"{url} was registered by somebody else"[:300], 403, "identity")
+            raise Rejected(f"{url} was registered by another user"[:300], 403, "identity")
 
     # -- reading -----------------------------------------------------------------
 
@@ -159,7 +165,7 @@ class DomainRegistry:
         if answer.status == 408 and value is None:
             return {"code": self._options.unavailable_code, "description": UNAVAILABLE}
         if value is None:
-            answer.json()  # tells what is wrong, unless it is JSON
+            answer.json()  # raises an error if it is not JSON
             raise Rejected("Invalid response from the domain registry.", 502)
         code = answer.status
         if call.filter is not None:
@@ -207,11 +213,11 @@ class DomainRegistry:
         if answer.status != 200:
             return self._failure(answer)
         self._registered.drop(call.url)
-        return {"code": 200}  # who listens is told of it by the next poll
+        return {"code": 200}  # subscribers are notified by the next poll
 
     async def _own_object(self, name: str, session: Session) -> str | None:
         """
-        The session's own data object of that name.
+        The address of the session's own data object of that name, or None.
         """
         answer = await self._ask(requests.by_name(name))
         found = answer.object() if answer.status == 200 else None
@@ -225,28 +231,28 @@ class DomainRegistry:
 
     async def disconnect(self, url: str) -> None:
         """
-        Nobody is there any more.  Rejected if the registry cannot be told.
+        Set an entry to disconnected. Rejected if the registry fails.
         """
         call = requests.write(url, {"status": DISCONNECTED})
         answer = await self._write(call)
         if answer.status == 200:
             self._announce_change(call, answer, DISCONNECTED, refresh=False)
-        elif answer.status != 404:  # there is nothing to disconnect
+        elif answer.status != 404:  # 404: there is no such entry
             raise Rejected(f"The registry said {answer.status}", 502)
 
     async def _write(self, call: Call) -> Response:
         """
-        Ask for it.  Of what was perhaps carried out without an answer, the status is in doubt.
+        Write an entry. If the outcome is unknown, its status is noted as in doubt.
         """
         try:
             answer = await self._ask(call)
         except Exception as why:
-            if not isinstance(why, Unanswered) or why.is_carried_out is None:
+            if not isinstance(why, Unanswered) or why.may_be_carried_out:
                 self._status_notifications.doubt(call.url, _status(call))
             raise
         if answer.status == 200:
             self._is_refused = False
-        if answer.status >= 500:  # a balancer says so, too, that waited in vain
+        if answer.status >= 500:  # also from a load balancer after its timeout
             self._status_notifications.doubt(call.url, _status(call))
         return answer
 
@@ -254,7 +260,7 @@ class DomainRegistry:
         if status == DISCONNECTED:
             self._registered.drop(url)
         elif not self._registered.add(url, session, anew):
-            self.late(url, session)  # it ended while the registry was asked
+            self.late(url, session)  # the session ended during the call
 
     # -- notifications -----------------------------------------------------------
 
@@ -263,12 +269,12 @@ class DomainRegistry:
         is_gone = self._status_notifications.is_gone(call.url)
         if requests.is_hyperty(call.url):
             changed = (answer.object() or {}).get("statusChanged") == "true"
-            # Of a status that an earlier attempt has written, the registry says that nothing changed.
+            # If an earlier attempt wrote the status, the registry says that nothing changed.
             if status == LIVE:
                 changed = changed or is_gone or (again and bool(call.body) and not refresh)
             else:
                 changed = changed or (again and not is_gone)
-        elif status == LIVE:  # the registry does not say, and this is how it is kept alive
+        elif status == LIVE:  # a keep-alive; the registry does not say whether the status changed
             changed = is_gone
         else:
             changed = bool(call.body) and not refresh
@@ -277,9 +283,11 @@ class DomainRegistry:
 
     def changed(self, url: str, status: object) -> None:
         """
-        The registry changed it by itself, as the poll says.
+        Notify subscribers of a change that the poll found.
         """
-        if status == DISCONNECTED and not self._registered.owner(url):  # else nobody else revives it
+        if status == DISCONNECTED and not self._registered.owner(
+            url
+        ):  # an entry with an owner may be revived only by its owner
             self._registered.drop(url)
         self._status_notifications.announce(url, status)
 
@@ -291,14 +299,14 @@ class DomainRegistry:
 
     def _failure(self, answer: Response, missing: list[str] | None = None) -> dict[str, Any]:
         """
-        What the sender is told of a status that is no success.
+        The body of the reply for a status that is no success.
         """
         status = answer.status
         if 300 <= status < 400 or status == 401:
-            if not self._is_refused:  # once, until it takes a write
+            if not self._is_refused:  # once, until a write succeeds
                 log.warn(
-                    "the domain registry refuses what we ask: {status}; is [registry] cert set, "
-                    "and does its LOAD_BALANCER_IP let us in?",
+                    "the domain registry refuses the node's requests with status {status}; "
+                    "is [registry] cert set, and does its LOAD_BALANCER_IP allow the node?",
                     status=status,
                 )
             self._is_refused = True
@@ -307,20 +315,20 @@ class DomainRegistry:
         text = said if isinstance(said, str) and said else PHRASES.get(status, f"The registry said {status}")
         if status == 400 and missing:
             text = f"{text}: {', '.join(missing)} missing"
-        # Runtimes repeat a 500 at once, five times.
+        # Runtimes repeat a request at once, five times, after a 500.
         return {"code": 503 if status == 500 else status, "description": text}
 
 
 def _reports(reporter: Any, session: Session) -> bool:
     """
-    Is the reporter of an object the session's own, and nobody whom it only listens to?
+    Is the reporter of a data object an address of the session itself, not one it only subscribed?
     """
-    return isinstance(reporter, str) and bool(session.bindings.get(reporter, 0) & (OWNED | LEARNT))
+    return isinstance(reporter, str) and bool(session.bindings.get(reporter, 0) & (OWNED | LEARNED))
 
 
 def _status(call: Call) -> Any:
     """
-    The status that the call writes; None: it leaves that alone.
+    The status that a call writes; None if it leaves the status alone.
     """
     return call.body.get("status") if call.body else LIVE
 
@@ -331,10 +339,10 @@ def _nobody(message: Message, session: Session) -> str:
 
 def _names(session: Session) -> set[str]:
     """
-    By which of them the session's user registers.
+    The names under which the session's user may register.
     """
     proof, names = session.proof, {session.identity, session.identity.rpartition("/")[2]}
-    # The registry finds users by what stands behind the last slash, which may be another's address.
+    # The registry finds users by the part after the last slash, which may equal another address.
     if proof is not None and proof.user == session.identity and "/" not in proof.username:
         names.add(proof.username)
     return names

@@ -1,9 +1,8 @@
 """
-A record of the global registry: a JWT signed with the key that its GUID is made of.
+A record of the global registry: a JWT signed with the key from which its GUID is derived.
 
-Off-the-shelf checks refuse it: the header says ES256, but the curve is
-secp256k1, and the signature is raw with some clients and DER with others.
-A GUID is derived from the key and the salt in one of two ways.
+Standard JWT libraries refuse it: the header says ES256, but the curve is secp256k1, and the signature is raw
+from some clients and DER from others. Two ways of deriving the GUID are in use.
 """
 
 import hashlib
@@ -23,19 +22,20 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 ALGORITHM = "ES256"
 ROUNDS = 10_000
-ROUNDS_AT_ONCE, PAUSE = 500, 0.001  # where they are rounds of our own: about half a millisecond; seconds
+ROUNDS_AT_ONCE, PAUSE_SECONDS = 500, 0.001  # rounds between two pauses, about half a millisecond; seconds
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----(.+)-----END PUBLIC KEY-----", re.DOTALL)
 
 
 class WrongRecord(ValueError):
     """
-    The text is no record, or not the one it says it is.
+    A record that is malformed, or whose signature, GUID or validity is wrong.
     """
 
 
 class GlobalRecord(NamedTuple):
     """
-    The parts of a JWT: header, claims, the data set among them, and what is signed by which signature.
+    The parts of a record: JWT header, claims, the data set in the claims, the signed bytes, and the
+    signature.
     """
 
     header: dict[str, Any]
@@ -47,7 +47,7 @@ class GlobalRecord(NamedTuple):
 
 def read_record(jwt: str) -> GlobalRecord:
     """
-    The record in this JWT; nothing of it is checked but its form.
+    Parse a record. Only its form is checked; WrongRecord if that is wrong.
     """
     parts = jwt.split(".")
     if len(parts) != 3:
@@ -64,23 +64,25 @@ def read_record(jwt: str) -> GlobalRecord:
 
 def check_record(record: GlobalRecord) -> None:
     """
-    Is it signed with its own key, and is its GUID made of that key?  WrongRecord says what is not.
+    Verify that the record is signed with its own key, and that its GUID is derived from that key. Else
+    WrongRecord.
     """
     check_signature(record, record.data)
     guid = record.data.get("guid")
     if not any(guid == guid_of(record.data, derive) for derive in DERIVATIONS):
-        raise WrongRecord("its GUID is not made of its 'publicKey' and 'salt'")
+        raise WrongRecord("its GUID is not derived from its 'publicKey' and 'salt'")
 
 
 def check_signature(record: GlobalRecord, data: dict[str, Any]) -> None:
     """
-    Is it signed with the key in `data`, in the only way that the reTHINK server takes?
+    Verify the signature with the key in `data`, by the one algorithm that the reTHINK server accepts. Else
+    WrongRecord.
     """
     algorithm = record.header.get("alg")
     if algorithm != ALGORITHM:
         raise WrongRecord(f"expected {ALGORITHM!r} in 'alg' of its header, found {algorithm!r}"[:200])
     signature = record.signature
-    if len(signature) == 64:  # raw: the two numbers, one behind the other
+    if len(signature) == 64:  # raw: r and s, concatenated
         first, second = (int.from_bytes(half, "big") for half in (signature[:32], signature[32:]))
         signature = encode_dss_signature(first, second)
     try:
@@ -91,7 +93,7 @@ def check_signature(record: GlobalRecord, data: dict[str, Any]) -> None:
 
 def check_time(record: GlobalRecord, now: float) -> None:
     """
-    Is it valid now, which is in seconds since 1970, as far as its claims say when?
+    Verify `exp` and `nbf`, if present, at the time `now` in seconds since 1970. Else WrongRecord.
     """
     for claim, over in (("exp", "it has expired"), ("nbf", "it is not valid yet")):
         at = record.claims.get(claim)
@@ -107,25 +109,24 @@ def check_time(record: GlobalRecord, now: float) -> None:
 
 def pbkdf2(password: bytes, salt: bytes) -> bytes:
     """
-    As the reTHINK server's tools and every library but one derive it.
+    The standard derivation, used by the reTHINK server's tools and most libraries.
     """
     return hashlib.pbkdf2_hmac("sha256", password, salt, ROUNDS, 32)
 
 
 def pbkdf2_of_text(password: bytes, salt: bytes, pause: Callable[[float], object] = time.sleep) -> bytes:
     """
-    As the GraphConnector of runtime-core derives it.
+    The derivation used by the GraphConnector of runtime-core.
 
-    Its sjcl takes the salt for bits though it is a text, and so appends the
-    number of the block as a digit, "1", where PBKDF2 has four bytes.  No library
-    derives that, and hashing so little at a time keeps Python's lock, for which
-    the reactor waits: so it pauses now and then.
+    Its sjcl library appends the block number to the salt as the digit "1" instead of four bytes. No library
+    does that. Such short hashes do not release Python's global interpreter lock, for which the reactor waits;
+    so the thread pauses every ROUNDS_AT_ONCE rounds.
     """
     keyed = hmac.new(password, digestmod="sha256")
     derived, block = 0, salt + b"1"
     for number in range(ROUNDS):
         if not number % ROUNDS_AT_ONCE:
-            pause(PAUSE)
+            pause(PAUSE_SECONDS)
         turn = keyed.copy()
         turn.update(block)
         block = turn.digest()
@@ -138,7 +139,7 @@ DERIVATIONS = (pbkdf2, pbkdf2_of_text)
 
 def guid_of(data: dict[str, Any], derive: Callable[[bytes, bytes], bytes] = pbkdf2) -> str:
     """
-    The GUID that belongs to a data set's key and salt.  Takes some milliseconds.
+    The GUID derived from the key and salt of a data set. Takes some milliseconds.
     """
     key, salt = data.get("publicKey"), data.get("salt")
     if not isinstance(key, str) or not isinstance(salt, str):
@@ -160,7 +161,7 @@ def _key(data: dict[str, Any]) -> EllipticCurvePublicKey:
 
 def _header(part: str) -> dict[str, Any]:
     """
-    What says how it is signed; nothing, if that makes no sense.
+    The JWT header, or {} if it is malformed.
     """
     try:
         return msgspec.json.decode(_plain(part), type=dict[str, Any])
@@ -170,7 +171,7 @@ def _header(part: str) -> dict[str, Any]:
 
 def _plain(text: str) -> bytes:
     """
-    What base64 says, be it of URLs or not, whole lines or not, with or without padding.
+    Decode base64 or base64url, with or without line breaks and padding.
     """
     text = "".join(text.split())
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,8 +1,9 @@
 """
-The global registry at `global://registry`: which accounts belong to a GUID, signed by its owner.
+The responder for the global registry at `global://registry`: the accounts of a GUID, in a record signed by
+its owner.
 
-Runtimes read the server's own words, `Code`, `Value` and `Description`, and
-wait until a time-out unless there is a `code` too; so both are given.
+Runtimes read the server's keys `Code`, `Value` and `Description`, but wait for a timeout unless there is a
+`code` too; so the reply has both.
 """
 
 import time
@@ -26,16 +27,16 @@ log = Logger()
 
 ADDRESS = "global://registry"
 MAX_GUID_CHARS = 2048  # characters of a GUID
-AT_ONCE, MAX_WAITING = 1, 100  # records that are checked, and that wait for it
-MUTE = (400, 413, 414, 431)  # what stands in front of a server refuses without a word
-# The server's words of several generations, the newest first.
+CONCURRENCY, MAX_WAITING = 1, 100  # records that are verified at a time, and that wait for it
+MUTE = (400, 413, 414, 431)  # statuses that a reverse proxy sends without a body
+# The server's keys in several generations, the newest first.
 CODE, VALUE = ("Code", "responseCode", "status"), ("Value", "data")
 DESCRIPTION = ("Description", "message", "Message", "error")
 
 
 class GlobalRegistry:
     """
-    The responder; `run` may use a thread, `wall` gives seconds since 1970.
+    The responder for the global registry. `run` may use a thread; `wall` gives seconds since 1970.
     """
 
     def __init__(
@@ -50,16 +51,17 @@ class GlobalRegistry:
         self._options = options
         self._run = run
         self._failures = FailureLog(log)
-        self._verifying = DeferredSemaphore(AT_ONCE)
-        # Whose a record is that the message writes; backends sets it, where the registry wants to know.
+        self._verifying = DeferredSemaphore(CONCURRENCY)
+        # The owner of the record that a message writes; set in the wiring if the registry limits records by
+        # owner.
         self.payer: Callable[[Message, Session], str] = lambda message, session: ""
 
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         """
-        Whatever becomes of it is told in a reply; only a response has none.
+        The reply, which is always sent, also for errors. Only a response gets none.
         """
         if message.type.lower() == "response":
-            raise Rejected("the global registry asks nothing, so it takes no response")
+            raise Rejected("the global registry sends no requests, so it accepts no responses")
         return Deferred.fromCoroutine(self._answered(message, session))
 
     async def _answered(self, message: Message, session: Session) -> Message:
@@ -70,7 +72,9 @@ class GlobalRegistry:
             message.reason = why.reason if isinstance(why, Rejected) else "failed"
             if not isinstance(why, Rejected):
                 self._failures.note(
-                    "asking the global registry for {who}", Failure(), who=message.from_[:200]
+                    "a request of {who} to the global registry failed unexpectedly",
+                    Failure(),
+                    who=message.from_[:200],
                 )
             body = {"Code": code, "Description": text, "code": code, "description": text, "desc": text}
         message.code = body["code"]
@@ -94,7 +98,7 @@ class GlobalRegistry:
 
     async def _verify(self, record: Any) -> None:
         """
-        In a thread, one at a time: it takes long, and others need the threads and Python's lock too.
+        Verify a record in a thread, one at a time: it takes long, and holds the global interpreter lock.
         """
         if len(self._verifying.waiting) >= MAX_WAITING:
             raise Rejected("too many records wait to be checked; try again later", 503, "limit")
@@ -102,7 +106,8 @@ class GlobalRegistry:
 
     async def _checked(self, guid: str, body: dict[str, Any]) -> str:
         """
-        The JWT to be written, if it is a record of that GUID and, as configured, rightly signed.
+        The JWT to be written. Rejected unless it is a valid record of that GUID; its signature is checked if
+        configured.
         """
         jwt = body.get("jwt") or body.get("value")
         if not isinstance(jwt, str):
@@ -111,7 +116,7 @@ class GlobalRegistry:
             record = read_record(jwt)
             if record.data.get("guid") != guid:
                 raise WrongRecord(f"it is the record of {record.data.get('guid')!r}, not of {guid!r}"[:300])
-            check_time(record, self._wall())  # servers fail over it, instead of saying so
+            check_time(record, self._wall())  # servers fail with an internal error over it
             if self._options.verify:
                 await self._verify(record)
         except WrongRecord as why:
@@ -121,12 +126,12 @@ class GlobalRegistry:
 
 def in_both(answer: Response) -> dict[str, Any]:
     """
-    The server's answer, and the same in our words.  Rejected if it makes no sense.
+    The server's response with its own keys and the node's. Rejected if it is malformed.
     """
     said = answer.object()
     if said is None:
         if answer.status in MUTE and not answer.content:
-            text = "The global registry refused the request, and does not say why."
+            text = "The global registry refused the request without a reason."
             raise Rejected(text, answer.status, "back-end")
         answer.json()
         raise Rejected("Invalid response from the global registry.", 502)
@@ -140,7 +145,7 @@ def in_both(answer: Response) -> dict[str, Any]:
     value = _first(said, VALUE)
     if value is not None:
         told["Value"] = told["value"] = value
-    # Runtimes repeat a 500 at once.
+    # Runtimes repeat a request at once after a 500.
     body = {**told, **said, "code": 503 if code == 500 else code}
     if code != 200:
         body["desc"] = body.setdefault("description", f"The registry said {code}")
@@ -156,7 +161,7 @@ def _guid(body: dict[str, Any]) -> str:
     if not isinstance(guid, str) or not 0 < len(guid) <= MAX_GUID_CHARS:
         raise Rejected(f"name the GUID in 'guid', or in 'resource', not {guid!r}"[:200])
     guid = guid.removeprefix("user-guid://")
-    # It becomes one piece of a path, and servers refuse one that reads like several.
+    # The GUID is one segment of a path.
     if guid in ("", ".", "..") or "/" in guid or "\\" in guid:
         raise Rejected(f"a GUID is base64url, without '/' and '\\', not {guid!r}"[:200])
     return guid

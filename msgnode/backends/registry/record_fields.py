@@ -1,8 +1,8 @@
 """
-What the fields of a record at the domain registry may hold.
+The fields of a record at the domain registry, and the types of their values.
 
-The registry takes a number for a text and a text for a number, as we do;
-over all else it fails without a word about the field, so it is not asked.
+The registry accepts numbers for texts and texts for numbers, and so does the node. Over any other type the
+registry fails without naming the field, so the node refuses it first.
 """
 
 import re
@@ -14,24 +14,24 @@ from msgnode.protocol.errors import Rejected
 LISTS = ("resources", "dataSchemes")
 UPDATABLE = ("descriptor", "expires", *LISTS, "status", "runtime", "p2pRequester", "p2pHandler")
 OBJECT_UPDATABLE = ("name", "schema", "reporter", "expires", *LISTS, "status", "runtime", "p2pRequester")
-MAX_LISTED = 1000  # values of each of LISTS in a request
-MAX_EXPIRES = 2**31 - 1  # the registry counts seconds in 32 bits
+MAX_LISTED = 1000  # values of each list in a request
+MAX_EXPIRES_SECONDS = 2**31 - 1  # the registry stores seconds in 32 bits
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,10}(\.0*)?")
 
 
 def fields(value: Mapping[str, Any], known: tuple[str, ...], place: str = "value.") -> dict[str, Any]:
     """
-    Those of the `known` fields that are given, as the registry has them.  Rejected names one that cannot be.
+    The `known` fields in `value`, with the types of the registry. Rejected names a field with a wrong type.
 
-    `place` is where the client put them, for these words.
+    `place` is the path of the fields in the body, for that error.
     """
     return {name: _field(name, value[name], place) for name in known if value.get(name) is not None}
 
 
 def texts(value: Any) -> list[str]:
     """
-    Whatever texts there are in a list, or one alone.
+    The texts in a list, or a single text as a list.
     """
     if isinstance(value, str):
         return [value] if value else []
@@ -40,7 +40,7 @@ def texts(value: Any) -> list[str]:
 
 def bounded(values: list[str], name: str) -> list[str]:
     """
-    Rejected (413) if there are more than a request may list.
+    The values themselves. Rejected (413) if they are more than a request may have.
     """
     if len(values) > MAX_LISTED:
         raise Rejected(f"'{name}' may list {MAX_LISTED} values, not {len(values)}", 413, "limit")
@@ -68,8 +68,8 @@ def _seconds(given: Any, called: str) -> int:
         found = given
     elif isinstance(given, float) and given.is_integer():
         found = int(given)
-    if found is None or not -MAX_EXPIRES - 1 <= found <= MAX_EXPIRES:
-        raise _wrong(called, f"a whole number of seconds, at most {MAX_EXPIRES}", given)
+    if found is None or not -MAX_EXPIRES_SECONDS - 1 <= found <= MAX_EXPIRES_SECONDS:
+        raise _wrong(called, f"a whole number of seconds, at most {MAX_EXPIRES_SECONDS}", given)
     return found
 
 
@@ -85,7 +85,7 @@ def _text(given: Any, called: str, wanted: str) -> str:
 
 def _wrong(called: str, wanted: str, given: Any) -> Rejected:
     """
-    What is long or deep is not looked through for these words.
+    The error for a value. A long or nested value is not printed.
     """
     kinds: dict[type, str] = {dict: "an object", list: "a list"}
     came = kinds.get(type(given)) or repr(given[:100] if isinstance(given, str) else given)

@@ -1,5 +1,5 @@
 """
-What each session has registered at the domain registry, so that its end can be told there.
+The registrations of each session at the domain registry, which are disconnected when the session ends.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,8 @@ from msgnode.structures.time_slices import ADDRESSES
 
 class Registrations:
     """
-    An address belongs to the session that registered it last; `get` finds a session by its name.
+    The table of registrations. An address belongs to the session that registered it last; `get` finds a
+    session by name.
     """
 
     def __init__(
@@ -20,17 +21,17 @@ class Registrations:
     ) -> None:
         self._session_store = session_store
         self._budget = budget
-        self._accounts: dict[int, Account] = {}  # by session
+        self._accounts: dict[int, Account] = {}  # by sid
         self._get = get
         self._most = most
         self._by_session: dict[int, set[str]] = {}
         self._holder: dict[str, int] = {}
-        self.left: list[tuple[int, str]] = []  # of sessions that ended before a restart: sid and address
-        self._owner: dict[str, str] = {}  # the identity of who registered it, where that is verified
+        self._leftovers: list[tuple[int, str]] = []  # of sessions that ended before a restart: sid, address
+        self._owner: dict[str, str] = {}  # the authenticated user that registered an address
 
     def owner(self, url: str) -> str:
         """
-        Whose it is, as far as the node itself knows; "" if it does not.
+        The user that registered an address, as far as the node knows; else "".
         """
         return self._owner.get(url, "")
 
@@ -39,9 +40,12 @@ class Registrations:
 
     def add(self, url: str, session: Session, anew: bool) -> bool:
         """
-        The session registered it, or without `anew` kept alive what may be another's.  False: it has ended.
+        Note that the session registered an address; without `anew`, that it kept alive an entry that may be
+        another's.
+
+        False if the session has ended.
         """
-        while session.successor is not None:  # the registry answered late
+        while session.successor is not None:  # a merge happened during the call
             session = session.successor
         if self._get(session.runtime) is not session:
             return False
@@ -61,7 +65,7 @@ class Registrations:
 
     def restore(self, session: Session, url: str, owner: str) -> None:
         """
-        So it was before a restart.
+        Restore a registration after a restart.
         """
         self._owns(owner, url)
         self._by_session.setdefault(session.sid, set()).add(url)
@@ -75,7 +79,7 @@ class Registrations:
 
     def drop(self, url: str) -> None:
         """
-        It is registered no more.
+        Remove the registration of an address.
         """
         sid = self._holder.pop(url, None)
         self._owner.pop(url, None)
@@ -87,13 +91,13 @@ class Registrations:
 
     def ended(self, session: Session) -> list[str]:
         """
-        The session has ended; what it leaves behind.  On disk it stays until `told`.
+        The addresses that an ended session leaves. They stay in the database until `told`.
         """
         return sorted(url for some in self.leave(session) for url in some)
 
     def move(self, session: Session, other: Session) -> Iterator[None]:
         """
-        What the session has registered is the other's, as far as there is room; in slices of ADDRESSES.
+        Move the registrations of a session to the `other`, as far as that has room, in slices of ADDRESSES.
         """
         for done, url in enumerate(list(self._by_session.get(session.sid, ())), 1):
             if self._holder.get(url) != session.sid:
@@ -110,14 +114,16 @@ class Registrations:
 
     def leave(self, session: Session) -> Iterator[list[str]]:
         """
-        The same in slices of ADDRESSES.
+        The addresses that an ended session leaves, in slices of ADDRESSES.
         """
         sid = session.sid
         urls = self._by_session.pop(sid, set())
         self._accounts.pop(sid, None)
         while urls:
             some = [urls.pop() for _ in range(min(ADDRESSES, len(urls)))]
-            left = [url for url in some if self._holder.get(url) == sid]  # not another's meanwhile
+            left = [
+                url for url in some if self._holder.get(url) == sid
+            ]  # not registered by another session meanwhile
             for url in left:
                 del self._holder[url]
                 self._owner.pop(url, None)
@@ -125,14 +131,27 @@ class Registrations:
 
     def forget(self, session: Session) -> None:
         """
-        The same, where nobody is told.
+        Remove all registrations of a session without disconnecting them.
         """
         for url in self.ended(session):
             self.told(session.sid, url)
 
+    def add_leftover(self, sid: int, url: str) -> None:
+        """
+        Keep what a session had registered that ended before a restart; the registry is not notified yet.
+        """
+        self._leftovers.append((sid, url))
+
+    def take_leftovers(self) -> list[tuple[int, str]]:
+        """
+        The leftovers, by sid and address; they are no longer kept here.
+        """
+        leftovers, self._leftovers = self._leftovers, []
+        return leftovers
+
     def told(self, sid: int, url: str) -> None:
         """
-        The registry knows that what an ended session had registered is gone, or another's.
+        The registry has the disconnection of an address, or another session registered it.
         """
         self._session_store.unregistered(sid, url)
 

@@ -1,8 +1,7 @@
 """
-What a message to the domain registry asks for, as calls of the registry's HTTP.
+Requests to the domain registry: a message becomes calls of the registry's HTTP API.
 
-Runtimes of all ages say it in many ways; connectors before this one
-misunderstood several.  Everything here is a function from words to words.
+Runtimes of all versions write the same request in many ways. Everything here is a pure function.
 """
 
 import re
@@ -14,26 +13,26 @@ from msgnode.backends.registry.record_fields import LISTS, OBJECT_UPDATABLE, UPD
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.errors import Rejected
 
-HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes whose addresses are registered as hyperties
+HYPERTIES = ("hyperty", "hyperty-runtime", "runtime")  # schemes of addresses that are registered as hyperties
 REQUIRED = {
     True: ("expires", "dataSchemes", "resources", "runtime", "status", "descriptor"),
     False: ("schema", "name", "reporter", "resources", "dataSchemes", "status", "expires", "runtime"),
 }
-EXPIRES = 3600  # seconds
+EXPIRES_SECONDS = 3600  # default, in seconds
 
 _SEARCH = re.compile(r"/([^/]+)/(user|idp-identifier|guid|url|name|reporter)/(.+)", re.DOTALL)
 _PART = re.compile(r"/([^/]+)/(.+)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# How the registry calls what is searched by.
+# The search keywords of messages, and those of the registry.
 _BY = {"user": "user", "idp-identifier": "email", "guid": "guid"}
 
 
 class Call(NamedTuple):
     """
-    One call of the registry: `url` is the address it is about, `body` what is written there.
+    A call of the registry: `url` is the address it is about, `body` what is written.
 
-    `filter` is a search that the registry does not offer, to be made in its answer;
-    `payer` whose the entry is, as far as the node knows.
+    `filter` is a search that the registry does not support, applied to its response. `payer` is the owner of
+    the entry, as far as the node knows.
     """
 
     method: str
@@ -46,23 +45,23 @@ class Call(NamedTuple):
 
 def is_hyperty(url: str) -> bool:
     """
-    Is it registered as a hyperty?  Else as a data object.
+    Is the address registered as a hyperty? Otherwise it is a data object.
     """
     return _scheme(url) in HYPERTIES
 
 
 def path(*pieces: str) -> str:
     """
-    A path in which each address is one piece; Rejected if one would lead elsewhere.
+    A path in which each piece is one encoded segment. Rejected if a piece would lead elsewhere.
     """
     if not {"", ".", ".."}.isdisjoint(pieces):
-        raise Rejected("what is asked for must have a name, and neither '.' nor '..' is one")
+        raise Rejected("a name must not be empty, '.' or '..'")
     return "/" + "/".join(map(encoded, pieces))
 
 
 def encoded(text: str) -> str:
     """
-    As encodeURIComponent does it; Rejected (413) if it is longer than any address.
+    Percent-encode like encodeURIComponent. Rejected (413) if the text is longer than an address may be.
     """
     if len(text) > MAX_ADDRESS_CHARS:
         raise Rejected(
@@ -78,7 +77,7 @@ def encoded(text: str) -> str:
 
 def reads(body: Mapping[str, Any], domain: str) -> list[Call]:
     """
-    The calls that a read asks for: the second, if there is one, in case the first finds nothing.
+    The calls for a read. A second call is made only if the first finds nothing.
     """
     criteria = body.get("criteria")
     if not isinstance(criteria, dict):
@@ -120,7 +119,7 @@ def _by_address(resource: str, lists: dict[str, list[str]]) -> list[Call]:
 
 def by_url(url: str) -> Call:
     """
-    Reads one record.
+    The call that reads one record.
     """
     place = ("hyperty", "url") if is_hyperty(url) else ("hyperty", "dataobject", "url")
     return Call("GET", path(*place, url))
@@ -128,7 +127,7 @@ def by_url(url: str) -> Call:
 
 def by_name(name: str) -> Call:
     """
-    Reads the data objects of that name.
+    The call that reads the data objects of a name.
     """
     return _search("dataobject/name", name, {})
 
@@ -137,7 +136,7 @@ def _search(by: str, value: str, lists: dict[str, list[str]]) -> Call:
     found = f"/hyperty/{by}{path(value)}"
     if not lists:
         return Call("GET", found)
-    if by == "guid":  # the registry looks by guid alone
+    if by == "guid":  # the registry cannot filter here
         return Call("GET", found, filter=lists)
     query = "&".join(f"{name}={','.join(map(encoded, values))}" for name, values in lists.items())
     return Call("GET", f"{found}/{'do' if by.startswith('dataobject') else 'hyperty'}?{query}")
@@ -145,7 +144,7 @@ def _search(by: str, value: str, lists: dict[str, list[str]]) -> Call:
 
 def fits(record: Any, wanted: Mapping[str, list[str]]) -> bool:
     """
-    Has this record every value of both lists?
+    Has this record every wanted value, in both lists?
     """
     return isinstance(record, dict) and all(
         set(texts(record.get(name))).issuperset(values) for name, values in wanted.items()
@@ -157,7 +156,7 @@ def fits(record: Any, wanted: Mapping[str, list[str]]) -> bool:
 
 def create(body: Mapping[str, Any], from_: str, runtime: str) -> Call:
     """
-    The call that registers what `value` describes, with what older runtimes leave out.
+    The call that registers what `value` describes. Fields that older runtimes omit get defaults.
     """
     value = _object(body)
     url = _needed(value, "url", "hypertyURL")
@@ -165,15 +164,15 @@ def create(body: Mapping[str, Any], from_: str, runtime: str) -> Call:
     if "hypertyDescriptorURL" in given:
         given.setdefault("descriptor", given["hypertyDescriptorURL"])
     given.setdefault("status", "live")
-    given.setdefault("expires", EXPIRES)
+    given.setdefault("expires", EXPIRES_SECONDS)
     given.setdefault("runtime", _runtime(from_, runtime))
     for name in LISTS:
-        if isinstance(given.get(name, ""), str):  # none, or one alone
+        if isinstance(given.get(name, ""), str):  # missing, or a single text
             given[name] = texts(given.get(name))
     if is_hyperty(url):
         user = _needed(value, "user")
-        if not user.strip("/"):  # the registry stores such a one, and fails
-            raise Rejected(f"'value.user' must name somebody, not {user!r}"[:200])
+        if not user.strip("/"):  # the registry would store it, and fail later
+            raise Rejected(f"'value.user' must name a user, not {user!r}"[:200])
         found = fields(given, (*UPDATABLE, "guid"))
         return Call("PUT", path("hyperty", "user", user, url), found, url)
     if given["dataSchemes"] == [] and _scheme(url):
@@ -194,7 +193,7 @@ def update(body: Mapping[str, Any], domain: str) -> Call:
 
 def write(url: str, changes: dict[str, Any]) -> Call:
     """
-    Lays these fields over the record of that address; none: keeps it alive.
+    The call that writes fields of a record; without fields, it keeps the record alive.
     """
     place = path("hyperty", "url", url) if is_hyperty(url) else path("dataobject", "url", url)
     return Call("PUT", place, changes, url)
@@ -216,9 +215,9 @@ def _changes(body: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
 
 def delete(body: Mapping[str, Any]) -> tuple[Call | None, str]:
     """
-    The call that takes a registration back, or None and the name of the data object.
+    The call that removes a registration; or None and the name of a data object.
 
-    The registry deletes no data objects; they are disconnected.
+    The registry cannot delete data objects, so they are disconnected.
     """
     value = body.get("value")
     if not isinstance(value, dict):
@@ -237,19 +236,20 @@ def delete(body: Mapping[str, Any]) -> tuple[Call | None, str]:
 
 def missing(call: Call) -> list[str]:
     """
-    The fields without which the registry creates nothing.
+    The required fields that a create lacks.
     """
     return [name for name in REQUIRED[is_hyperty(call.url)] if name not in (call.body or ())]
 
 
-# -- words -----------------------------------------------------------------------
+# -- texts and addresses ----------------------------------------------------------
 
 
 def address_of(resource: str, domain: str) -> str | None:
     """
-    The address a resource names: itself, or in `/hyperty/<address>`, or `/<scheme>/<identifier>` here.
+    The address that a resource names: itself, or in `/hyperty/<address>`, or `/<scheme>/<identifier>` of this
+    domain.
 
-    None: `/dataObject/<name>` and what else tells no scheme.
+    None for `/dataObject/<name>`, and if there is no scheme.
     """
     match = _PART.fullmatch(resource)
     if match is None:
@@ -277,7 +277,7 @@ def _runtime(from_: str, runtime: str) -> str:
 
 def _listed(asked: Mapping[str, Any], name: str) -> list[str]:
     """
-    The values that a request names, which are compared with those of every record.
+    The values that a request lists. They are compared with those of every record, so their number is bounded.
     """
     return bounded(texts(asked.get(name)), name)
 

@@ -1,9 +1,9 @@
 """
-What becomes of a registered address, told to whoever subscribed `<address>/registration`.
+Status notifications for subscribers of `<address>/registration`, and the poll of the domain registry.
 
-It is told when the status changes.  The registry does not always say whether it
-did, so what was told to be disconnected is remembered, and which writes were
-not answered: of their repetition the registry says that nothing changed.
+Subscribers are notified when the status changes. The registry does not always say whether it changed, so the
+addresses last announced as disconnected are remembered, and the writes without a response: if such a write is
+repeated, the registry says that nothing changed.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.log_limits import FailureLog
 
 LIVE, DISCONNECTED = "live", "disconnected"
-STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other in a notification
+STATUSES = (LIVE, DISCONNECTED)  # runtimes fail over any other status
 MAX_GONE = 100_000  # addresses remembered as disconnected
-MAX_IN_DOUBT = 1000  # addresses whose last write was not answered; the breaker keeps them few
+MAX_IN_DOUBT = 1000  # addresses whose last write has no response; the circuit breaker keeps them few
 
 
 class StatusNotifications:
     """
-    Notifications of a changed status, sent from `address`; `publish` sends one to all who listen.
+    Notifications of a changed status, sent from `address`. `publish` sends a message to all subscribers.
     """
 
     def __init__(self, address: str, publish: Callable[[Message], int]) -> None:
@@ -38,16 +38,15 @@ class StatusNotifications:
         self._publish = publish
         self._ids = count(1)
         self._gone: BoundedCache[str, bool] = BoundedCache(MAX_GONE)
-        self._in_doubt: BoundedCache[str, object] = BoundedCache(
-            MAX_IN_DOUBT
-        )  # the status that was written, perhaps
+        # The status that was perhaps written, by address.
+        self._in_doubt: BoundedCache[str, object] = BoundedCache(MAX_IN_DOUBT)
 
     def is_gone(self, url: str) -> bool:
         return url in self._gone
 
     def doubt(self, url: str, status: object) -> None:
         """
-        Nobody can say whether it has this status now; None: nor whether anything else of it changed.
+        Note that a write of this status got no response. None: the write had no status.
         """
         if status is None:
             return
@@ -55,7 +54,7 @@ class StatusNotifications:
 
     def settle(self, url: str, status: object) -> bool:
         """
-        It has this status now.  Had it perhaps before, by a write that was not answered?
+        Note that the address has this status. Returns whether an earlier write without a response had set it.
         """
         return self._in_doubt.pop(url) == status
 
@@ -71,14 +70,14 @@ class StatusNotifications:
 
 log = Logger()
 
-AT_ONCE = 100  # changes told in one turn: whoever listens is sent each of them
+CHANGES_PER_TURN = 100  # each may have many subscribers
 
 
 class RegistryPoller(Service):
     """
-    Polls the domain registry for what changed there without a message.
+    The poll of the domain registry for changes that were not made by messages.
 
-    `changed` is told the address and the status of each that changed.
+    `changed` is called with the address and status of each change.
     """
 
     def __init__(
@@ -103,25 +102,29 @@ class RegistryPoller(Service):
 
     def _poll(self) -> Deferred[None]:
         asked = Deferred.fromCoroutine(self._ask())
-        return asked.addErrback(lambda why: self._failures.note("asking the registry what changed", why))
+        return asked.addErrback(
+            lambda why: self._failures.note("the poll of the domain registry failed unexpectedly", why)
+        )
 
     async def _ask(self) -> None:
         try:
             answer = await self._rest.request("GET", "/registry/updated")
         except Rejected:
-            return  # the breaker says it once
+            return  # the circuit breaker logs it
         told = (answer.object() or {}) if answer.status == 200 else {}
         for number, (url, record) in enumerate(told.items(), 1):
             if isinstance(record, dict):
                 self._tell(url, record.get("status"))
-            if number % AT_ONCE == 0:
+            if number % CHANGES_PER_TURN == 0:
                 await deferLater(self._clock, 0)
                 if not self.running:
                     return
 
     def _tell(self, url: str, status: object) -> None:
-        # The registry has forgotten the others, too.
+        # The next poll does not have the other changes any more.
         try:
             self._changed(url, status)
         except Exception:
-            self._failures.note("telling what became of {url}", Failure(), url=url[:200])
+            self._failures.note(
+                "the status notification of {url} failed unexpectedly", Failure(), url=url[:200]
+            )

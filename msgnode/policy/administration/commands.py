@@ -1,8 +1,8 @@
 """
-What can be asked of the policies while they run, whichever door the asker comes by.
+The management commands of policies, used by HTTP and by messages.
 
-The doors are admin/policy_api.py (HTTP) and responder.py (the
-bus); they know who asks, this does it.
+admin/policy_api.py (HTTP) and responder.py (the bus) authenticate the caller; this module carries out the
+command.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
-from msgnode.policy.administration.document_edit import DocumentEditor, Files, value_of, written
+from msgnode.policy.administration.document_edit import DocumentEditor, Files, parse, to_text
 from msgnode.policy.administration.policy_store import PolicyRejected, PolicyStore
 from msgnode.policy.administration.versions import Version
 from msgnode.policy.decision.attribute import OWNERS
@@ -48,10 +48,9 @@ class PolicyCommands:
     """
     The management methods of the policies.
 
-    `ask(method, params, who)`: the value, or PolicyRejected.
+    `ask(method, params, who)` returns the value, or raises PolicyRejected.
 
-    METHODS has the names; those that change something take `ifMatch` and
-    `force` beside what is theirs.
+    Methods that change something also take `ifMatch` and `force`.
     """
 
     def __init__(self, policies: PolicyStore, enforcement: PolicyEnforcement) -> None:
@@ -84,7 +83,7 @@ class PolicyCommands:
 
     def ask(self, method: str, params: Params, who: str) -> Deferred[Any]:
         """
-        Fires with what JSON can say.
+        Call a method. Fires with a JSON value. Fails with PolicyRejected.
         """
         act = self.methods.get(method)
         if act is None:
@@ -98,26 +97,26 @@ class PolicyCommands:
         live = self._policies.live
         if live is None:
             return {"version": None, "document": []}
-        documents = [value_of(text) for _, text in live.files]
+        documents = [parse(text) for _, text in live.files]
         if len(documents) == 1:
             return {"version": live.summary(), "document": documents[0]}
         return {"version": live.summary(), "documents": documents}
 
     def save_policies(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `document`: what takes the place of everything.
+        Replace everything by `document`.
         """
         return self._push(params, _needed(params, "document"), who)
 
     def policy(self, params: Params, who: str) -> Any:
         """
-        `key`: the id of one policy set.
+        The policy set with the id `key`.
         """
         return self._policies.content().set(_key(params))
 
     def add_policy(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `policy`: one policy set, new or in the place of that with its id.
+        Add or replace the policy set `policy`, by its id.
         """
         policy = _needed(params, "policy")
         key, algorithm = params.get("key"), params.get("combiningAlgorithm")
@@ -129,13 +128,13 @@ class PolicyCommands:
 
     def policy_of(self, params: Params, who: str) -> Any:
         """
-        `key` and `policyKey`: one policy of a set.
+        The policy `policyKey` of the set `key`.
         """
         return self._policies.content().policy(_key(params), _key(params, "policyKey"))
 
     def add_policy_to(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `key`, `policyKey` and `policy`: a policy of that set, new or in the place of that with its id.
+        Add or replace the policy `policyKey` of the set `key` by `policy`.
         """
         key, id, policy = _key(params), _key(params, "policyKey"), _needed(params, "policy")
         return self._edit(params, lambda content: content.put_policy(key, id, policy), who)
@@ -146,12 +145,14 @@ class PolicyCommands:
 
     def patch_policy(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `key`, perhaps `policyKey`, and `fields`: these of the set or policy are others, or null: gone.
+        Change `fields` of the set `key`, or of its policy `policyKey`; null removes a field.
         """
         key, fields = _key(params), _needed(params, "fields")
         id = _key(params, "policyKey") if "policyKey" in params else None
         if not isinstance(fields, dict) or "id" in fields:
-            raise PolicyRejected("name the fields to change in an object; 'id' is not to be changed", 400)
+            raise PolicyRejected(
+                "'fields' must be an object with the fields to change; 'id' cannot change", 400
+            )
         return self._edit(params, lambda content: content.patch(key, id, fields), who)
 
     # -- groups ----------------------------------------------------------------
@@ -164,7 +165,7 @@ class PolicyCommands:
 
     def create_group(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `groupName`, and perhaps `members`.
+        Create the group `groupName`, optionally with `members`.
         """
         name, members = _text(params, "groupName"), params.get("members", [])
         if not isinstance(members, list):
@@ -188,7 +189,7 @@ class PolicyCommands:
 
     def add_to_group(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `groupName` and `userEmail`.
+        Add `userEmail` to the group `groupName`.
         """
         name, user = _text(params, "groupName"), _text(params, "userEmail")
 
@@ -210,11 +211,11 @@ class PolicyCommands:
 
         return self._edit(params, remove, who)
 
-    # -- looking before leaping ------------------------------------------------
+    # -- validation, explanation, dry run -------------------------------------------
 
     def validate(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `document`: would it be taken?  Its lints, or PolicyRejected with its problems.
+        Validate `document`: its warnings. Fails with PolicyRejected and its errors.
         """
         checked = self._policies.check(_files(_needed(params, "document")))
         return checked.addCallback(
@@ -223,7 +224,7 @@ class PolicyCommands:
 
     def explain(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `message`, and perhaps what else a node would know of it: how it would be decided.
+        Explain the decision about `message`. The other parameters describe its sender and connection.
         """
         unknown = [name for name in params if name not in EXPLAIN]
         if unknown:
@@ -241,12 +242,19 @@ class PolicyCommands:
             message.shown = shown_identity(params.get("messageIdentity"))
         except InvalidValue as why:
             raise PolicyRejected(f"'messageIdentity': {why}"[:300], 400) from None
-        texts = {name: _text(params, name, "") for name in ("connector", "peer", "session")}
+        connector, peer, session = (_text(params, name, "") for name in ("connector", "peer", "session"))
         identity, owned, topic = _identity(params), _owned(params), _topic(params)
 
         def explained(program: Program) -> Any:
-            asked = self._enforcement.senders.supposed(
-                point, message, identity=identity, owned=owned, topic=topic, **texts
+            asked = self._enforcement.contexts.build(
+                point,
+                message,
+                identity=identity,
+                owned=None if owned is None else lambda: owned,
+                topic=lambda to: topic,
+                connector=connector,
+                peer=peer,
+                session=session,
             )
             try:
                 return program.explain(asked).to_builtins()
@@ -261,17 +269,18 @@ class PolicyCommands:
 
     def dry_run(self, params: Params, who: str) -> Any:
         """
-        `document`: decide by it too, beside what is live; null ends that; without it: the differences so far.
+        Start a dry run with `document` next to the live policies, or end it with null. Returns the
+        differences so far.
         """
         if "document" not in params:
-            return self._enforcement.differences()
+            return self._enforcement.dry_run_report()
         if params["document"] is None:
-            self._enforcement.try_out(None)
-            return self._enforcement.differences()
+            self._enforcement.set_dry_run(None)
+            return self._enforcement.dry_run_report()
 
         def begin(program: Program) -> Any:
-            self._enforcement.try_out(program)
-            return self._enforcement.differences()
+            self._enforcement.set_dry_run(program)
+            return self._enforcement.dry_run_report()
 
         return self._policies.check(_files(params["document"])).addCallback(begin)
 
@@ -282,24 +291,24 @@ class PolicyCommands:
 
     def rollback(self, params: Params, who: str) -> Deferred[Any]:
         """
-        `number`: the version to go back to.
+        Roll back to the version `number`.
         """
         number = params.get("number")
         if not isinstance(number, int) or isinstance(number, bool):
             raise PolicyRejected(f"'number' must be that of a version, not {number!r}"[:200], 400)
         return self._policies.roll_back(number, who, _if_match(params)).addCallback(Version.summary)
 
-    # -- what was decided --------------------------------------------------------
+    # -- decisions ------------------------------------------------------------------
 
     def decisions(self, params: Params, who: str) -> list[dict[str, Any]]:
         """
-        The last that were refused, newest first.
+        The latest refusals, newest first.
         """
         return [as_dict(line) for line in reversed(self._enforcement.decisions.recent)]
 
     def stats(self, params: Params, who: str) -> dict[str, Any]:
         """
-        How often each rule decided, and which never did.
+        How often each rule decided, and the rules that never did.
         """
         live, tallies = self._policies.live, list(self._enforcement.decisions)
         used = {tally.rule for tally in tallies if tally.hits}
@@ -328,7 +337,7 @@ class PolicyCommands:
 
 
 def _files(document: Any) -> Files:
-    return (("document", written(document)),)
+    return (("document", to_text(document)),)
 
 
 def _if_match(params: Params) -> str | None:

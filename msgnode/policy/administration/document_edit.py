@@ -1,5 +1,5 @@
 """
-Policy documents on their way to being live: compiled without holding up messages, compared, and edited.
+Policy documents before they are live: compilation in a thread, version checks, and edits.
 """
 
 import gc
@@ -12,16 +12,16 @@ from typing import Any
 from msgnode.policy.language.program import Program
 from msgnode.protocol.errors import Rejected
 
-Files = tuple[tuple[str, str], ...]  # what each is called, and its text
+Files = tuple[tuple[str, str], ...]  # the name and the text of each
 
-GENTLE = 0.0005  # seconds that a thread may hold the interpreter while messages wait for it
+SWITCH_SECONDS = 0.0005  # seconds that a thread may hold the interpreter lock while messages wait
 
 
 def load(files: Files, strict: bool = False, before: Program | None = None) -> Program:
     """
-    The program of all of them together; PolicyRefused with all that is wrong.
+    Compile several documents to one program. PolicyRefused lists all errors.
 
-    Policies that are as they were `before` are not compiled again.
+    Policies that have not changed since `before` are not compiled again.
     """
     data = [(where, _bytes(text)) for where, text in files]
     return Program(data, strict=strict, before=before)
@@ -29,7 +29,7 @@ def load(files: Files, strict: bool = False, before: Program | None = None) -> P
 
 def _bytes(text: str) -> bytes:
     """
-    The bytes it was read from; what never was any, such as half a character, stays wrong.
+    The bytes that a text was decoded from. A lone surrogate stays invalid.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -39,11 +39,10 @@ def _bytes(text: str) -> bytes:
 
 def run_beside_reactor(function: Callable[..., Any], *arguments: Any) -> Any:
     """
-    Call it in a thread beside the reactor's, so that messages hardly notice.
+    Call a function in a thread with little effect on the latency of messages.
 
-    The interpreter changes between threads more often meanwhile, and does not
-    stop them all to look for cycles: among all that is new that would take
-    tens of milliseconds.
+    Meanwhile the interpreter switches threads more often, and the garbage collector is off: a collection of
+    so many new objects would take tens of milliseconds.
     """
     with _gentle:
         return function(*arguments)
@@ -51,7 +50,7 @@ def run_beside_reactor(function: Callable[..., Any], *arguments: Any) -> Any:
 
 class _ThreadTuning:
     """
-    Entered by any number of threads: the first changes the interpreter, the last changes it back.
+    Tuning of the interpreter, shared by several threads: the first sets it, the last resets it.
     """
 
     def __init__(self) -> None:
@@ -64,7 +63,7 @@ class _ThreadTuning:
             self._inside += 1
             if self._inside == 1:
                 self._before = sys.getswitchinterval(), gc.isenabled()
-                sys.setswitchinterval(GENTLE)
+                sys.setswitchinterval(SWITCH_SECONDS)
                 gc.disable()
 
     def __exit__(self, *how: object) -> None:
@@ -73,7 +72,7 @@ class _ThreadTuning:
             if self._inside:
                 return
             interval, collects = self._before
-            # What is new goes to what is old, unseen; it is long-lived.
+            # Move the new objects, which are long-lived, to the oldest generation without examining them.
             gc.freeze()
             gc.unfreeze()
             if collects:
@@ -84,9 +83,9 @@ class _ThreadTuning:
 _gentle = _ThreadTuning()
 
 
-def written(document: Any) -> str:
+def to_text(document: Any) -> str:
     """
-    A document as text: as it came, or as JSON.
+    A document as text: unchanged if it is text, else as JSON.
     """
     if isinstance(document, bytes):
         return document.decode("utf-8", "surrogateescape")
@@ -95,20 +94,20 @@ def written(document: Any) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1)
 
 
-def value_of(text: str) -> Any:
+def parse(text: str) -> Any:
     """
-    What a document says that was live.
+    The JSON value of a document that was live.
     """
     return json.loads(text.removeprefix("\ufeff"))
 
 
 class DocumentEditor:
     """
-    One document that is being edited: its `sets`, its `groups`, and what else it has.
+    An editor of one document: its `sets`, its `groups`, and its other keys.
     """
 
     def __init__(self, text: str) -> None:
-        value = value_of(text)
+        value = parse(text)
         self._top: dict[str, Any] = value if isinstance(value, dict) else {"policySets": value}
         self.sets: list[dict[str, Any]] = self._top.setdefault("policySets", [])
         self.groups: dict[str, list[str]] = self._top.get("groups", {})
@@ -130,7 +129,7 @@ class DocumentEditor:
 
     def put(self, policy: Any, key: Any, algorithm: Any) -> None:
         """
-        A new policy set, or another in the place of that with its id; a policy alone gets a set of its own.
+        Add or replace a policy set by its id. A single policy gets a set of its own.
         """
         if not isinstance(policy, dict):
             raise Rejected("'policy' must be a policy set or a policy, as an object")
@@ -138,7 +137,7 @@ class DocumentEditor:
             algorithm = algorithm or "blockOverrides"
             policy = {"target": {}, "policyCombiningAlgorithm": algorithm, "policies": [policy]}
         if key is not None and str(policy.setdefault("id", key)) != str(key):
-            raise Rejected(f"the policy set says its id is {policy['id']!r}, not {key!r}"[:200])
+            raise Rejected(f"the id of the policy set is {policy['id']!r}, not {key!r}"[:200])
         for position, each in enumerate(self.sets):
             if str(each.get("id")) == str(policy.get("id")):
                 self.sets[position] = policy
@@ -150,7 +149,7 @@ class DocumentEditor:
 
     def policy(self, key: str, id: str) -> dict[str, Any]:
         """
-        The policy with that id, of the set with that key.
+        The policy `id` of the set `key`.
         """
         policies: list[dict[str, Any]] = self.set(key)["policies"]
         for each in policies:
@@ -161,12 +160,12 @@ class DocumentEditor:
 
     def put_policy(self, key: str, id: str, policy: Any) -> None:
         """
-        A new policy of that set, or another in the place of that with its id.
+        Add or replace a policy of a set.
         """
         if not isinstance(policy, dict):
             raise Rejected("'policy' must be a policy, as an object")
         if str(policy.setdefault("id", id)) != id:
-            raise Rejected(f"the policy says its id is {policy['id']!r}, not {id!r}"[:200])
+            raise Rejected(f"the id of the policy is {policy['id']!r}, not {id!r}"[:200])
         policies: list[dict[str, Any]] = self.set(key)["policies"]
         self._raise_version(key)
         for position, each in enumerate(policies):
@@ -181,7 +180,7 @@ class DocumentEditor:
 
     def patch(self, key: str, id: str | None, fields: dict[str, Any]) -> None:
         """
-        Other fields of a set, or of one of its policies; null takes one away.
+        Change fields of a set, or of one of its policies; None removes a field.
         """
         found = self.set(key) if id is None else self.policy(key, id)
         if id is not None or "version" not in fields:
@@ -192,7 +191,7 @@ class DocumentEditor:
 
     def _raise_version(self, key: str) -> None:
         """
-        A set of which a part is changed has a version of its own, if it had one before.
+        Increment the version of a set, if it has one.
         """
         found = self.set(key)
         if _is_number(found.get("version")):
@@ -200,7 +199,7 @@ class DocumentEditor:
 
     def group(self, name: str) -> list[str]:
         """
-        The members of the group, to be changed.
+        The members of a group, which may be changed.
         """
         members = self.groups.get(name)
         if members is None:
@@ -210,7 +209,7 @@ class DocumentEditor:
 
     def document(self) -> dict[str, Any]:
         """
-        All of it, with a version of its own if it had one before.
+        The edited document. Its version is incremented, if it has one.
         """
         made = {**self._top, "groups": self.groups}
         if "version" in made:
@@ -218,16 +217,16 @@ class DocumentEditor:
         return made
 
 
-def older(files: Files, live: Files) -> str:
+def version_conflict(files: Files, live: Files) -> str:
     """
-    Why these are no newer than those that are live; empty if they are, or do not say.
+    Why `files` are not newer than the live ones; "" if they are, or have no versions.
     """
     if len(files) != 1 or len(live) != 1:
         return ""
     try:
         fresh, known = DocumentEditor(files[0][1]), DocumentEditor(live[0][1])
     except (ValueError, AttributeError, TypeError, RecursionError):
-        return ""  # whoever compiles it will say what is wrong
+        return ""  # the compiler reports the error
     if files[0][1] == live[0][1]:
         return ""
     if fresh.version and known.version and not fresh.version > known.version:

@@ -1,9 +1,8 @@
 """
-The policies that are live, and how others take their place.
+The policy store: the live policies, pushed and polled versions, rollback.
 
-A document is read and compiled in a thread, written to disk, and then takes
-effect between two messages, by one assignment.  Whatever is wrong with it, the
-one before stays.
+A new document is compiled in a thread and written to disk. Then it becomes live between two messages, by one
+assignment. After any error, the previous version stays live.
 """
 
 import time
@@ -23,9 +22,9 @@ from msgnode.policy.administration.document_edit import (
     DocumentEditor,
     Files,
     load,
-    older,
     run_beside_reactor,
-    written,
+    to_text,
+    version_conflict,
 )
 from msgnode.policy.administration.source import Documents, FileSource, Source, SourceFailed
 from msgnode.policy.administration.versions import Version, Versions
@@ -42,7 +41,7 @@ PUSH = "push"
 
 class PolicyRejected(Rejected):
     """
-    A document that is not taken; `problems` say where and what.
+    A document that was rejected. `problems` lists its errors.
     """
 
     def __init__(self, text: str, code: int, problems: list[Any] | None = None) -> None:
@@ -55,11 +54,10 @@ class PolicyRejected(Rejected):
 
 class PolicyStore(Service):
     """
-    The live policies and the versions before them.
+    The live policies and their previous versions.
 
-    `source` is None where policies are pushed, or there are none.
-
-    `failed` counts what was not taken, `wrong` is the last reason.
+    `source` is None if policies are pushed, or there are none. `failed` counts rejected documents and failed
+    polls; `wrong` is the last error.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class PolicyStore(Service):
     ) -> None:
         self.failed = 0
         self.wrong = ""
-        self._misread = ""  # what is wrong with the document that was read last
+        self._misread = ""  # errors of the document read last
         self.source = source
         self.enforcement = enforcement
         self.versions = Versions(state and state / "policy", options.keep_versions)
@@ -90,7 +88,7 @@ class PolicyStore(Service):
     @property
     def live(self) -> Version | None:
         """
-        None before there is one, and while everything is refused.
+        The live version. None if there is none, or everything is refused.
         """
         return self.versions.newest if self.enforcement.is_open else None
 
@@ -98,17 +96,19 @@ class PolicyStore(Service):
 
     def startService(self) -> None:
         """
-        Take what the source has, or the last good version, before anybody is heard.
+        Activate what the source has, or the last good version, before any client is read.
         """
         super().startService()
         if not self._options.source:
             return
         self.versions.open()
         for damaged in self.versions.damaged:
-            log.error("a kept version of the policies is left out: {damaged}", damaged=damaged)
+            log.error(
+                "a stored version of the policies cannot be read and is skipped: {damaged}", damaged=damaged
+            )
         if self._options.source.lower().startswith("http://"):
             log.warn(
-                "{source} is not encrypted: whoever is on the way can change the policies; use https",
+                "{source} is not encrypted, so an attacker in the network can change the policies; use https",
                 source=self.source.name if self.source is not None else "policy.source",
             )
         if isinstance(self.source, FileSource):
@@ -119,7 +119,8 @@ class PolicyStore(Service):
             self._go_on_with(self.live)
         elif self.source is not None:
             log.warn(
-                "no policies yet: everything is refused until {source} gives some", source=self.source.name
+                "there are no policies yet: everything is refused until {source} has some",
+                source=self.source.name,
             )
             self.enforcement.close()
         if self.source is not None:
@@ -127,7 +128,7 @@ class PolicyStore(Service):
 
     def stopService(self) -> Deferred[None]:
         """
-        Fires when what is being written is on disk.
+        Fires once pending writes are on disk.
         """
         super().stopService()
         if self._looking.running:
@@ -136,14 +137,14 @@ class PolicyStore(Service):
 
     def _stay_closed(self, broken: str) -> None:
         """
-        What was live cannot be read, and nobody but an operator can say what is to be instead.
+        Refuse everything: the live version cannot be read, and only an operator can decide what replaces it.
         """
         self.enforcement.close()
         self.failed += 1
         self.wrong = f"{broken} was live and cannot be read"
         log.error(
-            "everything is refused: {broken} was live and cannot be read; put a document, roll back to one of"
-            " the versions {kept}, or mend the file and start again",
+            "everything is refused: {broken} was live and cannot be read; push a document, roll back to"
+            " one of the versions {kept}, or repair the file and restart",
             broken=broken,
             kept=", ".join(str(version.number) for version in self.versions) or "(none is left)",
         )
@@ -170,14 +171,14 @@ class PolicyStore(Service):
 
     def _go_on_with(self, version: Version) -> None:
         """
-        Nothing newer can be had now.
+        Activate a stored version, since the source has nothing usable.
         """
         try:
             program = load(version.files)
         except PolicyRefused as why:
-            raise ConfigError(f"policy: {_in_words(why)}; remove it, or mend the source") from None
+            raise ConfigError(f"policy: {_in_words(why)}; remove it, or correct the source") from None
         log.warn(
-            "using version {number} of the policies, from {origin}",
+            "the stored version {number} of the policies is used, from {origin}",
             number=version.number,
             origin=version.origin,
         )
@@ -187,12 +188,12 @@ class PolicyStore(Service):
 
     def look(self) -> Deferred[None]:
         """
-        Is there something new at the source?  Never fails.
+        Poll the source. Never fails.
         """
         if self.source is None:
             return maybeDeferred(lambda: None)
         return self._one_at_a_time.run(self._look, self.source).addErrback(
-            lambda why: log.failure("looking for policies", why)
+            lambda why: log.failure("the poll for policies failed unexpectedly", why)
         )
 
     @inlineCallbacks
@@ -201,7 +202,7 @@ class PolicyStore(Service):
             documents: Documents | None = yield source.look()
             if documents is not None:
                 yield self._take(_as_text(documents), source.name)
-            else:  # it is as it was, and the source no longer out of reach
+            else:  # nothing has changed, and the source is reachable again
                 self.wrong = self._misread
         except SourceFailed as why:
             self._note_failure(str(why))
@@ -210,22 +211,24 @@ class PolicyStore(Service):
             self._note_failure(self._misread)
         except Exception as why:
             source.forget()
-            self._failures.note("looking for policies at {source}", Failure(), source=source.name)
-            self._note_failure(f"{source.name} could not be looked at: {type(why).__name__}: {why}"[:300])
+            self._failures.note(
+                "the poll of {source} for policies failed unexpectedly", Failure(), source=source.name
+            )
+            self._note_failure(f"{source.name} could not be polled: {type(why).__name__}: {why}"[:300])
 
     def _note_failure(self, text: str) -> None:
         self.failed += 1
-        if text != self.wrong:  # once, however often it is looked at
-            log.error("the policies stay as they are: {why}", why=text)
+        if text != self.wrong:  # logged once for the same error
+            log.error("the policies are unchanged: {why}", why=text)
         self.wrong = text
 
-    # -- what is pushed ----------------------------------------------------
+    # -- push and edit ---------------------------------------------------------
 
     def push(
         self, files: Files, who: str, if_match: str | None = None, force: bool = False
     ) -> Deferred[Version]:
         """
-        Let this take the place of what is live.  Fails with PolicyRejected.
+        Replace the live policies. Fails with PolicyRejected.
         """
         return self._one_at_a_time.run(self._push, files, who, if_match, force)
 
@@ -237,23 +240,23 @@ class PolicyStore(Service):
         force: bool = False,
     ) -> Deferred[Version]:
         """
-        Let `change` alter what is live when its turn comes, so that no other's change is lost.
+        Edit the live document by `change`. Edits are serialized, so that none is lost.
         """
 
         def turn() -> Deferred[Version]:
             content = self.content()
             change(content)
-            return self._push((("document", written(content.document())),), who, if_match, force)
+            return self._push((("document", to_text(content.document())),), who, if_match, force)
 
         return self._one_at_a_time.run(turn)
 
     def content(self) -> DocumentEditor:
         """
-        What the one document says that is live; PolicyRejected where there are several.
+        An editor of the live document. PolicyRejected if there are several documents.
         """
         if not self.enforcement.is_open:
             raise PolicyRejected(
-                "no policies are live now; put a whole document, or roll back to a version", 503
+                "no policies are live now; push a whole document, or roll back to a version", 503
             )
         live = self.live
         files = live.files if live is not None else (("", "[]"),)
@@ -273,11 +276,11 @@ class PolicyStore(Service):
                 f"the revision that is live is {is_live}, not {if_match}; read it again", 412
             )
         if live is not None and not force:
-            old = older(files, live.files)
+            old = version_conflict(files, live.files)
             if old:
                 raise PolicyRejected(f"{old}; raise its version, or force it", 409)
         try:
-            yield self._take(files, who)
+            yield self._take(files, who, must_last=True)
         except PolicyRefused as why:
             self.failed += 1
             raise PolicyRejected(_in_words(why), 400, problems(why)) from None
@@ -293,17 +296,17 @@ class PolicyStore(Service):
 
     def roll_back(self, number: int, who: str, if_match: str | None = None) -> Deferred[Version]:
         """
-        Let an older version be live once more, under a new number.
+        Make an older version live again, under a new number.
         """
         version = self.versions.get(number)
         if version is None:
             known = ", ".join(str(version.number) for version in self.versions) or "none"
-            raise PolicyRejected(f"there is no version {number} any more; kept are {known}", 404)
+            raise PolicyRejected(f"there is no version {number}; the stored versions are {known}", 404)
         return self.push(version.files, f"{who}, back to {number}", if_match, force=True)
 
     def check(self, files: Files) -> Deferred[Program]:
         """
-        Read and compile, no more.  Fails with PolicyRejected.
+        Compile a document without activating it. Fails with PolicyRejected.
         """
 
         def refuse(why: Any) -> Any:
@@ -319,14 +322,27 @@ class PolicyStore(Service):
     # -- the change --------------------------------------------------------
 
     @inlineCallbacks
-    def _take(self, files: Files, origin: str) -> Generator[Deferred[Any], Any, None]:
+    def _take(
+        self, files: Files, origin: str, must_last: bool = False
+    ) -> Generator[Deferred[Any], Any, None]:
+        """
+        Let it be live.  `must_last`: only if it is on disk, because after a restart nothing else has it.
+        """
         program: Program = yield self._compile(files)
         self.wrong = self._misread = ""
         live = self.live
         if live is not None and live.revision == program.revision and self.enforcement.is_open:
-            return  # it says the same
+            return  # the content is the same
         version = self._version(files, program, origin)
-        yield self._run(self._write, version)
+        if must_last:
+            try:
+                yield self._run(self.versions.write, version)
+            except OSError as why:
+                text = f"version {version.number} cannot be written: {why}; the policies stay as they are"
+                log.error("policies from {who}: {text}", who=origin, text=text)
+                raise PolicyRejected(text, 503) from None
+        else:
+            yield self._run(self._write, version)
         self._keep(version)
         self._activate(program)
 
@@ -338,7 +354,9 @@ class PolicyStore(Service):
             self.versions.write(version)
         except OSError as why:
             log.error(
-                "version {number} of the policies is not on disk: {why}", number=version.number, why=why
+                "version {number} of the policies could not be written to disk: {why}",
+                number=version.number,
+                why=why,
             )
 
     def _keep(self, version: Version) -> None:
@@ -346,20 +364,20 @@ class PolicyStore(Service):
         try:
             self.versions.remove(gone)
         except OSError as why:
-            log.warn("old versions of the policies stay on disk: {why}", why=why)
+            log.warn("old versions of the policies could not be deleted: {why}", why=why)
 
     def _activate(self, program: Program) -> None:
         live = self.versions.newest
         assert live is not None
         self.enforcement.use(program, live.number)
         for lint in program.lints:
-            log.warn("policies: {lint}", lint=str(lint))
+            log.warn("policy warning: {lint}", lint=str(lint))
         log.info(
-            "policies: version {number} is live, {revision} from {origin}{kept}",
+            "version {number} of the policies is live: {revision} from {origin}{kept}",
             number=live.number,
             revision=live.revision,
             origin=live.origin,
-            kept=f"; {program.reused} of its policies are as before" if program.reused else "",
+            kept=f"; {program.reused} of its policies are unchanged" if program.reused else "",
         )
 
 
@@ -373,7 +391,7 @@ def problems(why: PolicyRefused) -> list[Any]:
 
 def _in_words(why: Exception) -> str:
     """
-    The first of what is wrong, and how much more there is.
+    The first error, and the number of the others.
     """
     if not isinstance(why, PolicyRefused):
         return str(why)

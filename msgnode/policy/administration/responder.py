@@ -1,9 +1,8 @@
 """
-The policies' door on the bus: `execute` at domain://msg-node.<domain>/policy.
+The management of policies by messages: `execute` at domain://msg-node.<domain>/policy.
 
-Only a connection with the verified identity of one in `policy.managers` comes
-in, whatever the policies say; so they can lock nobody out who has to mend
-them, and nobody's claim lets anybody in.
+Access needs an authenticated connection of a user in `policy.managers`. The policies themselves do not apply
+here, so that they can never lock out the managers who must correct them.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ class PolicyResponder:
     """
     The responder for the management of policies.
 
-    `body: {"method", "params"}`; answered with `value`, as today's runtimes do it.
+    The body has `method` and `params`; the reply has `value`, which is what runtimes read.
     """
 
     def __init__(
@@ -34,9 +33,9 @@ class PolicyResponder:
 
     def respond(self, message: Message, session: Session) -> Deferred[Message]:
         """
-        200 with `value`; what went wrong as an error with `problems` where there are some.
+        The reply with code 200 and `value`. An error may have `problems`.
         """
-        who = self._manager(message.origin)  # this connection, not one that came before or after
+        who = self._manager(message.origin)  # of this connection, not of the session
         if not who:
             raise Blocked("only a policy manager may do this: policy.managers names them", 403)
         if message.type.lower() != "execute":

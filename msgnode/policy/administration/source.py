@@ -1,8 +1,8 @@
 """
-Where the policies come from: a file or a directory of files.
+Policy sources: the Protocol, and a file or a directory of files.
 
-The one authority of the configuration key `policy.source`; a repository is
-read by backends/policy_repository.py, and `push` has no source at all.
+The key `policy.source` selects one. backends/policy_repository.py reads a repository; with `push` there is no
+source.
 """
 
 from collections.abc import Callable
@@ -11,40 +11,38 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from msgnode.policy.language.files import VECTORS
+from msgnode.policy.language.files import policy_paths
 
-Documents = list[tuple[str, bytes]]  # what each is called, and what is in it
+Documents = list[tuple[str, bytes]]  # the name and the content of each
 
 
 class SourceFailed(Exception):
     """
-    The source gives nothing now; the text says which, and why.
+    The source has no usable document now. The text says which, and why.
     """
 
 
 class Source(Protocol):
     """
-    A place that policies come from.
-
-    `name` is for people.
+    A place that policies come from. `name` is for people.
     """
 
     name: str
 
     def look(self) -> Deferred[Documents | None]:
         """
-        What the source has; None if that is what it had at the last look.  Fails with SourceFailed.
+        The documents; None if they have not changed since the last call. Fails with SourceFailed.
         """
 
     def forget(self) -> None:
         """
-        What it had at the last look was not taken: it is new at the next.
+        The last documents were not activated: the next call returns them again.
         """
 
 
 class FileSource:
     """
-    A JSON file, or every `*.json` in a directory in the order of their names.
+    A source that reads a JSON file, or all `*.json` files of a directory in the order of their names.
     """
 
     def __init__(self, path: str, run: Callable[..., Deferred[Any]]) -> None:
@@ -58,13 +56,13 @@ class FileSource:
 
     def read(self) -> Documents | None:
         """
-        The same at once.
+        The same, synchronously.
         """
         try:
             paths = self._files()
-            if not paths:  # it is emptied, or not mounted: nothing is not permission
+            if not paths:  # emptied or not mounted: that must not permit everything
                 self._seen = None
-                raise SourceFailed(f"no *.json in {self._path}; a file with [] says that there are no rules")
+                raise SourceFailed(f"no *.json in {self._path}; a file with [] means that there are no rules")
             seen = [(path, status.st_mtime_ns, status.st_size, status.st_ino) for path, status in paths]
             if seen == self._seen:
                 return None
@@ -79,10 +77,4 @@ class FileSource:
         self._seen = None
 
     def _files(self) -> list[tuple[Path, Any]]:
-        if self._path.is_dir():
-            # A file whose name begins with a dot is an editor's, and vectors are no policies.
-            names = sorted(path for path in self._path.glob("*.json") if path.name[0] != ".")
-            found = [path for path in names if not path.name.endswith(VECTORS)]
-        else:
-            found = [self._path]
-        return [(path, path.stat()) for path in found]
+        return [(path, path.stat()) for path in policy_paths(self._path)]

@@ -1,7 +1,7 @@
 """
-The policy documents that were live, numbered, on disk: the newest is the last good one.
+The stored versions of the policies, numbered. The newest is the last good one.
 
-A file for each in `<state>/policy`, written before its policies count.
+Each is a file in `<state>/policy`, written before its policies are live.
 """
 
 import os
@@ -15,10 +15,10 @@ from msgspec import Struct
 
 class Version(Struct, frozen=True):
     """
-    One document that was activated.
+    A version of the policies that was activated.
 
-    `files` are names and texts, `revision` is the hash of what it says, `origin` who or what it came from,
-    `time` seconds since 1970.
+    `files` are names and texts, `revision` is a hash of the content, `origin` the source or user, `time` the
+    seconds since 1970.
     """
 
     number: int
@@ -39,15 +39,15 @@ class Version(Struct, frozen=True):
 
 class Versions:
     """
-    The last `most` of them, oldest first.  `directory` None: only in memory.
+    The last `most` versions, oldest first. If `directory` is None, they are in memory only.
     """
 
     def __init__(self, directory: Path | None, most: int) -> None:
         self._directory = directory
         self._most = most
         self._known: list[Version] = []
-        self.damaged: list[str] = []  # files that could not be read
-        self.broken = ""  # the file of the newest number, if it is one of them
+        self.damaged: list[str] = []  # files that cannot be read
+        self.broken = ""  # the file of the newest number, if it cannot be read
 
     def __iter__(self) -> Iterator[Version]:
         return iter(self._known)
@@ -61,7 +61,7 @@ class Versions:
 
     def open(self) -> None:
         """
-        Read what is there; what cannot be read is named in `damaged` and left alone.
+        Read the stored versions. Unreadable files are named in `damaged`, and left alone.
         """
         if self._directory is None or not self._directory.is_dir():
             return
@@ -79,7 +79,7 @@ class Versions:
 
     def next(self) -> int:
         """
-        A number that no version has had, read or not.
+        A number above those of all versions, readable or not.
         """
         last = self._known[-1].number if self._known else 0
         if self._directory is not None and self._directory.is_dir():
@@ -88,7 +88,7 @@ class Versions:
 
     def write(self, version: Version) -> None:
         """
-        Put it on disk; OSError if that cannot be.  May be called in a thread.
+        Write a version to disk; OSError if that fails. May be called in a thread.
         """
         if self._directory is None:
             return
@@ -104,7 +104,7 @@ class Versions:
 
     def add(self, version: Version) -> list[Version]:
         """
-        It is live now; the old ones that are too many.
+        Add the version that is live now. Returns the versions beyond `most`.
         """
         self._known.append(version)
         gone, self._known = self._known[: -self._most], self._known[-self._most :]
@@ -112,7 +112,7 @@ class Versions:
 
     def remove(self, gone: list[Version]) -> None:
         """
-        Take them from the disk.
+        Delete versions from disk.
         """
         for version in gone:
             if self._directory is not None:

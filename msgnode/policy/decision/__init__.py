@@ -1,3 +1,3 @@
 """
-The policy decision point (XACML's PDP): a message in, a decision out.  It knows no node.
+The policy decision point (XACML's PDP): it decides about a message, and knows nothing of a node.
 """

@@ -1,8 +1,7 @@
 """
-What a policy sees of an address: scheme, host, and what it is about.
+The parts of an address that policies see: scheme, host, domain, and the service it belongs to.
 
-Scheme and host are compared without regard to case; a port and `user@` are
-no part of the host.
+Scheme and host are compared without case. The port and `user@` are not part of the host.
 """
 
 from collections.abc import Callable
@@ -16,23 +15,26 @@ Made = TypeVar("Made")
 SERVICES = ("msg-node", "registry", "idm", "qos-broker")
 
 
-def remembered(function: Callable[..., Made]) -> Callable[..., Made]:
+def cached_by_address(function: Callable[..., Made]) -> Callable[..., Made]:
     """
-    The function, with what it made of the addresses of late; of none that is long.
+    A decorator that caches results by address. Results for long addresses are not cached.
     """
     known = lru_cache(maxsize=4096)(function)
 
     @wraps(function)
-    def call(*addresses: str) -> Made:
-        return known(*addresses) if sum(map(len, addresses)) <= MAX_ADDRESS_CHARS else function(*addresses)
+    def call(address: str, *others: str) -> Made:
+        if not others and len(address) <= MAX_ADDRESS_CHARS:  # asked for each message
+            return known(address)
+        is_short = len(address) + sum(map(len, others)) <= MAX_ADDRESS_CHARS
+        return (known if is_short else function)(address, *others)
 
     return call
 
 
-@remembered
+@cached_by_address
 def split(address: str) -> tuple[str, str]:
     """
-    Scheme and host, in lower case; empty where there is none.
+    Scheme and host in lower case; "" if missing.
     """
     scheme, separator, rest = address.partition("://")
     if not separator:
@@ -52,13 +54,13 @@ def _authority(rest: str) -> str:
 
 def domain(host: str) -> str:
     """
-    The domain that a host of its node or of a service beside it stands for.
+    The domain of a host: a prefix that names the node or a service is removed.
     """
     service, dot, rest = host.partition(".")
     return rest if dot and service in SERVICES else host
 
 
-@remembered
+@cached_by_address
 def folded(address: str) -> str:
     """
     The address with scheme and host in lower case.
@@ -91,10 +93,10 @@ _ENDINGS = (
 )
 
 
-@remembered
+@cached_by_address
 def message_types(from_: str, to: str) -> frozenset[str]:
     """
-    What a message between these addresses is about; of ABOUT, in lower case.
+    The values of `msgType` for a message between two addresses: some of ABOUT, in lower case.
     """
     found = set()
     for address in (from_, to):

@@ -1,9 +1,8 @@
 """
-The combining algorithms: of several outcomes, one.
+Combining algorithms: they combine the outcomes of several rules, policies or sets into one.
 
-Each is written twice.  The loop is the one that decides; it stops as early as
-it can.  `step` says the same for two outcomes at a time, for a replay that
-must go on with several possible outcomes at once.
+Each is implemented twice. The loop decides, and stops as early as possible. `step` combines two effects, for
+a replay that must consider several possible outcomes.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ Decide = Callable[[T, Context], Outcome | None]
 
 class Combine(Protocol):
     """
-    A combining algorithm: of the outcomes of several nodes, one; `decide` gives that of each.
+    A combining algorithm. `decide` returns the outcome of a node.
     """
 
     def __call__(self, nodes: Iterable[T], decide: Decide[T], context: Context, /) -> Outcome | None: ...
@@ -28,7 +27,8 @@ class Combine(Protocol):
 
 def _overriding(effect: str) -> Combine:
     """
-    The first outcome of that effect; without one, whatever the others agree on, with all they oblige to.
+    An algorithm in which the first outcome of `effect` wins. Without one, the first other outcome, with all
+    obligations.
     """
 
     def combine(nodes: Iterable[T], decide: Decide[T], context: Context) -> Outcome | None:
@@ -50,7 +50,7 @@ def _overriding(effect: str) -> Combine:
 
 def first_applicable(nodes: Iterable[T], decide: Decide[T], context: Context) -> Outcome | None:
     """
-    The first outcome there is.
+    The first outcome of the nodes.
     """
     for node in nodes:
         outcome = decide(node, context)
@@ -61,7 +61,8 @@ def first_applicable(nodes: Iterable[T], decide: Decide[T], context: Context) ->
 
 class Algorithm(Struct, frozen=True):
     """
-    One algorithm.  `otherwise` is the effect when nothing applies; `strongest` the effect that overrides.
+    A combining algorithm. `otherwise` is the effect if nothing applies; `strongest` is the effect that
+    overrides.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Algorithm(Struct, frozen=True):
 
     def step(self, before: str | None, effect: str | None) -> str | None:
         """
-        The effect of what came before and one more.
+        The combination of two effects.
         """
         if before is None or effect is None:
             return before or effect

@@ -1,5 +1,5 @@
 """
-An attribute: what it is called, what it holds, and what it comes from.
+Attributes: their names, kinds, and sources.
 """
 
 from collections.abc import Callable
@@ -9,24 +9,25 @@ from msgspec import Struct
 
 from msgnode.policy.decision import addresses
 
-# What an attribute comes from.  The header's are known for all messages with
-# the same from, to and type; all others may change from message to message.
+# The sources of attributes, as bits. Those of HEADER are equal for all messages with the same from, to and
+# type; all others may differ between messages.
 HEADER, ID, SIZE, RECIPIENTS, BODY, IDENTITY, CLOCK, SESSION, LINK, RATE = 0, 1, 2, 4, 8, 16, 32, 64, 128, 256
+RECORD = 1024  # of the header field `record`, and of the definition it names
+UNTRACKED = 512  # of what a condition reads by other ways
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 OWNERS = ("mine", "other", "none")
-SHOWN = ("state", "user", "idp", "expires")  # what they prove
+SHOWN = ("state", "user", "idp", "expires")  # the fields of message_tokens.Shown
 DIRECTIONS = ("connect", "in", "out", "subscribe")
 WINDOWS = {"lastSecond": 1, "lastMinute": 60, "lastHour": 3600}
 
 
 class Attribute(Struct, frozen=True, gc=False):
     """
-    One attribute.
+    An attribute of a message.
 
-    `kind` says how it is compared: `text` as it stands, `name` without regard
-    to case, `address` without regard to the case of scheme and host, `number`,
-    `flag`, `time`, `date`, `weekday`, `names` (any of several), or `any`.
+    `kind` says how it is compared: `text` exactly, `name` without case, `address` without case in scheme and
+    host, `number`, `flag`, `time`, `date`, `weekday`, `names` (any of several), or `any`.
     """
 
     name: str
@@ -38,13 +39,13 @@ class Attribute(Struct, frozen=True, gc=False):
     @property
     def is_text(self) -> bool:
         """
-        Is its value always a text, as tests compare it?
+        Is its value always a text, as operators compare it?
         """
         return self.kind in ("text", "name", "address", "time", "date", "weekday")
 
     def fold(self, text: str) -> str:
         """
-        A text of a policy, as the attribute's value would write it.
+        A text of a policy, normalized like the attribute's value.
         """
         if self.kind in ("name", "names", "weekday"):
             return text.casefold()

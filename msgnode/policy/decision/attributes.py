@@ -1,7 +1,7 @@
 """
-The attributes a policy can test: what they are called, what they hold, what they come from.
+The table of attributes that policies can test.
 
-Each is read at most once for a message, and only if a test asks for it.
+Each is read at most once for a message, and only if a test needs it.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from msgnode.policy.decision.attribute import (
     LINK,
     RATE,
     RECIPIENTS,
+    RECORD,
     SESSION,
     SIZE,
     WEEKDAYS,
@@ -23,7 +24,8 @@ from msgnode.policy.decision.attribute import (
     Attribute,
 )
 from msgnode.policy.decision.context import Context
-from msgnode.policy.decision.problems import InvalidValue, near
+from msgnode.policy.decision.problems import InvalidValue
+from msgnode.structures.error_words import near
 
 
 def _msg_types(context: Context) -> frozenset[str]:
@@ -36,7 +38,8 @@ def _auth(context: Context) -> Any:
 
 def _shown(context: Context, place: int) -> Any:
     """
-    What the node found out about the tokens in the message (message_tokens.Shown); None where nobody looks.
+    A part of the result for the tokens in the message (message_tokens.Shown); None if they were not
+    validated.
     """
     shown = context.message.shown
     return (shown[place] or None) if shown else None
@@ -114,8 +117,72 @@ TABLE: dict[str, Attribute] = {
             lambda c: _shown(c, 3),
             "when they end, in seconds since 1970",
         ),
-        Attribute("link", "name", LINK, lambda c: None, "the link to another node; none yet"),
-        Attribute("peerNode", "name", LINK, lambda c: None, "the node at its other end; none yet"),
+        Attribute(
+            "peer.domain",
+            "name",
+            LINK,
+            lambda c: None if c.far is None else c.far.domain,
+            "the other domain, if it comes from there or, at `out`, goes there",
+        ),
+        Attribute(
+            "peer.node",
+            "text",
+            LINK,
+            lambda c: None if c.far is None else c.far.node,
+            "the node of that domain",
+        ),
+        Attribute(
+            "peer.kind", "name", LINK, lambda c: None if c.far is None else c.far.kind, "what it is: `node`"
+        ),
+        Attribute(
+            "route.hops",
+            "number",
+            LINK,
+            lambda c: None if c.far is None else c.far.hops,
+            "how many links it passed",
+        ),
+        Attribute(
+            "identity.user",
+            "text",
+            IDENTITY | LINK,
+            lambda c: None if c.asserted is None else c.asserted.user,
+            "the sender's user name, as the domain `identity.issuer` says",
+        ),
+        Attribute(
+            "identity.idp",
+            "name",
+            IDENTITY | LINK,
+            lambda c: (c.asserted.provider.casefold() or None) if c.asserted is not None else None,
+            "the identity provider of that user, as that domain says",
+        ),
+        Attribute(
+            "identity.issuer",
+            "name",
+            IDENTITY | LINK,
+            lambda c: c.issuer,
+            "the domain that says who the sender is",
+        ),
+        Attribute(
+            "record.id",
+            "name",
+            RECORD,
+            lambda c: None if c.message.record is None else c.message.record.casefold(),
+            "the id of the record in the body",
+        ),
+        Attribute(
+            "record.name",
+            "name",
+            RECORD,
+            lambda c: None if c.record is None else c.record.name.casefold(),
+            "the record's name, if the node knows its definition",
+        ),
+        Attribute(
+            "record.namespace",
+            "names",
+            RECORD,
+            lambda c: frozenset() if c.record is None else frozenset(map(str.casefold, c.record.namespaces)),
+            "the record's namespaces, if the node knows its definition",
+        ),
         Attribute("time", "time", CLOCK, lambda c: c.moment.strftime("%H:%M:%S"), "local time, `HH:MM:SS`"),
         Attribute("date", "date", CLOCK, lambda c: c.moment.strftime("%Y-%m-%d"), "local date, `YYYY-MM-DD`"),
         Attribute(
@@ -123,9 +190,16 @@ TABLE: dict[str, Attribute] = {
         ),
     )
 }
-ALIASES = {"actType": "actionType", "addrAllastMin": "rate.alloc.lastMinute"}
-# Names in the language's old papers that no engine ever knew.
-_PAPERS = {
+ALIASES = {
+    "actType": "actionType",
+    "addrAllastMin": "rate.alloc.lastMinute",
+    "identity.verified": "identityVerified",
+    "link": "peer.domain",
+    "peerNode": "peer.node",
+}
+_SLOT = "record.slot."
+# Names from old papers about the language, which no implementation ever had.
+_OLD_NAMES = {
     "bodyValue": "body.value",
     "dstUsername": "msgTo",
     "greaterThan": "moreThan",
@@ -140,7 +214,7 @@ _PAPERS = {
 
 def find(name: str) -> Attribute:
     """
-    The attribute of that name; InvalidValue with the near one.
+    The attribute of that name. InvalidValue suggests a similar name.
     """
     known = TABLE.get(ALIASES.get(name, name))
     if known is not None:
@@ -149,11 +223,13 @@ def find(name: str) -> Attribute:
     first, _, rest = name.partition(".")
     if first == "body" and rest:
         return _in_body(name, rest.split("."))
+    if name.startswith(_SLOT) and len(name) > len(_SLOT):
+        return _in_slot(name, name[len(_SLOT) :].split("."))
     if first == "rate" and rest:
         return _rate(name, rest)
-    if name in _PAPERS:
-        raise InvalidValue(f"unknown attribute '{name}', did you mean '{_PAPERS[name]}'?")
-    hint = near(name, [*TABLE, *ALIASES])
+    if name in _OLD_NAMES:
+        raise InvalidValue(f"unknown attribute '{name}', did you mean '{_OLD_NAMES[name]}'?")
+    hint = near(name, [known for known in (*TABLE, *ALIASES) if ("." in known) == ("." in name)])
     raise InvalidValue(f"unknown attribute '{name[:100]}'{hint or '; what is in the body is body.NAME'}")
 
 
@@ -163,9 +239,15 @@ def _in_body(name: str, steps: list[str]) -> Attribute:
     return Attribute(name, "any", BODY, lambda context: step_down(context.body, steps))
 
 
+def _in_slot(name: str, steps: list[str]) -> Attribute:
+    if "" in steps:
+        raise InvalidValue(f"'{name}' has an empty step; write record.slot.NAME or record.slot.NAME.NAME")
+    return Attribute(name, "any", RECORD | BODY, lambda context: step_down(context.slot(steps[0]), steps[1:]))
+
+
 def step_down(value: Any, steps: list[str]) -> Any:
     """
-    What lies at the end of the steps; None if nothing does.  A number steps into a list.
+    The value at the end of the steps, or None. A number steps into a list.
     """
     for step in steps:
         if isinstance(value, dict):

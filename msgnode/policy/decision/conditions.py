@@ -1,15 +1,15 @@
 """
-Targets and conditions, ready to be asked.
+Compiled targets and conditions.
 
-A condition knows three things: its test; what a message must at least have
-for it to be true, which the index asks; and how to explain itself.
+A condition has a test; `needs`, the values a message must have for it to be true, for the index; and an
+explanation.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgnode.policy.decision import operators
-from msgnode.policy.decision.attribute import Attribute
+from msgnode.policy.decision.attribute import UNTRACKED, Attribute
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.operators import MAX_KEYS
 
@@ -20,7 +20,10 @@ Explained = dict[str, Any]
 
 class Condition:
     """
-    The base of all conditions: `test`, `needs`, `explain`.
+    The base class of conditions: `test`, `needs`, `explain`.
+
+    `is_tracked`: does it read messages by Context.get alone, which notes what a decision depends on? A
+    decision that tests another condition is made for each message by itself.
     """
 
     __slots__ = ("needs", "test")
@@ -32,9 +35,13 @@ class Condition:
         raise NotImplementedError
 
     @property
+    def is_tracked(self) -> bool:
+        return False
+
+    @property
     def is_negative(self) -> bool:
         """
-        Is it true of a message of which nothing is known?
+        Is the condition true for a message without any attributes?
         """
         return False
 
@@ -50,13 +57,17 @@ class Always(Condition):
         self.test = lambda context: True
         self.needs = {}
 
+    @property
+    def is_tracked(self) -> bool:
+        return True
+
     def explain(self, context: Context) -> Explained:
         return {"test": "always", "result": True}
 
 
 class AttributeTest(Condition):
     """
-    One attribute, one operator.
+    A condition on one attribute with one operator.
     """
 
     __slots__ = ("attribute", "operator", "parameter")
@@ -79,6 +90,10 @@ class AttributeTest(Condition):
             host = "srcSPDomain" if attribute.name == "msgFrom" else "dstSPDomain"
             self.needs = {**self.needs, host: made.hosts}
 
+    @property
+    def is_tracked(self) -> bool:
+        return True
+
     def explain(self, context: Context) -> Explained:
         value = context.get(self.attribute)
         found = sorted(value) if isinstance(value, frozenset) else value
@@ -97,7 +112,7 @@ class AttributeTest(Condition):
 
 class AllOf(Condition):
     """
-    All of several.
+    A condition that is true if all its parts are.
     """
 
     __slots__ = ("parts",)
@@ -112,6 +127,10 @@ class AllOf(Condition):
                     needs[name] = keys
         self.needs = needs
 
+    @property
+    def is_tracked(self) -> bool:
+        return all(part.is_tracked for part in self.parts)
+
     def explain(self, context: Context) -> Explained:
         return {"all": [part.explain(context) for part in self.parts], "result": self.test(context)}
 
@@ -122,7 +141,7 @@ class AllOf(Condition):
 
 class AnyOf(Condition):
     """
-    Any of several.
+    A condition that is true if any of its parts is.
     """
 
     __slots__ = ("parts",)
@@ -131,6 +150,10 @@ class AnyOf(Condition):
         self.parts = parts
         self.test = _any([part.test for part in parts])
         self.needs = either([part.needs for part in parts])
+
+    @property
+    def is_tracked(self) -> bool:
+        return all(part.is_tracked for part in self.parts)
 
     def explain(self, context: Context) -> Explained:
         return {"any": [part.explain(context) for part in self.parts], "result": self.test(context)}
@@ -142,7 +165,7 @@ class AnyOf(Condition):
 
 class Not(Condition):
     """
-    The contrary of one.
+    The negation of a condition.
     """
 
     __slots__ = ("part",)
@@ -152,6 +175,10 @@ class Not(Condition):
         inner = part.test
         self.test = lambda context: not inner(context)
         self.needs = {}
+
+    @property
+    def is_tracked(self) -> bool:
+        return self.part.is_tracked
 
     def explain(self, context: Context) -> Explained:
         return {"not": self.part.explain(context), "result": self.test(context)}
@@ -164,9 +191,23 @@ class Not(Condition):
 ALWAYS = Always()
 
 
+def noted(condition: Condition) -> Callable[[Context], bool]:
+    """
+    The test of a condition, which notes in the context if it may depend on anything.
+    """
+    if condition.is_tracked:
+        return condition.test
+
+    def test(context: Context) -> bool:
+        context.consulted |= UNTRACKED
+        return condition.test(context)
+
+    return test
+
+
 def either(several: list[Needs]) -> Needs:
     """
-    What all of several need, each in its own way.
+    The needs that all of several have in common, with the union of their values.
     """
     if not several:
         return {}
@@ -181,7 +222,7 @@ def either(several: list[Needs]) -> Needs:
 
 def both(parts: list[Condition]) -> Condition:
     """
-    All of the parts, as simply as can be said.
+    The conjunction of conditions, in its simplest form.
     """
     parts = [part for part in parts if part is not ALWAYS]
     if len(parts) < 2:
@@ -215,7 +256,7 @@ def _any(tests: list[Callable[[Context], bool]]) -> Callable[[Context], bool]:
 
 def holds(condition: Condition, test: Callable[[AttributeTest], bool | None]) -> bool | None:
     """
-    Is it so, when some tests cannot be made (None)?  None if that makes a difference.
+    The value of a condition if some tests are unknown (None). None if it depends on them.
     """
     if isinstance(condition, AttributeTest):
         return test(condition)

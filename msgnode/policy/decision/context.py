@@ -1,7 +1,7 @@
 """
-What is known of one message while a policy decides on it.
+The request context: what is known about a message while a policy decides about it.
 
-Everything is looked up when a test asks for it, and kept for the next.
+Attributes are computed on first use and cached.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ CLAIMED, VERIFIED = "claimed", "verified"
 
 class Identity(Struct, frozen=True):
     """
-    The authenticated sender: a user name such as `ann@example.org`, and who vouches for it.
+    The authenticated sender: a user name such as `ann@example.org`, and the identity provider.
     """
 
     user: str
@@ -27,15 +27,50 @@ class Identity(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
 
+class Peer(Struct, frozen=True):
+    """
+    The node at the other end of a message that crosses between domains: where it came from, at `out` where
+    it goes.
+
+    `kind` is `node`; `hops` is the number of links it passed. `identity` is the sender's as the domain
+    `issuer` says.
+    """
+
+    domain: str
+    node: str
+    kind: str = "node"
+    hops: int = 0
+    identity: Identity | None = None
+    issuer: str = ""
+
+
+class RecordKind(Struct, frozen=True):
+    """
+    The record that a message names: its name, its namespaces, and the keys of its slots by their names.
+    """
+
+    name: str
+    namespaces: tuple[str, ...]
+    keys: dict[str, str]
+
+
+def unknown_record(id: str) -> RecordKind | None:
+    """
+    The record of each id where there are no definitions: None.
+    """
+    return None
+
+
 class Context:
     """
-    One message to one recipient, at one of the places where the node asks.
+    A message to one recipient, at one enforcement point.
 
-    `direction` is one of `connect`, `in`, `out`, `subscribe`.  `trust`
-    is `claimed` when a sender without a verified identity is believed what
-    its body says, else `verified`.  `now` gives the local time.
-    `topic` tells whose an address is, and which user's.
-    `consulted` says what was looked at: a sum of attributes.HEADER and so on.
+    `direction` is `connect`, `in`, `out` or `subscribe`. `trust` is `claimed` if an unauthenticated sender's
+    identity is taken from the body, else `verified`. `now` returns the local time. `topic` returns the owner
+    of an address and the owner's user. `far` is the other node, if the message crosses between domains.
+    `kind_of` returns what is known of the record with an id.
+    `consulted` is the sum of the sources of the attributes that were read
+    (attribute.HEADER etc.).
     """
 
     __slots__ = (
@@ -44,7 +79,9 @@ class Context:
         "consulted",
         "direction",
         "domain",
+        "far",
         "identity",
+        "kind_of",
         "message",
         "now",
         "owned",
@@ -61,6 +98,7 @@ class Context:
 
     connector: str
     direction: str
+    far: Peer | None
     identity: Identity | None
     message: Message
     peer: str
@@ -86,6 +124,8 @@ class Context:
         topic: Callable[[str], tuple[str, str] | None] = lambda to: None,
         recipients: int = 1,
         rates: Callable[[str, int], float] | None = None,
+        far: Peer | None = None,
+        kind_of: Callable[[str], RecordKind | None] = unknown_record,
     ) -> None:
         self.message = message
         self.direction = direction
@@ -103,6 +143,8 @@ class Context:
         self.topic = topic
         self.recipients = recipients
         self.rates = rates
+        self.far = far
+        self.kind_of = kind_of
         self.values: dict[str, Any] = {}
         self.consulted = HEADER
         self.unenforced: list[Any] = []
@@ -110,7 +152,7 @@ class Context:
 
     def get(self, attribute: Attribute) -> Any:
         """
-        The value of an attribute; None if the message has none.
+        The value of an attribute, or None.
         """
         try:
             return self.values[attribute.name]
@@ -121,7 +163,7 @@ class Context:
 
     def redirected(self, to: str) -> "Context":
         """
-        The same message, were it addressed there.
+        The context of the same message with another `to`.
         """
         moved = Context(
             self.message,
@@ -138,19 +180,21 @@ class Context:
             topic=self.topic,
             recipients=self.recipients,
             rates=self.rates,
+            far=self.far,
+            kind_of=self.kind_of,
         )
         moved._body = self._body
         return moved
 
-    # -- where the attributes come from -----------------------------------
+    # -- sources of the attributes --------------------------------------------
 
     @property
     def body(self) -> Mapping[str, Any]:
         """
-        The body; empty if there is none.  Malformed if it cannot be read: nothing is known of it then.
+        The body; {} if there is none. Malformed if it cannot be decoded.
         """
         if self._body is None:
-            self._body = self.message.fields(rough=True)
+            self._body = self.message.fields(lossy=True)
         return self._body
 
     @property
@@ -164,14 +208,33 @@ class Context:
     @property
     def domains(self) -> tuple[str, str]:
         """
-        Where it comes from and goes to: the hosts without `msg-node.`, `registry.` and the like.
+        The domains of sender and recipient: the hosts without `msg-node.`, `registry.` and so on.
         """
         return addresses.domain(self.source[1]), addresses.domain(self.target[1])
 
     @property
+    def record(self) -> RecordKind | None:
+        """
+        The record that the message names, if the node knows it.
+        """
+        id = self.message.record
+        return None if id is None else self.kind_of(id)
+
+    def slot(self, name: str) -> Any:
+        """
+        The value of a slot of the record, by its name or by its key; None if it is missing.
+        """
+        if self.message.record is None:
+            return None
+        body, kind = self.body, self.record
+        if name not in body and kind is not None and name in kind.keys:
+            return body.get(kind.keys[name])
+        return body.get(name)
+
+    @property
     def is_foreign(self) -> bool:
         """
-        Does it come from another domain, or go to one?
+        Is the sender or the recipient of another domain?
         """
         hosts = [host for host in self.domains if host]
         if not self.domain:
@@ -186,7 +249,7 @@ class Context:
     @property
     def topic_owner(self) -> str | None:
         """
-        Whose `to` is, for who wants to hear it: `mine`, `other` or `none`.
+        The owner of `to` as seen by the sender: `mine`, `other` or `none`; None if that is not known.
         """
         topic = self.topic(self.to)
         return None if topic is None else topic[0]
@@ -194,7 +257,7 @@ class Context:
     @property
     def topic_user(self) -> str | None:
         """
-        The verified user who owns `to`.
+        The authenticated user who owns `to`.
         """
         topic = self.topic(self.to)
         return None if topic is None else topic[1] or None
@@ -204,13 +267,33 @@ class Context:
         return None if self.identity is None else self.identity.user
 
     @property
+    def asserted(self) -> Identity | None:
+        """
+        The sender's identity as its own domain says: this node, or the one it came from.
+        """
+        return self.far.identity if self._came_over_link and self.far is not None else self.identity
+
+    @property
+    def issuer(self) -> str | None:
+        """
+        The domain that says who the sender is; None if none does.
+        """
+        if self.asserted is None:
+            return None
+        return (self.far.issuer if self._came_over_link and self.far is not None else self.domain) or None
+
+    @property
+    def _came_over_link(self) -> bool:
+        return self.far is not None and self.direction != "out"
+
+    @property
     def scopes(self) -> list[str] | None:
         return None if self.identity is None else list(self.identity.scopes)
 
     @property
     def user(self) -> str | None:
         """
-        The sender's user name: verified, or as it claims where that is believed.
+        The sender's user name: authenticated, or as claimed in the body if that is trusted.
         """
         if self.identity is not None:
             return self.identity.user
@@ -238,7 +321,7 @@ class Context:
     @property
     def moment(self) -> datetime:
         """
-        The local time, once and for all tests.
+        The local time, which is the same for all tests.
         """
         found = self.values.get("")
         if found is None:
@@ -248,6 +331,6 @@ class Context:
 
     def rate(self, counter: str, seconds: int) -> float | None:
         """
-        How often the sender did that within so many seconds.
+        The sender's count within a time window of `seconds`.
         """
         return None if self.rates is None else self.rates(counter, seconds)

@@ -1,5 +1,5 @@
 """
-Decisions: what a rule, a policy and a program say of a message.
+Decisions: the result of a rule, a policy, a set and a program.
 """
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ PERMIT, DENY, NOT_APPLICABLE, INDETERMINATE = "permit", "deny", "notApplicable",
 
 class Outcome(Struct, frozen=True, gc=False):
     """
-    The outcome of a rule, policy or set; one that does not apply gives None.
+    The outcome of a rule, policy or set. If it does not apply, there is None instead.
     """
 
     effect: str
@@ -23,9 +23,8 @@ class Decision(Struct, frozen=True, gc=False):
     """
     A decision about a message, with the rule that made it and its obligations.
 
-    `remember`: it is the same for every message with this from, to and type,
-    at the same place in the node, and obliges to nothing.  `unenforced` is what rules
-    with `"enforce": false` would have said.
+    `remember`: the decision is the same for all messages with this from, to and type at the same enforcement
+    point, and has no obligations. `unenforced` has the outcomes of rules with `"enforce": false`.
     """
 
     effect: str

@@ -1,5 +1,5 @@
 """
-Why a decision is what it is: each set, policy and rule, each test with the value it saw.
+Explanations of decisions: each set, policy and rule, and each test with the value it saw.
 """
 
 import json
@@ -19,11 +19,10 @@ Explained = dict[str, Any]
 
 class Explanation(Struct, frozen=True):
     """
-    A decision and how it came about.
+    An explanation of a decision.
 
-    `tree` has an entry for each set, which has one for each of its policies,
-    and so on; `skipped` are the paths the index leaves out when it decides;
-    `attributes` are the values that were looked at.
+    `tree` has an entry for each set, with entries for its policies, and so on. `skipped` has the paths that
+    the index excluded. `attributes` has the values that were read.
     """
 
     decision: Decision
@@ -34,7 +33,7 @@ class Explanation(Struct, frozen=True):
 
     def to_builtins(self) -> Explained:
         """
-        The same as JSON has it.
+        The explanation as JSON values.
         """
         decision = self.decision
         return {
@@ -50,7 +49,7 @@ class Explanation(Struct, frozen=True):
         }
 
     def __str__(self) -> str:
-        by = f" by {self.decision.path}" if self.decision.path else ": no rule says anything"
+        by = f" by {self.decision.path}" if self.decision.path else ": no rule applies"
         lines = [f"{self.decision.effect}{by}"]
         for each in self.decision.unenforced:
             lines.append(f"not enforced: {each.effect} by {each.path}")
@@ -58,13 +57,13 @@ class Explanation(Struct, frozen=True):
             lines += _lines(node, "  ")
         if self.skipped:
             few = ", ".join(self.skipped[:5]) + (", ..." if len(self.skipped) > 5 else "")
-            lines.append(f"not looked at, by their targets: {len(self.skipped)} ({few})")
+            lines.append(f"skipped by their targets: {len(self.skipped)} ({few})")
         return "\n".join(lines)
 
 
 def explain(sets: Children, context: Context) -> tuple[Outcome | None, list[Explained], list[str]]:
     """
-    The outcome, as `decide` finds it, with an entry for each node and the paths the index skips.
+    The outcome, which equals that of `decide`, an entry for each node, and the paths that the index skips.
     """
     skipped: list[str] = []
     return *_several(sets, first_applicable, context, skipped, ()), skipped
@@ -126,13 +125,13 @@ def _lines(entry: Explained, indent: str) -> Iterator[str]:
 
 def _tests(entry: Explained, indent: str) -> Iterator[str]:
     """
-    A condition, a line for each test.
+    The lines for a condition, one for each test.
     """
     mark = "yes" if entry["result"] else "no"
     if "attribute" in entry:
         value = "missing" if entry["value"] is None else _short(entry["value"])
         wanted = _short(entry["parameter"])
-        yield f"{indent}{entry['attribute']} {entry['operator']} {wanted}: {mark}, it is {value}"
+        yield f"{indent}{entry['attribute']} {entry['operator']} {wanted}: {mark}, the value is {value}"
     elif "test" in entry:
         yield f"{indent}always"
     else:

@@ -1,8 +1,7 @@
 """
-What a decision obliges the node to: its kinds, and what can be done about each without a node.
+Obligations: what a permit or deny obliges the node to do, and the edits that need only the message.
 
-language/obligation_parser.py makes them of names and values; the functions below apply those that
-need only the message.  rates.py keeps the buckets of `rateLimit`.
+language/obligation_parser.py parses them. rates.py has the buckets of `rateLimit`.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +19,9 @@ from msgnode.protocol.message import Message
 
 class Obligation(Struct, frozen=True):
     """
-    The base of all obligations: `path` is the rule, policy or set that asks for it.
+    The base class of obligations. `path` is the rule, policy or set that it belongs to.
+
+    A decision with any obligation is made for each message by itself, and never repeated by the data plane.
     """
 
     path: str
@@ -28,7 +29,8 @@ class Obligation(Struct, frozen=True):
 
 class RateLimit(Obligation, frozen=True):
     """
-    At most `rate` messages per `per` seconds, `burst` at once, for each value of the attributes in `key`.
+    A rate limit: `rate` messages per `per` seconds, up to `burst` at once, for each value of the attributes
+    in `key`.
     """
 
     key: tuple[Attribute, ...]
@@ -40,7 +42,7 @@ class RateLimit(Obligation, frozen=True):
 
 class MaxBytes(Obligation, frozen=True):
     """
-    The message may have so many bytes.
+    A limit of the message's size in bytes.
     """
 
     most: int
@@ -61,7 +63,7 @@ class ConditionOfEntries(Obligation, frozen=True):
     """
     An obligation that filters a list or object.
 
-    Of the list or object at `at` in the body, only entries that fit are passed on.
+    Of the list or object at `at` in the body, only entries for which `fits` is true are passed on.
     """
 
     at: tuple[str, ...]
@@ -70,7 +72,7 @@ class ConditionOfEntries(Obligation, frozen=True):
 
 class SetField(Obligation, frozen=True):
     """
-    The body has this value there.
+    Sets a field of the body.
     """
 
     at: tuple[str, ...]
@@ -79,7 +81,7 @@ class SetField(Obligation, frozen=True):
 
 class RemoveField(Obligation, frozen=True):
     """
-    The body has nothing there.
+    Removes a field of the body.
     """
 
     at: tuple[str, ...]
@@ -87,7 +89,7 @@ class RemoveField(Obligation, frozen=True):
 
 class Redirect(Obligation, frozen=True):
     """
-    Sends the message to another address instead, where it is decided again, once.
+    Redirects the message to another address, where it is decided again, once.
     """
 
     to: str
@@ -103,7 +105,7 @@ class Log(Obligation, frozen=True):
 
 class Notify(Obligation, frozen=True):
     """
-    Writes to the node's log that `who` is to be notified.
+    Writes to the node's log that `who` should be notified.
     """
 
     who: str
@@ -112,7 +114,7 @@ class Notify(Obligation, frozen=True):
 
 class Advice(Obligation, frozen=True):
     """
-    An obligation with a name the node does not know, such as `emailto`: an event, nothing more.
+    An obligation with a name that the node does not know, such as `emailto`. It is only logged.
     """
 
     name: str
@@ -124,7 +126,7 @@ class Advice(Obligation, frozen=True):
 
 def too_large(obligations: Iterable[Obligation], size: int) -> MaxBytes | None:
     """
-    The obligation that a message of that size does not meet.
+    The size limit that a message exceeds, or None.
     """
     for each in obligations:
         if each.__class__ is MaxBytes and size > each.most:  # type: ignore[attr-defined]
@@ -134,9 +136,9 @@ def too_large(obligations: Iterable[Obligation], size: int) -> MaxBytes | None:
 
 def edited(obligations: Iterable[Obligation], message: Message) -> bytes | None:
     """
-    The message with its body changed as asked, in the order asked; None if nothing changes.
+    The message with its body edited in the given order; None if nothing changes.
 
-    Raises Malformed when the body cannot be read: then it must not be carried.
+    Malformed if the body cannot be decoded; the message must not be delivered then.
     """
     edits = [each for each in obligations if each.__class__ in _EDITS]
     if not edits:
@@ -159,7 +161,7 @@ def _loads(message: Message) -> dict[str, Any]:
     try:
         whole = lossless_json.loads(message.data)
     except (ValueError, RecursionError):
-        raise Malformed("'body' holds what cannot be read", message.id, message.from_) from None
+        raise Malformed("'body' has a part that cannot be decoded", message.id, message.from_) from None
     return whole  # type: ignore[no-any-return]
 
 
@@ -194,7 +196,7 @@ def _apply_set(body: dict[str, Any], change: SetField) -> None:
             here[step] = inner if isinstance(inner, dict | list) else {}
             here = here[step]
         if not isinstance(here, dict | list):
-            return  # a list is not made longer
+            return  # an index beyond the end of a list
     if isinstance(here, dict):
         here[last] = deepcopy(change.value)
     elif step_down(here, [last]) is not None:

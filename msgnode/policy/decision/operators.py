@@ -1,8 +1,8 @@
 """
-The operators, one entry each in OPERATORS: a parameter made into a test of a value.
+The operators: each converts its parameter to a test of a value.
 
-A test never raises, whatever the value: what does not fit is not so.  All that
-can be wrong with a parameter is said when the policy is loaded.
+A test never raises: a value of the wrong type does not match. Errors in a parameter are raised when the
+policy is loaded.
 """
 
 import json
@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgnode.policy.decision.addresses import split
 from msgnode.policy.decision.attribute import WEEKDAYS, Attribute
 from msgnode.policy.decision.attributes import ALIASES, TABLE
-from msgnode.policy.decision.problems import InvalidValue, near, shown
-from msgnode.policy.decision.values import glob, number_of, scalars, text_of, under_of, written
+from msgnode.policy.decision.problems import InvalidValue
+from msgnode.policy.decision.values import glob, number_of, scalars, text_of, to_text, under_of
+from msgnode.structures.error_words import near, shown
 
 Check = Callable[[Any], bool]
 Groups = Mapping[str, frozenset[str]]
@@ -25,11 +26,10 @@ MAX_KEYS = 10_000  # of one test in the index
 
 class Test(Struct, frozen=True):
     """
-    A test made of an operator's parameter.
+    A compiled test: an operator with its parameter.
 
-    `missing` is what it says when there is no value.  `keys` are the only
-    texts for which it can be true, if those are known; `hosts` the only
-    hosts of an address.
+    `missing` is the result if there is no value. `keys` are the only texts for which it can be true, if they
+    are known; `hosts` the only hosts of an address.
     """
 
     check: Check
@@ -48,7 +48,7 @@ def _equals(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
         return Test(lambda value: True, missing=True)
     return _one_of(
         attribute,
-        frozenset(written(attribute, item, *under_of(parameter, i)) for i, item in enumerate(items)),
+        frozenset(to_text(attribute, item, *under_of(parameter, i)) for i, item in enumerate(items)),
     )
 
 
@@ -66,7 +66,7 @@ def _in(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
     if not parameter:
         return Test(lambda value: False, keys=frozenset(), lint="is never true: the list is empty")
     items = scalars(parameter, "a text, a number, true or false")
-    return _one_of(attribute, frozenset(written(attribute, item, i) for i, item in enumerate(items)))
+    return _one_of(attribute, frozenset(to_text(attribute, item, i) for i, item in enumerate(items)))
 
 
 def _one_of(attribute: Attribute, wanted: frozenset[str]) -> Test:
@@ -80,7 +80,7 @@ def _one_of(attribute: Attribute, wanted: frozenset[str]) -> Test:
 
 def _hosts(attribute: Attribute, addresses: frozenset[str]) -> frozenset[str] | None:
     """
-    The hosts that any of these addresses has, if each has one.
+    The hosts of these addresses, if each has one; else None.
     """
     if attribute.kind != "address" or len(addresses) > MAX_KEYS:
         return None
@@ -99,11 +99,11 @@ def _exists(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
 def _compared(above: bool) -> Callable[[Attribute, Any, Groups], Test]:
     def make(attribute: Attribute, parameter: Any, groups: Groups) -> Test:
         if attribute.kind == "weekday":
-            raise InvalidValue('a day is not more or less than another; write {"between": "Monday Friday"}')
+            raise InvalidValue('days have no order; write {"between": "Monday Friday"}')
         if attribute.kind in ("time", "date"):
             items = scalars(parameter, f"a {attribute.kind}")
-            bounds = [written(attribute, item, *under_of(parameter, i)) for i, item in enumerate(items)]
-            # Above any of them is above the least.
+            bounds = [to_text(attribute, item, *under_of(parameter, i)) for i, item in enumerate(items)]
+            # With several bounds, the easiest one decides.
             bound = min(bounds) if above else max(bounds)
             return Test((lambda value: value > bound) if above else (lambda value: value < bound))
         numbers = [
@@ -156,14 +156,14 @@ def _is_range(item: Any) -> bool:
 
 def _range(attribute: Attribute, start: str, end: str, *under: str | int) -> tuple[Check, str]:
     """
-    The test for one range, and what is odd about it.
+    The test for one range, and a warning about it.
     """
     if attribute.kind == "weekday":
-        first, last = (WEEKDAYS.index(written(attribute, day, *under)) for day in (start, end))
+        first, last = (WEEKDAYS.index(to_text(attribute, day, *under)) for day in (start, end))
         days = {WEEKDAYS[(first + step) % 7] for step in range((last - first) % 7 + 1)}
         return days.__contains__, ""
     if attribute.kind in ("time", "date"):
-        low, high = written(attribute, start, *under), written(attribute, end, *under)
+        low, high = to_text(attribute, start, *under), to_text(attribute, end, *under)
         if attribute.kind == "time" and low > high:
             return (lambda value: value > low or value < high), ""
         empty = "" if low < high else "is never true: nothing lies between its bounds"
@@ -219,7 +219,7 @@ def _pattern_hosts(attribute: Attribute, patterns: list[str]) -> frozenset[str] 
     for pattern in patterns:
         beginning, star, _ = pattern.partition("*")
         if star and beginning.count("/") < 3:
-            return None  # the host may go on behind the star
+            return None  # the host may continue after the star
         hosts.add(split(beginning)[1])
     return None if "" in hosts else frozenset(hosts)
 
@@ -234,17 +234,17 @@ OPERATORS: dict[str, Callable[[Attribute, Any, Groups], Test]] = {
     "like": _like,
     "exists": _exists,
 }
-_PAPERS = {"greaterThan": "moreThan", "sumOf": ""}
+_OLD_NAMES = {"greaterThan": "moreThan", "sumOf": ""}
 
 
 def make(name: str, attribute: Attribute, parameter: Any, groups: Groups) -> Test:
     """
-    The test of one operator; InvalidValue says what is.
+    The test for an operator and its parameter. InvalidValue if either is invalid.
     """
     operator = OPERATORS.get(name)
     if operator is not None:
         return operator(attribute, parameter, groups)
     if name in TABLE or name in ALIASES:
         raise InvalidValue(f"'{name}' is an attribute; an operator such as equals was expected")
-    hint = f", did you mean '{_PAPERS[name]}'?" if _PAPERS.get(name) else near(name, OPERATORS)
+    hint = f", did you mean '{_OLD_NAMES[name]}'?" if _OLD_NAMES.get(name) else near(name, OPERATORS)
     raise InvalidValue(f"unknown operator '{name[:100]}'{hint or '; operators are ' + ', '.join(OPERATORS)}")

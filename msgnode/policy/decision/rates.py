@@ -1,5 +1,6 @@
 """
-The buckets of `rateLimit`: one for each value of the attributes it counts by, and not too many of them.
+Rate limits and rate counters of policies: token buckets for `rateLimit`, sliding windows for `rate.*`
+attributes.
 """
 
 import hashlib
@@ -18,33 +19,33 @@ MAX_BUCKETS = 10_000
 
 class RateLimits:
     """
-    Token buckets, filled by the clock; of more than `most` the one used longest ago is forgotten.
+    The token buckets of `rateLimit`. Beyond `most`, the least recently used is removed.
 
-    `now` gives seconds.  A reload of the policy keeps the buckets: a limit is
-    known by the rule it stands in.
+    `now` returns seconds. A reload of the policy keeps the buckets, since a limit is identified by its rule.
     """
 
     def __init__(self, now: Callable[[], float], most: int = MAX_BUCKETS) -> None:
         self._now = now
         self._most = most
-        # What is left, and since when.
+        # Tokens left, and the time of that.
         self._buckets: OrderedDict[tuple[object, ...], tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def take(self, limit: RateLimit, context: Context) -> float:
+    def acquire(self, limit: RateLimit, context: Context) -> float:
         """
-        Count one message: 0 if it may pass, else the seconds until the next may.  What may not costs nothing.
+        Take one token. 0 if the message may pass, else the seconds until the next one may; then nothing is
+        taken.
         """
         return self.take_all((limit,), context)[1]
 
     def take_all(self, obligations: Iterable[Obligation], context: Context) -> tuple[RateLimit | None, float]:
         """
-        Count one message with every limit among these, or with none of them.
+        Take one token from every limit in `obligations`, or from none.
 
-        Gives the limit that is exceeded and the seconds until it is not; None and 0 if it may pass.
-        One that only logs does not stop the message.
+        Returns the limit that is exceeded, and the seconds until it is not; None and 0 if the message may
+        pass. A limit that only logs does not stop the message.
         """
         now = self._now()
         paying, refused, longest = [], None, 0.0
@@ -58,7 +59,7 @@ class RateLimits:
                 paying.append((key, left - 1))
                 continue
             wait = (1 - left) * limit.per / limit.rate
-            # What stops a message weighs more than what is only noted.
+            # A limit that stops the message precedes one that only logs.
             stops, stopped = limit.on_exceed != "log", refused is not None and refused.on_exceed != "log"
             if (stops, wait) > (stopped, longest):
                 refused, longest = limit, wait
@@ -80,14 +81,14 @@ class RateLimits:
 
 def key_of(limit: RateLimit, context: Context) -> tuple[object, ...]:
     """
-    Which bucket of the limit a message is counted in.
+    The key of the bucket of a limit that a message counts in.
     """
     return limit.path, *(_short(_counted(attribute, context)) for attribute in limit.key)
 
 
 def _counted(attribute: Attribute, context: Context) -> str | None:
     """
-    The text to count by: who opens a session has none yet, but an address it comes from.
+    The text of an attribute in the key. A client that opens a session has none yet, so its address is used.
     """
     text = text_of(context.get(attribute))
     if text is None and attribute.name == "session":
@@ -97,7 +98,7 @@ def _counted(attribute: Attribute, context: Context) -> str | None:
 
 def _short(text: str | None) -> str | None:
     """
-    A text, or what stands for a long one.
+    The text, or a hash of a long one.
     """
     return (
         text
@@ -107,17 +108,17 @@ def _short(text: str | None) -> str | None:
 
 
 MAX_SENDERS = 10_000
-MAX_COUNTERS = 100  # of one sender, who may think of any number of types
-MAX_TYPE_CHARS = 64  # characters; what is longer is counted as a message only
-MAX_WINDOWS = 200_000  # of all senders; each takes some 300 bytes
+MAX_COUNTERS = 100  # of one sender, who can use any number of types
+MAX_TYPE_CHARS = 64  # a longer type is counted as a message only
+MAX_WINDOWS = 200_000  # of all senders; each takes about 300 bytes
 
 
 class RateCounters:
     """
-    For each sender and counter the present window and the last; between them a sliding one is estimated.
+    Sliding-window counters by sender: the count is estimated from the current and the previous window.
 
-    `now` gives seconds.  Of more than `most` senders, or where they have more than `windows` of
-    them together, the sender that was silent longest is forgotten.
+    `now` returns seconds. Beyond `most` senders, or `windows` windows in all, the sender that was silent
+    longest is removed.
     """
 
     def __init__(self, now: Callable[[], float], most: int = MAX_SENDERS, windows: int = MAX_WINDOWS) -> None:
@@ -132,7 +133,7 @@ class RateCounters:
 
     def count(self, context: Context) -> None:
         """
-        A message came; from now on the context can tell its sender's rates.
+        Count a message, and let its context read the sender's rates.
         """
         message, sender = context.message, context.session or context.message.from_[:MAX_ADDRESS_CHARS]
         kind = message.type.casefold()
@@ -174,7 +175,7 @@ class RateCounters:
         self, windows: dict[tuple[str, int], list[float]], counter: str, seconds: int, now: float
     ) -> list[float]:
         """
-        When the present window began, what was counted in it, and in the one before.
+        The start of the current window, its count, and the count of the previous window.
         """
         window = windows.setdefault((counter, seconds), [now, 0.0, 0.0])
         passed = now - window[0]

@@ -1,9 +1,8 @@
 """
-Redirection: followed once, never in a circle.
+Redirection: followed once, and checked for cycles.
 
-A circle is looked for when a policy is loaded.  Of a message that was
-redirected only its new address is known then; what depends on anything else
-may be so or not.
+Cycles are searched when a policy is loaded. At that time, only the new address of a redirected message is
+known; every condition on anything else may be true or false.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from msgnode.policy.decision.decision import PERMIT, Decision
 from msgnode.policy.decision.obligations import Obligation, Redirect
 from msgnode.policy.decision.tree import Children, PolicyNode
 
-# What an address says of itself.
+# The attributes that depend on the address alone.
 _OF_ADDRESS: dict[str, Callable[[str], str]] = {
     "msgTo": addresses.folded,
     "dstSPDomain": lambda to: addresses.split(to)[1],
@@ -28,7 +27,7 @@ _OF_ADDRESS: dict[str, Callable[[str], str]] = {
 
 def redirect_of(obligations: tuple[Obligation, ...], context: Context) -> Redirect | None:
     """
-    Where else the message is to go, if it is to go elsewhere.
+    The redirection among the obligations, unless it leads to the present address.
     """
     for each in obligations:
         if each.__class__ is Redirect and each.to != context.to:  # type: ignore[attr-defined]
@@ -40,7 +39,7 @@ def follow(
     decide: Callable[[Context], Decision], context: Context, decision: Decision
 ) -> tuple[Decision, Context]:
     """
-    The decision on the message where it goes in the end, and the context of that.
+    The decision after a redirection, and its context.
 
     A second redirection is not followed: the decision is `indeterminate`.
     """
@@ -59,12 +58,12 @@ def follow(
     return type(decision)(effect, path, merged, False, decision.unenforced + second.unenforced), moved
 
 
-# -- circles -------------------------------------------------------------------
+# -- cycles --------------------------------------------------------------------
 
 
 class _Hop(Struct):
     """
-    A redirection, and the set, policy and rule it stands in.
+    A redirection, with the set, policy and rule that have it.
     """
 
     redirect: Redirect
@@ -73,7 +72,7 @@ class _Hop(Struct):
 
     def may_follow(self, other: "_Hop") -> bool:
         """
-        Could it happen to a message that the other one has redirected?
+        Can this redirection apply to a message that the other one redirected?
         """
         to = other.redirect.to
         conditions = [condition for node in self.chain for condition in (node.target, node.condition)]
@@ -82,9 +81,21 @@ class _Hop(Struct):
         return not any(_disjoint(mine, theirs) for mine in self.needs for theirs in other.needs)
 
 
-def circle(sets: Children) -> tuple[str, str] | None:
+def redirect_targets(sets: Children) -> frozenset[str]:
     """
-    The path of a redirection that may lead back to where it came from, and its way.
+    The addresses to which any rule redirects.
+    """
+    return frozenset(
+        each.to
+        for chain in _chains(sets, ())
+        for each in chain[-1].obligations.get(PERMIT, ())
+        if isinstance(each, Redirect)
+    )
+
+
+def find_cycle(sets: Children) -> tuple[str, str] | None:
+    """
+    The path of a redirection that is part of a cycle, and the cycle's addresses; or None.
     """
     hops = [
         _Hop(each, chain, [condition.needs for node in chain for condition in (node.target, node.condition)])
@@ -97,7 +108,7 @@ def circle(sets: Children) -> tuple[str, str] | None:
         i: [j for j in _at(filed, hop.redirect.to) if hops[j].may_follow(hop)] for i, hop in enumerate(hops)
     }
     for start in after:
-        way = _way_back(start, after)
+        way = _cycle_from(start, after)
         if way:
             return hops[start].redirect.path, " to ".join(hops[i].redirect.to for i in way)
     return None
@@ -105,7 +116,7 @@ def circle(sets: Children) -> tuple[str, str] | None:
 
 def _filed(hops: list[_Hop]) -> dict[tuple[str, str], list[int]]:
     """
-    The numbers of hops by what an address must have for them; under ("", "") those that need nothing of it.
+    The indexes of hops by the value they need in an address; under ("", "") those that need none.
     """
     filed: dict[tuple[str, str], list[int]] = {}
     for number, hop in enumerate(hops):
@@ -118,7 +129,7 @@ def _filed(hops: list[_Hop]) -> dict[tuple[str, str], list[int]]:
 
 def _at(filed: dict[tuple[str, str], list[int]], to: str) -> list[int]:
     """
-    Those that a message to this address may concern.
+    The hops that may apply to a message to this address.
     """
     found = list(filed.get(("", ""), ()))
     for name, of in _OF_ADDRESS.items():
@@ -132,9 +143,9 @@ def _chains(below: Children, above: tuple[PolicyNode, ...]) -> Iterator[tuple[Po
         yield from _chains(node.below, (*above, node))
 
 
-def _way_back(start: int, after: dict[int, list[int]]) -> list[int]:
+def _cycle_from(start: int, after: dict[int, list[int]]) -> list[int]:
     """
-    The hops from one back to itself; none if there is no way.
+    A cycle from a hop back to itself; [] if there is none.
     """
     ways, seen = [[start]], set()
     while ways:
@@ -150,14 +161,14 @@ def _way_back(start: int, after: dict[int, list[int]]) -> list[int]:
 
 def _holds(condition: Condition, to: str) -> bool | None:
     """
-    Is it so for a message to this address, of which nothing else is known?
+    The value of a condition for a message of which only the address is known.
     """
 
     def test(one: AttributeTest) -> bool | None:
         name = one.attribute.name
         if name not in _OF_ADDRESS:
             return None
-        context = Context.__new__(Context)  # nothing but the one value
+        context = Context.__new__(Context)  # with no other value
         context.values = {name: _OF_ADDRESS[name](to) or None}
         return one.test(context)
 

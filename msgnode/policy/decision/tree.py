@@ -1,5 +1,5 @@
 """
-Sets, policies and rules, ready to decide: a tree of nodes, each with an index of those below it.
+The decision tree: sets, policies and rules as nodes, each with an index of its children.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,23 +8,23 @@ from operator import attrgetter
 from msgnode.policy.decision import attributes
 from msgnode.policy.decision.algorithms import Algorithm
 from msgnode.policy.decision.attribute import HEADER, Attribute
-from msgnode.policy.decision.conditions import ALWAYS, Condition, Needs, either
+from msgnode.policy.decision.conditions import ALWAYS, Condition, Needs, either, noted
 from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import Outcome
 from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.problems import Place
 from msgnode.policy.decision.values import text_of
 
-SMALL = 4  # so few are asked one by one sooner than found in an index
+SMALL = 4  # below this number of nodes an index is slower
 
 
 class PolicyNode:
     """
     A set, a policy or a rule.
 
-    A rule has an `outcome` and nothing below it; the others an `algorithm`.
-    `obligations` are by effect, `place` is where it stands in the one above.
-    One that is not enforced only says what it would have done.
+    A rule has an `outcome` and no children; policies and sets have an `algorithm`. `obligations` are by
+    effect. `place` is the path from the parent in the document. With `enforce` false, the outcome is only
+    noted.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class PolicyNode:
         self.place: Place = ()
         self.target = target
         self.condition: Condition = ALWAYS
-        self.applies = target.test
+        self.applies = noted(target)
         self.obligations = obligations
         self.enforce = enforce
         self.order = 0
@@ -69,11 +69,11 @@ class PolicyNode:
 
     def rule(self, condition: Condition, effect: str) -> None:
         """
-        Make it a rule.
+        Make this node a rule.
         """
         self.condition = condition
         if condition is not ALWAYS:
-            target, test = self.target.test, condition.test
+            target, test = self.applies, noted(condition)
             self.applies = (
                 test if self.target is ALWAYS else (lambda context: target(context) and test(context))
             )
@@ -81,7 +81,7 @@ class PolicyNode:
 
     def combining(self, algorithm: Algorithm, nodes: Sequence["PolicyNode"], index: bool) -> None:
         """
-        Make it a policy or a set: of these, in order.
+        Make this node a policy or a set with these children.
         """
         self.algorithm = algorithm
         self.combine = algorithm.combine  # type: ignore[assignment]
@@ -92,7 +92,7 @@ class PolicyNode:
     @property
     def needs(self) -> Needs:
         """
-        What a message must at least have for this node to say anything.
+        The values that a message must have for this node to apply.
         """
         merged = dict(self.target.needs)
         more: Needs = self.condition.needs
@@ -106,7 +106,7 @@ class PolicyNode:
     @property
     def is_final(self) -> bool:
         """
-        Does it decide on every message?
+        Does this node decide about every message?
         """
         if not self.enforce or self.target is not ALWAYS:
             return False
@@ -114,7 +114,7 @@ class PolicyNode:
 
     def finish(self, outcome: Outcome | None) -> Outcome | None:
         """
-        What a policy or set makes of what its own came to.
+        The outcome of a policy or set, from the combined outcome of its children.
         """
         if outcome is None:
             outcome = self.otherwise
@@ -126,7 +126,7 @@ class PolicyNode:
 
 def decide(node: PolicyNode, context: Context) -> Outcome | None:
     """
-    What a node says of a message.
+    The outcome of a node for a message.
     """
     if not node.applies(context):
         return None
@@ -142,10 +142,10 @@ def decide(node: PolicyNode, context: Context) -> Outcome | None:
 
 class Children:
     """
-    The nodes below one, in order, and the index that finds those a message may concern.
+    The children of a node, in order, with an index of those that may apply to a message.
 
-    Each node is filed under one attribute that its target needs, the one that
-    the fewest share; those that need none are always found.
+    Each node is indexed by one attribute that its target needs, the most selective one. Nodes without such an
+    attribute are always found.
     """
 
     __slots__ = ("_always", "_buckets", "needs", "nodes")
@@ -163,7 +163,7 @@ class Children:
 
     def find(self, context: Context) -> Sequence[PolicyNode]:
         """
-        Those the message may concern, in order.
+        The nodes that may apply to the message, in order.
         """
         if not self._buckets:
             return self.nodes
@@ -215,7 +215,7 @@ class Children:
     @property
     def unfiled(self) -> int:
         """
-        How many nodes the index cannot help with.
+        The number of nodes that are not in the index.
         """
         return len(self._always)
 

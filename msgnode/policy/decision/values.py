@@ -1,5 +1,5 @@
 """
-Values of messages and parameters of policies, in the form in which they are compared.
+Normal forms of message values and policy parameters, in which they are compared.
 """
 
 import re
@@ -8,17 +8,18 @@ from typing import Any
 
 from msgnode.policy.decision.addresses import ABOUT
 from msgnode.policy.decision.attribute import DIRECTIONS, WEEKDAYS, Attribute
-from msgnode.policy.decision.problems import InvalidValue, near, shown
+from msgnode.policy.decision.problems import InvalidValue
 from msgnode.protocol.lossless_json import Literal
+from msgnode.structures.error_words import near, shown
 
-_INSTEAD = {"route": "in"}  # asked for each address in `to` already
-DEEPEST = 8  # lists in lists that still have a text
+_INSTEAD = {"route": "in"}  # no `route` point: `in` is evaluated for each address in `to`
+DEEPEST = 8  # nesting of lists that are converted to text
 _CLOSED = {"direction": DIRECTIONS, "msgType": ABOUT}
 
 
 def text_of(value: Any, deep: int = 0) -> str | None:
     """
-    A value of a message as tests compare it; None if it has no such form.
+    A value of a message as text, for comparison; None if it has no text form.
     """
     kind = value.__class__
     if kind is str:
@@ -26,7 +27,7 @@ def text_of(value: Any, deep: int = 0) -> str | None:
     if kind is bool:
         return "true" if value else "false"
     if kind is int:
-        # Python refuses to write out a number of many thousand digits.
+        # Python refuses to convert an integer of many thousand digits.
         return str(value) if value.bit_length() < 10_000 else None
     if kind is float:
         return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
@@ -40,7 +41,7 @@ def text_of(value: Any, deep: int = 0) -> str | None:
 
 def number_of(value: Any) -> float | None:
     """
-    A value as a number, also one written as a text; None if it is none.
+    A value as a number, also if it is a text; None if it is not a number.
     """
     if value.__class__ in (int, float, Literal):
         return None if value != value else value  # type: ignore[no-any-return]
@@ -54,7 +55,7 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?\s*", re.AS
 
 def scalars(parameter: Any, what: str) -> list[str | int | float | bool]:
     """
-    The parameter as a list of scalars, of which any will do.
+    The parameter as a list of scalars. A test is true if any of them matches.
     """
     items = parameter if isinstance(parameter, list) else [parameter]
     if not items:
@@ -63,22 +64,22 @@ def scalars(parameter: Any, what: str) -> list[str | int | float | bool]:
         under = (position,) if isinstance(parameter, list) else ()
         if item is None:
             raise InvalidValue(
-                f'expected {what}, found null; to ask whether it is there: {{"exists": false}}', *under
+                f'expected {what}, found null; to test whether it exists: {{"exists": false}}', *under
             )
         if isinstance(item, dict | list):
             raise InvalidValue(f"expected {what}, found {shown(item)}", *under)
     return items
 
 
-# -- one value as the attribute writes it ----------------------------------
+# -- normal form of a parameter ---------------------------------------------
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", re.ASCII)
 
 
-def written(attribute: Attribute, item: Any, *under: str | int) -> str:
+def to_text(attribute: Attribute, item: Any, *under: str | int) -> str:
     """
-    A parameter as the attribute would write it; InvalidValue if it never would.
+    A parameter in the normal form of the attribute. InvalidValue if no value can equal it.
     """
     text = text_of(item) or ""
     if attribute.kind == "time":
@@ -113,7 +114,7 @@ def under_of(parameter: Any, position: int) -> tuple[int, ...]:
 
 def glob(pattern: str) -> Callable[[str], bool]:
     """
-    A match of the whole text, where `*` is anything; in time linear in the text.
+    A matcher of whole texts for a pattern in which `*` matches anything. It takes linear time.
     """
     first, *middle = pattern.split("*")
     if not middle:

@@ -1,14 +1,14 @@
 """
-Senders: what the node itself knows of whoever sends a message, for the policies.
+The context of a decision: a message, and what the node has verified about its sender.
 
-Never from what a message claims; that is in the message, and policies see it there.
+The sender's own claims in the message are not part of the context; policies see them in the message.
 """
 
 from collections.abc import Callable
 from datetime import datetime
 
 from msgnode.config.schema import Config
-from msgnode.policy.decision.context import Context, Identity
+from msgnode.policy.decision.context import Context, Identity, Peer, RecordKind, unknown_record
 from msgnode.policy.enforcement.points import CONNECT, OUT, SUBSCRIBE
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -20,7 +20,7 @@ class ContextBuilder:
     """
     The policy information point (XACML's PIP): makes the context of a decision.
 
-    `who` tells whose token a connection has shown, `now` the local time.
+    `who` returns the principal of a connection's token, `now` the local time.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class ContextBuilder:
         owners: AddressOwnership,
     ) -> None:
         self.who = who
+        self.kind_of: Callable[[str], RecordKind | None] = unknown_record
         self.domain = config.domain
         self._identity = config.identity
         self._policy = config.policy
@@ -39,9 +40,11 @@ class ContextBuilder:
 
     def manager(self, connection: Connection) -> str:
         """
-        The name in `policy.managers` that this very connection has shown, by a certificate or a token.
+        The name in `policy.managers` as which this connection is authenticated, by a certificate or a token;
+        or "".
 
-        A token's is the user's whole address: a bare name may be another's at another provider.
+        For a token it is the user's whole address, because the bare name may be another user's at another
+        provider.
         """
         proof = self.who(connection)
         names = [connection.identity, proof.user if proof is not None else ""]
@@ -49,7 +52,7 @@ class ContextBuilder:
 
     def identity(self, point: str, connection: Connection) -> Identity | None:
         """
-        Who the node knows the sender to be.
+        The authenticated sender; None if it is not authenticated.
         """
         proof = self.who(connection)
         if proof is not None:
@@ -61,43 +64,43 @@ class ContextBuilder:
 
     def context(self, point: str, message: Message, session: Session | None, count: int) -> Context:
         """
-        What policies may ask about.  `session` is who sends, at `out` who gets it.
+        The context of a message. `session` is the sender's, at `out` the recipient's.
         """
         connection = message.origin
         sender = connection.session if connection is not None else None
         identity = None if connection is None else self.identity(point, connection)
-        if point is OUT:  # of this leg
+        if point is OUT:  # the connector and peer of this recipient
             assert session is not None
             connection = session.connection
-        return Context(
-            message,
+        return self.build(
             point,
-            domain=self.domain,
+            message,
             identity=identity,
-            trust=self._identity.trust,
-            now=self._now,
             connector="" if connection is None else connection.connector,
             peer="" if connection is None else connection.peer,
             session="" if session is None else session.runtime,
             owned=None if sender is None else lambda: self._owners.owns(message.from_, sender),
             topic=lambda to: self._topic(point, to, session),
             recipients=count,
+            far=getattr(connection, "far", None),
         )
 
-    def supposed(
+    def build(
         self,
         point: str,
         message: Message,
         *,
-        identity: Identity | None = None,
-        owned: bool | None = None,
-        topic: tuple[str, str] | None = None,
-        connector: str = "",
-        peer: str = "",
-        session: str = "",
+        identity: Identity | None,
+        owned: Callable[[], bool] | None,
+        topic: Callable[[str], tuple[str, str] | None],
+        connector: str,
+        peer: str,
+        session: str,
+        recipients: int = 1,
+        far: Peer | None = None,
     ) -> Context:
         """
-        The same for a message that nobody has sent.
+        The context of a message with these properties of its sender; the message may be hypothetical.
         """
         return Context(
             message,
@@ -109,12 +112,15 @@ class ContextBuilder:
             connector=connector,
             peer=peer,
             session=session,
-            owned=None if owned is None else lambda: owned,
-            topic=lambda to: topic,
+            owned=owned,
+            topic=topic,
+            recipients=recipients,
+            far=far,
+            kind_of=self.kind_of,
         )
 
     def _topic(self, point: str, to: str, session: Session | None) -> tuple[str, str] | None:
         """
-        Whose the address is that the session wants to hear; None where nobody asks to.
+        The owner of the address to which the session wants to subscribe; None at other points.
         """
-        return self._owners.standing(to, session) if point is SUBSCRIBE and session is not None else None
+        return self._owners.topic_owner(to, session) if point is SUBSCRIBE and session is not None else None

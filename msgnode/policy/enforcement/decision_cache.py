@@ -1,34 +1,37 @@
 """
-Verdicts: what the live policies said, remembered where only a message's header counts.
+Requests for decisions, and the cache of decisions that depend on a message's header only.
 """
 
+from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import PERMIT, Decision
 from msgnode.policy.enforcement.decision_log import RuleCounter
 from msgnode.policy.language.program import Program
+from msgnode.protocol.message import Message
+from msgnode.sessions.session import Session
 
-MAX_REMEMBERED = 8192  # outcomes; twice as many, while the older half is still asked for
+MAX_REMEMBERED = 8192  # decisions; twice as many while the older half is still in use
 MAX_KEY_CHARS = 1024  # characters of from, to and type together
 
 
 class CachedDecision:
     """
-    A decision, and what follows from it here.
+    A decision, with its counter.
 
-    `plain`: the message may go on, and nothing else is to be done.
+    `plain`: the message may pass, and has no obligations.
     """
 
-    __slots__ = ("decision", "permits", "plain", "tally")
+    __slots__ = ("counter", "decision", "permits", "plain")
 
-    def __init__(self, decision: Decision, passes: bool, tally: RuleCounter) -> None:
+    def __init__(self, decision: Decision, passes: bool, counter: RuleCounter) -> None:
         self.decision = decision
         self.permits = decision.effect == PERMIT
         self.plain = passes and not decision.obligations and not decision.unenforced
-        self.tally = tally
+        self.counter = counter
 
 
 class DecisionCache:
     """
-    The policies that are live, and what is remembered of their outcomes.
+    The live policies, version `number`, and a cache of their decisions.
     """
 
     def __init__(self, program: Program, number: int) -> None:
@@ -39,7 +42,7 @@ class DecisionCache:
 
     def recall(self, key: object) -> CachedDecision | None:
         """
-        What is not among the recent ones, and was not too long ago.
+        A decision that is no longer among the recent ones, but was a short time ago.
         """
         verdict = self._older.get(key)
         if verdict is not None:
@@ -50,3 +53,47 @@ class DecisionCache:
         if len(self.recent) >= MAX_REMEMBERED:
             self.recent, self._older = {}, self.recent
         self.recent[key] = verdict
+
+
+class PolicyRequest:
+    """
+    A request for a decision: one message at one policy point, and its result.
+
+    `session` is the sender's, at `out` the recipient's. `count`: the number of addresses to which the message
+    is sent. `micros` is the duration of the decision, 0 if it was cached. `redirected`: a policy has changed
+    the message's destination; no policy may do so again. `context` and `verdict` are set when they are
+    needed.
+    """
+
+    __slots__ = (
+        "context",
+        "count",
+        "live",
+        "message",
+        "micros",
+        "point",
+        "redirected",
+        "session",
+        "verdict",
+    )
+    context: Context
+    verdict: CachedDecision
+
+    def __init__(
+        self,
+        live: DecisionCache,
+        point: str,
+        message: Message,
+        session: Session | None,
+        count: int,
+        verdict: CachedDecision | None = None,
+    ) -> None:
+        self.live = live
+        self.point = point
+        self.message = message
+        self.session = session
+        self.count = count
+        self.micros = 0
+        self.redirected = False
+        if verdict is not None:
+            self.verdict = verdict

@@ -1,5 +1,5 @@
 """
-Policies on trial: they decide beside those that are live, and nothing comes of it but counts.
+Dry run: policies decide in addition to the live ones, and their decisions are only counted.
 """
 
 from collections import deque
@@ -15,9 +15,9 @@ MAX_REMEMBERED = 8192
 
 class DryRun:
     """
-    A program that decides beside the live one, without effect.
+    A program that decides in addition to the live one, without effect.
 
-    `different`: how often it would have decided otherwise, of `decided`.
+    `different`: how often its decision differed, out of `decided`.
     """
 
     def __init__(self, program: Program) -> None:
@@ -29,7 +29,7 @@ class DryRun:
 
     def compare(self, key: object, context: Context, effect: str) -> None:
         """
-        What would have come of it?  `effect` is what did.
+        Decides, and compares with the `effect` of the live policies.
         """
         self.decided += 1
         found = self._recent.get(key)
@@ -58,7 +58,7 @@ class DryRun:
     def _decide(self, key: object, context: Context) -> tuple[str, str]:
         try:
             decision = self.program.decide(context)
-        except Exception as why:  # it is on trial: that it fails is what one wants to know
+        except Exception as why:  # a dry run is meant to find such failures
             return "indeterminate", f"{type(why).__name__}: {why}"[:200]
         found = decision.effect, decision.path
         if decision.remember:

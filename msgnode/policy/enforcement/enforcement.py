@@ -1,10 +1,9 @@
 """
-The one who asks the policies, and does what they say.
+Policy enforcement: asks the live policies for a decision and carries it out.
 
-One call, `check`, at every point of points.py.  It returns, and the message
-goes on; or it raises Blocked, and the sender is told.  What goes wrong while
-deciding counts as no.  What depends only on a message's header is remembered,
-until other policies take effect.
+One method, `check`, serves every point of points.py. It returns if the message may pass, or raises Blocked,
+and the sender gets an error. An exception during a decision counts as a refusal. Decisions that depend only
+on a message's header are cached until other policies become live (decision_cache.py).
 """
 
 from collections.abc import Callable
@@ -23,14 +22,20 @@ from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, PERMIT, Decision
 from msgnode.policy.decision.rates import RateCounters
 from msgnode.policy.enforcement.context_builder import ContextBuilder
-from msgnode.policy.enforcement.decision_cache import MAX_KEY_CHARS, CachedDecision, DecisionCache
-from msgnode.policy.enforcement.decision_log import DecisionLine, Decisions
+from msgnode.policy.enforcement.decision_cache import (
+    MAX_KEY_CHARS,
+    CachedDecision,
+    DecisionCache,
+    PolicyRequest,
+)
+from msgnode.policy.enforcement.decision_log import Decisions
+from msgnode.policy.enforcement.decision_recorder import DecisionRecorder
 from msgnode.policy.enforcement.dry_run import DryRun
 from msgnode.policy.enforcement.obligations import ObligationRunner
-from msgnode.policy.enforcement.points import CONNECT, IN, OUT
+from msgnode.policy.enforcement.points import CONNECT, IN, OUT, RepeatableDecision
 from msgnode.policy.language.program import Program
 from msgnode.protocol.address import Domain
-from msgnode.protocol.body_edit import set_auth_flag
+from msgnode.protocol.body_edit import AUTH, set_auth_flag
 from msgnode.protocol.errors import Blocked, Malformed, Rejected, failure_code
 from msgnode.protocol.message import Message, decode
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -40,14 +45,16 @@ from msgnode.sessions.session import Connection, Session
 
 log = Logger()
 
+OF_PEERS = frozenset(("peer.domain", "peer.node", "peer.kind", "route.hops"))  # at `out`, where it goes
 TEXT = "Blocked by policy"
 
 
 class PolicyEnforcement:
     """
-    The policy enforcement point.
+    The policy enforcement point (XACML's PEP).
 
-    `use` gives it policies, `close` lets nothing pass until there are some.
+    `use` makes policies live; `close` refuses everything until there are some. `changed` is called when the
+    set of required decisions changes.
     """
 
     def __init__(
@@ -60,28 +67,30 @@ class PolicyEnforcement:
         who: Callable[[Connection], Principal | None] = lambda connection: None,
         partial_input: PartialInput | None = None,
     ) -> None:
-        self.senders = ContextBuilder(config, now, who, owners)
-        self.outward = False
+        self.contexts = ContextBuilder(config, now, who, owners)
+        self.outward = self.between_nodes = False
         self.decisions = Decisions(config.node)
-        self.trial: DryRun | None = None
-        self._config, self._options = config, config.policy
+        self.dry_run: DryRun | None = None
+        self._recorder = DecisionRecorder(config, self.decisions, self.contexts)
+        self._options = config.policy
         self._commands = f"{Domain(config.domain).node}/policy"
         self._changed = changed
+        self.replaced: Callable[[int], object] = lambda number: None  # told the version that is live now
         self._live: DecisionCache | None = None
         self._is_closed = False
-        self._duties = ObligationRunner(clock, partial_input)
-        self._counting = False  # does a policy ask how often?
+        self._obligations = ObligationRunner(clock, partial_input)
+        self._counting = False  # does a policy, live or in a dry run, test the rate of a sender?
         self._counters = RateCounters(clock.seconds)
         self.apply()
 
-    # -- which policies ----------------------------------------------------------
+    # -- policies ----------------------------------------------------------
 
     @property
     def is_on(self) -> bool:
         """
-        Must anything be asked at all?
+        Must any message be checked?
         """
-        return self._live is not None or self._is_closed or self.trial is not None
+        return self._live is not None or self._is_closed or self.dry_run is not None
 
     @property
     def is_open(self) -> bool:
@@ -91,37 +100,54 @@ class PolicyEnforcement:
     def program(self) -> Program | None:
         return self._live.program if self._live is not None else None
 
+    @property
+    def version(self) -> int:
+        """
+        The number of the live version, 0 if there is none.
+        """
+        return self._live.number if self._live is not None else 0
+
     def use(self, program: Program, number: int) -> None:
         """
-        From the next message on, these policies decide.
+        Makes these policies live, from the next message on.
         """
         self._live = DecisionCache(program, number)
         self._is_closed = False
         self.decisions.forget(program.has)
-        self._look_at_programs()
+        self._programs_changed()
+        self.replaced(number)
 
     def close(self) -> None:
         """
-        There must be policies, and there are none: everything is refused.
+        Refuses everything: policies are required, and there are none.
         """
         self._live, self._is_closed = None, True
-        self._look_at_programs()
+        self._programs_changed()
 
-    def _look_at_programs(self) -> None:
+    def set_dry_run(self, program: Program | None) -> None:
         """
-        What has to be asked and counted, for those that are live and those on trial.
+        Starts a dry run of these policies, without effect; None ends it.
         """
-        programs = [each.program for each in (self._live, self.trial) if each is not None]
+        self.dry_run = DryRun(program) if program is not None else None
+        self._programs_changed()
+
+    def _programs_changed(self) -> None:
+        """
+        Finds out which decisions and counters the live policies and those of a dry run need.
+        """
+        programs = [each.program for each in (self._live, self.dry_run) if each is not None]
         self.outward = any("direction" in program.attributes for program in programs)
+        self.between_nodes = self.outward or any(program.attributes & OF_PEERS for program in programs)
         self._counting = any(program.counts for program in programs)
         self._changed()
 
     def apply(self) -> None:
         """
-        The configuration may have changed; what is remembered came of the old one.
+        Applies the configuration, which may have changed; decisions cached under the old one are dropped.
         """
         options = self._options
-        self.decisions.share, self.decisions.hash_fields = options.permit_sample_rate, options.hash_fields
+        self.decisions.set_sample_rate(options.permit_sample_rate)
+        self.decisions.hash_fields = options.hash_fields
         self._defaults = {
             "connect": options.default_connect == PERMIT,
             "in": options.default_in == PERMIT,
@@ -131,102 +157,118 @@ class PolicyEnforcement:
         if self._live is not None:
             self._live = DecisionCache(self._live.program, self._live.number)
 
-    # -- the one call ---------------------------------------------------------------
+    # -- the check ---------------------------------------------------------------
 
     def check(
         self, point: str, message: Message, session: Session | None, count: int = 1
     ) -> Deferred[None] | None:
         """
-        Blocked, unless the message may go on: now, or when the Deferred fires.  It may be changed.
-
-        `session` is who sends, at `out` who gets it.  `count`: of addresses the message is sent to.
+        The check of Policy (points.py).
         """
         live = self._live
         if live is None:
-            self._without_policies(point, message)
-            self._only_try(point, message, session, count)
+            self._check_without_policies(point, message, session, count)
             return None
         if self._is_built_in(point, message):
             return None
         key = (point, message.from_, message.to, message.type)
         verdict = live.recent.get(key) or live.recall(key)
-        context: Context | None = None
-        micros = 0
-        if self._counting and point is IN:
-            context = self.senders.context(point, message, session, count)
-            self._counters.count(context)
-        if verdict is None:
-            began = perf_counter_ns()
-            context = context or self.senders.context(point, message, session, count)
-            verdict = self._decide(live, point, key, context)
-            micros = (perf_counter_ns() - began) // 1000
-        tally = verdict.tally
-        tally.hits += 1
-        tally.last = message.came
-        if self.trial is not None:
-            context = context or self.senders.context(point, message, session, count)
-            self.trial.compare(key, context, verdict.decision.effect)
-        if verdict.plain:
-            if self.decisions.is_due():
-                self._note(live, verdict, point, message, session, micros)
-            if point is IN and self._options.mark_auth:
-                set_auth_flag(message, verdict.permits)
-            return None
-        context = context or self.senders.context(point, message, session, count)
-        return self._follow(live, verdict, context, session, micros)
+        request = None
+        counts = self._counting and point is IN
+        if verdict is None or counts or not verdict.plain or self.dry_run is not None:
+            request = PolicyRequest(live, point, message, session, count)
+            verdict = self._evaluate(request, key, verdict)
+        counter = verdict.counter
+        counter.hits += 1
+        counter.last = message.received_at
+        if not verdict.plain:
+            assert request is not None
+            return self._follow(request)
+        if self.decisions.is_due():
+            self._recorder.record(request or PolicyRequest(live, point, message, session, count, verdict))
+        if point is IN and self._options.mark_auth:
+            set_auth_flag(message, verdict.permits)
+        return None
 
-    def names(self, point: str, message: Message, session: Session, beside: str) -> bool:
+    def repeatable(self, message: Message, session: Session) -> RepeatableDecision | None:
         """
-        Does a rule permit this address in particular?
-
-        One that permits any address which begins with `beside` names none.  Another rule may.
+        The decision that has just permitted this message of the session at `in`, if it is the same for all
+        messages with its from, to and type, as long as these policies are live.
         """
         live = self._live
-        if live is None or not self._options.enforce:
-            return False
-        other = copy(message)
-        other.to = f"{beside}{token_hex(8)}.{self.senders.domain}"
-        this, that = (
-            live.program.decide(self.senders.context(point, each, session, 1)) for each in (message, other)
-        )
-        return this.effect == PERMIT and (that.effect != PERMIT or that.path != this.path)
+        if live is None or self.dry_run is not None or self._counting or self.outward:
+            return None
+        verdict = live.recent.get((IN, message.from_, message.to, message.type))
+        if verdict is None or not verdict.plain:
+            return None
+        mark = AUTH[verdict.permits] if self._options.mark_auth else None
+        line = self._recorder.permit_line(PolicyRequest(live, IN, message, session, 1, verdict))
+        return RepeatableDecision(mark, self.decisions.tally(verdict.counter), line)
 
-    def _only_try(self, point: str, message: Message, session: Session | None, count: int) -> None:
+    def _check_without_policies(
+        self, point: str, message: Message, session: Session | None, count: int
+    ) -> None:
         """
-        No policies are live, so that everything passes; what would those on trial say?
+        Without live policies everything passes, unless policies are required; a dry run is compared.
         """
-        if self.trial is None or self._is_built_in(point, message):
+        if self._is_built_in(point, message):
             return
-        context = self.senders.context(point, message, session, count)
+        if self._is_closed:
+            raise Blocked("this node has no policies yet; try again later", 503, 30)
+        if self.dry_run is None:
+            return
+        context = self.contexts.context(point, message, session, count)
         if self._counting and point is IN:
             self._counters.count(context)
-        self.trial.compare((point, message.from_, message.to, message.type), context, NOT_APPLICABLE)
+        self.dry_run.compare((point, message.from_, message.to, message.type), context, NOT_APPLICABLE)
 
     def _is_built_in(self, point: str, message: Message) -> bool:
         """
-        What no policy decides on, so that those who can mend the policies always may.
+        Is the message exempt from policies, so that a manager can always correct them?
         """
         if point is CONNECT:
-            return bool(self.senders.manager(message.origin))
+            return bool(self.contexts.manager(message.origin))
         return (message.from_ if point is OUT else message.to) == self._commands
 
-    def _without_policies(self, point: str, message: Message) -> None:
-        if self._is_closed and not self._is_built_in(point, message):
-            raise Blocked("this node has no policies yet; try again later", 503, 30)
+    # -- deciding -------------------------------------------------------------------
 
-    def _decide(
-        self, live: DecisionCache, point: str, key: tuple[Any, ...], context: Context
+    def _evaluate(
+        self, request: PolicyRequest, key: tuple[Any, ...], known: CachedDecision | None
     ) -> CachedDecision:
+        """
+        Decides, unless the decision is cached; updates the counters and the dry run.
+        """
+        began = perf_counter_ns()
+        context = self._build_context(request)
+        if self._counting and request.point is IN:
+            self._counters.count(context)
+        if known is None:
+            request.verdict = self._decide(request, key)
+            request.micros = (perf_counter_ns() - began) // 1000
+        else:
+            request.verdict = known
+        if self.dry_run is not None:
+            self.dry_run.compare(key, context, request.verdict.decision.effect)
+        return request.verdict
+
+    def _build_context(self, request: PolicyRequest) -> Context:
+        request.context = self.contexts.context(
+            request.point, request.message, request.session, request.count
+        )
+        return request.context
+
+    def _decide(self, request: PolicyRequest, key: tuple[Any, ...]) -> CachedDecision:
+        live, context = request.live, request.context
         try:
             decision = live.program.decide(context)
         except Rejected:
             raise
         except Exception:
-            log.failure("deciding on a message for {to}", to=context.to[:200])
+            log.failure("the policies failed to decide about a message to {to}", to=context.to[:200])
             decision = Decision(INDETERMINATE)
-        passes = self._passes(decision, point)
-        tally = self.decisions.tally(point, decision.effect, decision.path)
-        verdict = CachedDecision(decision, passes, tally)
+        passes = self._passes(decision, request.point)
+        counter = self.decisions.counter(request.point, decision.effect, decision.path)
+        verdict = CachedDecision(decision, passes, counter)
         if decision.remember and sum(map(len, key)) <= MAX_KEY_CHARS:
             live.remember(key, verdict)
         return verdict
@@ -236,183 +278,115 @@ class PolicyEnforcement:
             return self._defaults[point]
         return decision.effect == PERMIT
 
-    # -- what follows -----------------------------------------------------------------
+    # -- effects of the decision -----------------------------------------------
 
-    def _follow(
-        self,
-        live: DecisionCache,
-        verdict: CachedDecision,
-        context: Context,
-        session: Session | None,
-        micros: int,
-        moved: bool = False,
-    ) -> Deferred[None] | None:
+    def _follow(self, request: PolicyRequest) -> Deferred[None] | None:
         """
-        Refuse, or do what the message's passing obliges to.
+        Refuses the message, or carries out the obligations of the decision.
         """
-        point, message, decision = context.direction, context.message, verdict.decision
+        decision, context = request.verdict.decision, request.context
         for outcome in decision.unenforced:
-            self._count_unenforced(live, outcome.path, outcome.effect, context, session)
+            self._recorder.record_unenforced(request, outcome.path, outcome.effect)
         enforced = self._options.enforce
         try:
-            if not self._passes(decision, point):
-                raise self._refusal(decision, message)
-            wait = self._duties.charge(decision.obligations, context) if enforced else None
+            if not self._passes(decision, request.point):
+                raise self._refusal(decision, request.message)
+            wait = self._obligations.charge(decision.obligations, context) if enforced else None
             if wait is None:
-                return self._go_on(live, verdict, context, session, micros, moved)
+                return self._let_pass(request)
         except Blocked as why:
-            self._note(live, verdict, point, message, session, micros, why, enforced)
-            self._duties.tell(decision.obligations, context)
-            if not enforced:
-                if point is IN and self._options.mark_auth:
-                    set_auth_flag(message, False)
-                return None
-            raise
-        return wait.addCallback(
-            lambda now: self._go_on(live, verdict, context, session, micros, moved)  # type: ignore[arg-type]
-        )
+            self._recorder.record(request, why, enforced)
+            self._obligations.notify_operator(decision.obligations, context)
+            if enforced:
+                raise
+            self._mark(request, False)
+            return None
+        return wait.addCallback(lambda now: self._let_pass(request))  # type: ignore[arg-type]
 
     def _refusal(self, decision: Decision, message: Message) -> Blocked:
         if decision.effect == INDETERMINATE:
             try:
-                message.fields(rough=True)
+                message.fields(lossy=True)
             except Malformed as why:
                 return Blocked(str(why), why.code, reason=why.reason)
             return Blocked("the policies of this node cannot decide on this", failure_code(message.to))
         reason = f"{TEXT}: {decision.path or 'no rule permits it'}" if self._options.expose_reason else TEXT
         return Blocked(reason, 403)
 
-    def _go_on(
-        self,
-        live: DecisionCache,
-        verdict: CachedDecision,
-        context: Context,
-        session: Session | None,
-        micros: int,
-        moved: bool,
-    ) -> Deferred[None] | None:
+    def _let_pass(self, request: PolicyRequest) -> Deferred[None] | None:
         """
-        The message passes: change it, send it elsewhere, mark it, write it down.
+        Lets the message pass: edits it, redirects it, marks it, records the decision.
         """
-        point, message, obligations = context.direction, context.message, verdict.decision.obligations
+        context, obligations = request.context, request.verdict.decision.obligations
         if self._options.enforce:
-            target = self._duties.change(obligations, context)
-            if target is not None and point is IN:
-                if moved:
-                    raise Blocked("the policies of this node redirect this twice", failure_code(message.to))
-                self._note(live, verdict, point, message, session, micros)
-                return self._redirect(live, target, context, session)
-        if point is IN and self._options.mark_auth:
-            set_auth_flag(message, verdict.permits)
-        if self._duties.tell(obligations, context) or self.decisions.is_due():
-            self._note(live, verdict, point, message, session, micros)
+            target = self._obligations.change(obligations, context)
+            if target is not None and request.point is IN:
+                if request.redirected:
+                    to = request.message.to
+                    raise Blocked("the policies of this node redirect this twice", failure_code(to))
+                self._recorder.record(request)
+                return self._redirect(request, target)
+        self._mark(request, request.verdict.permits)
+        if self._obligations.notify_operator(obligations, context) or self.decisions.is_due():
+            self._recorder.record(request)
         return None
 
-    def _redirect(
-        self, live: DecisionCache, target: str, before: Context, session: Session | None
-    ) -> Deferred[None] | None:
+    def _mark(self, request: PolicyRequest, permits: bool) -> None:
+        if request.point is IN and self._options.mark_auth:
+            set_auth_flag(request.message, permits)
+
+    def _redirect(self, before: PolicyRequest, target: str) -> Deferred[None] | None:
         """
-        Decide again, once, for where it goes instead.
+        Decides again, once, for the address to which the message is redirected.
         """
         message = before.message
         message.data, message.to = message.copy_to(target).data, target
-        context = self.senders.context(IN, message, session, before.recipients)
-        context.rates = before.rates
-        verdict = self._decide(live, IN, (IN, message.from_, target, message.type), context)
-        verdict.tally.hits += 1
-        verdict.tally.last = message.came
-        return self._follow(live, verdict, context, session, 0, moved=True)
+        request = PolicyRequest(before.live, IN, message, before.session, before.count)
+        request.redirected = True
+        self._build_context(request).rates = before.context.rates
+        request.verdict = self._decide(request, (IN, message.from_, target, message.type))
+        request.verdict.counter.hits += 1
+        request.verdict.counter.last = message.received_at
+        return self._follow(request)
 
-    # -- what is written down ------------------------------------------------------
+    # -- for the node's own answers, and for policy managers ------------
 
-    def _count_unenforced(
-        self, live: DecisionCache, path: str, effect: str, context: Context, session: Session | None
-    ) -> None:
+    def filter_reply(self, reply: Message, session: Session) -> Message | None:
         """
-        A policy that is only tried out would have had its say.
-        """
-        message = context.message
-        tally = self.decisions.tally(context.direction, f"{effect} (not enforced)", path)
-        tally.hits += 1
-        tally.last = message.came
-        if effect != PERMIT or self.decisions.is_due():
-            line = self._line(live, context.direction, message, session)
-            if line is not None:
-                line.effect, line.rule, line.enforced = effect, path, False
-                self.decisions.note(line)
-
-    def _note(
-        self,
-        live: DecisionCache,
-        verdict: CachedDecision,
-        point: str,
-        message: Message,
-        session: Session | None,
-        micros: int,
-        refusal: Blocked | None = None,
-        enforced: bool = True,
-    ) -> None:
-        line = self._line(live, point, message, session)
-        if line is None:
-            return
-        if refusal is not None:
-            line.code, line.reason = refusal.code, refusal.reason
-        line.effect, line.rule = verdict.decision.effect, verdict.decision.path
-        line.micros, line.enforced = micros, enforced
-        line.obligations = [type(each).__name__ for each in verdict.decision.obligations] or None
-        self.decisions.note(line)
-
-    def _line(
-        self, live: DecisionCache, point: str, message: Message, session: Session | None
-    ) -> DecisionLine | None:
-        """
-        A line about this message; None where its sender wants nothing written down.
-        """
-        if not message.log and not self._config.traffic_log_always:
-            self.decisions.unlogged += 1
-            return None
-        connection = message.origin
-        to = message.to if isinstance(message.to, str) else ", ".join(message.to[:3])
-        line = DecisionLine(
-            time=message.came, version=live.number, point=point, type=message.type, id=message.id
-        )
-        line.from_, line.to = message.from_, to
-        line.session = session.runtime if session is not None else ""
-        if connection is not None:
-            line.connector, line.peer = connection.connector, connection.peer
-            known = self.senders.identity(point, connection)
-            line.identity = known.user if known is not None else ""
-        return line
-
-    # -- for the node's own answers, and for who looks after the policies ------------
-
-    def leaving(self, reply: Message, session: Session) -> Message | None:
-        """
-        An answer of the node itself as it may leave; None if it may not.
+        Applies the policies to the node's own reply; None if they refuse it.
         """
         if not self.outward:
             return reply
         message = decode(reply.data)
-        message.came, message.log = time_ns(), reply.log
+        message.received_at, message.log = time_ns(), reply.log
         try:
             self.check(OUT, message, session)
         except Blocked:
             return None
         return message
 
+    def names(self, point: str, message: Message, session: Session, prefix: str) -> bool:
+        """
+        Does a rule permit this address in particular?
+
+        A rule that permits every address which begins with `prefix` does not count; another rule may.
+        """
+        live = self._live
+        if live is None or not self._options.enforce:
+            return False
+        other = copy(message)
+        other.to = f"{prefix}{token_hex(8)}.{self.contexts.domain}"
+        this, that = (
+            live.program.decide(self.contexts.context(point, each, session, 1)) for each in (message, other)
+        )
+        return this.effect == PERMIT and (that.effect != PERMIT or that.path != this.path)
+
     def rules(self) -> list[str]:
         return list(self._live.program.rules) if self._live is not None else []
 
-    def try_out(self, program: Program | None) -> None:
-        """
-        Let this decide too, beside what is live; None ends that.
-        """
-        self.trial = DryRun(program) if program is not None else None
-        self._look_at_programs()
-
     @property
-    def different(self) -> int:
-        return self.trial.different if self.trial is not None else 0
+    def dry_run_differences(self) -> int:
+        return self.dry_run.different if self.dry_run is not None else 0
 
-    def differences(self) -> dict[str, Any]:
-        return self.trial.report() if self.trial is not None else {"revision": None}
+    def dry_run_report(self) -> dict[str, Any]:
+        return self.dry_run.report() if self.dry_run is not None else {"revision": None}

@@ -1,7 +1,8 @@
 """
-Messages that wait because a rate limit says `"onExceed": "delay"`.
+Obligations: the actions that a decision requires of the node, and the messages that a rate limit delays.
 
-In order for each bucket, and not too many of them, nor too many bytes.
+A rate limit with `"onExceed": "delay"` queues messages: in order for each of its buckets, and with a bound on
+their number and their bytes.
 """
 
 from collections import deque
@@ -30,93 +31,92 @@ from msgnode.protocol.errors import Blocked
 from msgnode.sessions.limits.partial_input import PartialInput
 
 MAX_DELAYED = 1000  # messages, in the whole node
-MAX_WAIT_SECONDS = 60.0  # seconds that the first in line may have to wait
+MAX_WAIT_SECONDS = 60.0  # for the first message in a queue
+QUIET_SECONDS = 60.0  # between two events of one rule in the node's log
 
-# Seconds until it may go; 0: it went.
+# A function that takes a token: returns the seconds until there is one, or 0 if it was taken.
 Take = Callable[[], float]
+
+log = Logger()
 
 
 class DelayQueue:
     """
-    A queue of messages that a rate limit delays.
-
-    `put` a message behind those that wait for the same bucket.
+    The queues of messages that rate limits delay, one for each token bucket.
     """
 
     def __init__(self, clock: IReactorTime, partial_input: PartialInput | None = None) -> None:
         self._clock = clock
         self._partial_input = partial_input
-        self._lines: dict[object, deque[tuple[Take, Deferred[None]]]] = {}
-        self._number = 0
+        self._queues: dict[object, deque[tuple[Take, Deferred[None]]]] = {}
+        self._length = 0
 
     def __len__(self) -> int:
-        return self._number
+        return self._length
 
-    def waits(self, key: object) -> bool:
+    def has_queue(self, key: object) -> bool:
         """
-        Is there a line for this bucket?
+        Are messages queued for this bucket?
         """
-        return key in self._lines
+        return key in self._queues
 
     def put(
         self, key: object, wait: float, take: Take, size: int = 0, peer: str = ""
     ) -> Deferred[None] | None:
         """
-        Fires when `take` lets it go; None where it cannot wait.  `size`: bytes that wait, from that peer.
+        Delays a message of `size` bytes from this peer, behind those queued for the same bucket.
+
+        Fires when `take` lets the message pass; None if it cannot be queued.
         """
-        if self._number >= MAX_DELAYED or wait > MAX_WAIT_SECONDS:
+        if self._length >= MAX_DELAYED or wait > MAX_WAIT_SECONDS:
             return None
         gone: Deferred[None] = Deferred()
         if self._partial_input is not None and not self._partial_input.grow_untimed(gone, size, peer):
             return None
-        line = self._lines.get(key)
-        self._number += 1
-        if line is not None:
-            line.append((take, gone))
+        queue = self._queues.get(key)
+        self._length += 1
+        if queue is not None:
+            queue.append((take, gone))
             return gone
-        self._lines[key] = deque([(take, gone)])
-        self._clock.callLater(wait, self._go_on, key)
+        self._queues[key] = deque([(take, gone)])
+        self._clock.callLater(wait, self._pump, key)
         return gone
 
-    def _go_on(self, key: object) -> None:
-        line = self._lines[key]
-        while line:
-            take, gone = line[0]
+    def _pump(self, key: object) -> None:
+        queue = self._queues[key]
+        while queue:
+            take, gone = queue[0]
             wait = take()
             if wait > 0:
-                self._clock.callLater(wait, self._go_on, key)
+                self._clock.callLater(wait, self._pump, key)
                 return
-            line.popleft()
-            self._number -= 1
+            queue.popleft()
+            self._length -= 1
             if self._partial_input is not None:
                 self._partial_input.done(gone)
             gone.callback(None)
-        del self._lines[key]
-
-
-log = Logger()
-
-QUIET = 60.0  # seconds between two events of one rule in the node's log
+        del self._queues[key]
 
 
 class ObligationRunner:
     """
-    Carries out obligations.
+    A runner of obligations.
 
-    `charge` before the message passes, `change` when it does, `tell` whatever becomes of it.
+    `charge` is called before the message passes, `change` when it does, `notify_operator` in any case.
     """
 
     def __init__(self, clock: IReactorTime, partial_input: PartialInput | None = None) -> None:
         self._clock = clock
         self._limits = RateLimits(clock.seconds)
         self._delay_queue = DelayQueue(clock, partial_input)
-        self._told: dict[str, tuple[float, int]] = {}  # when a rule last had its event, and how often since
+        # By rule: the time of its last logged event, and the number of events omitted since.
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def charge(self, obligations: Iterable[Obligation], context: Context) -> Deferred[None] | None:
         """
-        Count it with its limits.
+        Charges the message to its limits.
 
-        Blocked when it is too large, or one too many; a Deferred where it has to wait.
+        Raises Blocked if it is too large, or exceeds a rate; returns a Deferred if it must wait.
         """
         due = self._not_done(obligations, context)
         large = too_large(due, len(context.message.data))
@@ -127,7 +127,7 @@ class ObligationRunner:
         limit, wait = self._take(due, context)
         if limit is None or limit.on_exceed == "log":
             if limit is not None:
-                self._say(limit.path, "{rule}: more than its rate, and let pass")
+                self._log(limit.path, "{rule}: the rate is exceeded; the message passes")
             return None
         if limit.on_exceed == "delay" and context.direction is IN:
             message = context.message
@@ -145,18 +145,18 @@ class ObligationRunner:
     ) -> tuple[RateLimit | None, float]:
         if not in_line:
             for each in due:
-                if type(each) is RateLimit and self._delay_queue.waits(key_of(each, context)):
-                    return each, each.per / each.rate  # behind those who wait already
+                if type(each) is RateLimit and self._delay_queue.has_queue(key_of(each, context)):
+                    return each, each.per / each.rate  # behind those already queued
         limit, wait = self._limits.take_all(due, context)
         return limit, wait
 
     def change(self, obligations: Iterable[Obligation], context: Context) -> str | None:
         """
-        Change the message as asked; where it shall go instead, if anywhere.
+        Edits the message; returns the address to which it is redirected, or None.
         """
         message = context.message
         due = self._not_done(obligations, context)
-        message.done = (*message.done, *due)
+        message.applied = (*message.applied, *due)
         if not due:
             return None
         data = edited(due, message)
@@ -169,39 +169,39 @@ class ObligationRunner:
 
     def _not_done(self, obligations: Iterable[Obligation], context: Context) -> list[Obligation]:
         """
-        Without what was done for this very message on its way in, or before it was redirected.
+        The obligations not yet carried out for this message, at `in` or before a redirect.
         """
-        done = context.message.done
-        return [each for each in obligations if not any(each is other for other in done)]
+        applied = context.message.applied
+        return [each for each in obligations if not any(each is other for other in applied)]
 
-    def tell(self, obligations: Iterable[Obligation], context: Context) -> bool:
+    def notify_operator(self, obligations: Iterable[Obligation], context: Context) -> bool:
         """
-        Events for what is to be logged or told to somebody; True if there was any.
+        Logs an event for each obligation that requires one; True if there was any.
         """
-        told = False
+        notified = False
         for each in obligations:
             if type(each) is Log:
-                self._say(each.path, "{rule}: {text}", text=each.text)
+                self._log(each.path, "{rule}: {text}", text=each.text)
             elif type(each) is Notify:
-                self._say(each.path, "{rule}: notify {who}: {text}", who=each.who, text=each.text)
+                self._log(each.path, "{rule}: notify {who}: {text}", who=each.who, text=each.text)
             elif type(each) is Advice:
                 value = str(each.value)[:200]
-                self._say(each.path, "{rule}: {name}: {value}", name=each.name, value=value)
+                self._log(each.path, "{rule}: {name}: {value}", name=each.name, value=value)
             else:
                 continue
-            told = True
-        return told
+            notified = True
+        return notified
 
-    def _say(self, rule: str, format: str, **fields: Any) -> None:
+    def _log(self, rule: str, format: str, **fields: Any) -> None:
         """
-        Not for each message: the log of decisions has them all.
+        Logs the event, at most once in QUIET_SECONDS for each rule: the decision log has all of them.
         """
         now = self._clock.seconds()
-        last, unsaid = self._told.get(rule, (-QUIET, 0))
-        if now - last < QUIET:
-            self._told[rule] = last, unsaid + 1
+        last, omitted = self._logged.get(rule, (-QUIET_SECONDS, 0))
+        if now - last < QUIET_SECONDS:
+            self._logged[rule] = last, omitted + 1
             return
-        self._told[rule] = now, 0
-        if unsaid:
-            format += " ({unsaid} more since the last)"
-        log.info(format, rule=rule, unsaid=unsaid, **fields)
+        self._logged[rule] = now, 0
+        if omitted:
+            format += " ({omitted} more since the last)"
+        log.info(format, rule=rule, omitted=omitted, **fields)

@@ -1,3 +1,3 @@
 """
-From the JSON of policy documents to a program that decides.
+The policy language: it compiles the JSON of policy documents to a program that decides.
 """

@@ -1,9 +1,8 @@
 """
-Policies as they were compiled once, to be taken again while nothing in them has changed.
+The compile cache: compiled policies are reused while nothing in them has changed.
 
-A piece is found by its path, and holds if its text is the same and so are the
-groups it names.  It knows no place in its document: others may come and go
-before it.
+A policy is found by its path. It is reused if its text and the groups it names are unchanged. It does not
+know its place in the document, since other policies may be added or removed before it.
 """
 
 import json
@@ -29,7 +28,9 @@ class Diagnostics:
         self.rules: list[str] = []
         self.attributes: set[str] = set()
         self.groups: set[str] = set()
-        self.redirects: list[tuple[str, Place]] = []  # the path of what redirects, and where it says so
+        self.redirects: list[
+            tuple[str, Place]
+        ] = []  # the path of the node that redirects, and the place of the redirection
         self.lints: list[tuple[Place, str]] = []
         self.obliges = False
 
@@ -41,7 +42,7 @@ class Diagnostics:
 
     def add(self, other: "Diagnostics", place: Place) -> None:
         """
-        What a part within has brought to light, which stands at that place now.
+        Add the diagnostics of a part that is now at `place`.
         """
         self.rules += other.rules
         self.attributes |= other.attributes
@@ -55,7 +56,7 @@ class Diagnostics:
 
 class CompiledPolicy(Struct, frozen=True):
     """
-    A policy's node, and what it was made of.
+    A compiled policy, with the text and the groups it was compiled from.
     """
 
     content: bytes
@@ -65,14 +66,14 @@ class CompiledPolicy(Struct, frozen=True):
 
     def again(self) -> PolicyNode:
         """
-        A node for one more tree.  The old tree is still asked: nothing in it may change.
+        A node for one more tree. The old tree may still be in use, so nothing in it may change.
         """
         return copy(self.node)
 
 
 class CompileCache:
     """
-    The pieces of one document, in `made`; `taken` counts those that are as before.
+    The compiled policies of one document, in `made`. `taken` counts those that were reused.
     """
 
     def __init__(self, before: Mapping[str, CompiledPolicy], groups: Groups) -> None:
@@ -83,7 +84,7 @@ class CompileCache:
 
     def find(self, path: str, content: bytes) -> CompiledPolicy | None:
         """
-        The policy at that path, if it still is as it was.
+        The policy at that path, if it has not changed.
         """
         piece = self._before.get(path)
         if piece is None or not content or piece.content != content:
@@ -94,14 +95,14 @@ class CompileCache:
         self.taken += 1
         return piece
 
-    def keep(self, node: PolicyNode, content: bytes, notes: Diagnostics) -> None:
+    def remember(self, node: PolicyNode, content: bytes, notes: Diagnostics) -> None:
         members = {name: self._groups[name] for name in notes.groups if name in self._groups}
         self.made[node.path] = CompiledPolicy(content, members, node, notes)
 
 
 def content_of(policy: Any) -> bytes:
     """
-    A digest of what it says, in the order it says it; empty for what is nested too deeply.
+    A digest of a policy's JSON, keys in their order; b"" if it is nested too deeply.
     """
     try:
         return sha256(json.dumps(policy).encode()).digest()

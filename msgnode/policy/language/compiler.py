@@ -1,5 +1,5 @@
 """
-From the JSON of a document to the nodes that decide.
+The compiler: it converts the JSON of a document to the nodes of a decision tree.
 """
 
 from typing import Any
@@ -9,21 +9,22 @@ from msgnode.policy.decision.conditions import ALWAYS, Condition
 from msgnode.policy.decision.decision import DENY, PERMIT
 from msgnode.policy.decision.obligations import Obligation
 from msgnode.policy.decision.operators import Groups
-from msgnode.policy.decision.problems import InvalidValue, Place, near, shown
+from msgnode.policy.decision.problems import InvalidValue, Place
 from msgnode.policy.decision.tree import PolicyNode
 from msgnode.policy.language import obligation_parser
 from msgnode.policy.language.compile_cache import CompileCache, Diagnostics, content_of
 from msgnode.policy.language.condition_parser import Reader
 from msgnode.policy.language.document import OURS, POLICY, RULE, SET, Document
+from msgnode.structures.error_words import near, shown
 
 _OPTIONAL = ("version", "update", "obligations", "priority", *OURS)
-MAX_UNFILED = 100  # nodes that the index cannot help with, before it is worth a word
-UNFILED = "{} of its {} have no target that an index could use; each is tried with every message"
+MAX_UNFILED = 100  # nodes without an index entry before a warning
+UNFILED = "{} of its {} have no target that an index could use; each is tested with every message"
 
 
 class Compiler:
     """
-    Makes nodes of the sets in a document.
+    Compiles the policy sets of one document.
     """
 
     def __init__(
@@ -38,15 +39,15 @@ class Compiler:
 
     def refuse_circle(self, path: str, way: str) -> None:
         """
-        The redirection at that path leads back to where it came from.
+        Report the redirection at that path as part of a cycle.
         """
         for redirecting, place in self.notes.redirects:
             if redirecting == path:
-                self._document.refuse(place, f"redirects in a circle: {way}")
+                self._document.refuse(place, f"redirects in a cycle: {way}")
 
     def sets(self, taken: set[str]) -> list[tuple[float, PolicyNode]]:
         """
-        Each set with its priority; `taken` are the names already used.
+        The nodes of all sets, with their priorities. `taken` has the names that are in use.
         """
         place, values = self._document.sets
         found = []
@@ -68,7 +69,7 @@ class Compiler:
 
     def _policy(self, value: Any, place: Place, above: str, taken: set[str]) -> PolicyNode | None:
         """
-        One that is as it was before is not read again.
+        A policy. An unchanged one is taken from the cache.
         """
         if not self._has_keys(value, POLICY, place, "a policy"):
             return None
@@ -84,7 +85,7 @@ class Compiler:
         self.notes = self._reader.notes = around
         around.add(own, place)
         if node is not None:
-            self._pieces.keep(node, content, own)
+            self._pieces.remember(node, content, own)
         return node
 
     def _group(
@@ -165,7 +166,7 @@ class Compiler:
             return "?"
         name = str(id) if isinstance(id, str) or id.bit_length() < 1000 else "?"
         if name in taken:
-            self.notes.advise((*place, "id"), f"another one beside it has the id {shown(id)} too")
+            self.notes.advise((*place, "id"), f"a sibling has the id {shown(id)} too")
             number = 2
             while f"{name}~{number}" in taken:
                 number += 1
@@ -185,7 +186,7 @@ class Compiler:
             if hint:
                 self._document.refuse((*place, key), f"unknown key '{key[:100]}'{hint}")
             else:
-                self.notes.advise((*place, key), f"unknown key '{key[:100]}', which means nothing here")
+                self.notes.advise((*place, key), f"unknown key '{key[:100]}', which has no effect here")
         for key in missing:
             self._document.refuse(place, f"'{key}' is missing: {what} has " + ", ".join(keys))
         return True
@@ -208,7 +209,8 @@ class Compiler:
         self, kind: str, value: dict[str, Any], place: Place, path: str
     ) -> dict[str, tuple[Obligation, ...]]:
         """
-        The obligations by effect: of a rule for its own, of policies and sets under a key for each.
+        The obligations by effect. A rule has them for its own effect; policies and sets have a key for each
+        effect.
         """
         if "priority" in value and not _is_number(value["priority"]):
             self._document.refuse(
@@ -244,7 +246,7 @@ class Compiler:
                 if self._strict:
                     self._document.refuse(under, text)
                 else:
-                    self.notes.advise(under, f"{text}; nothing is done but to report it")
+                    self.notes.advise(under, f"{text}; it is only logged")
             elif effect == DENY and name in obligation_parser.ON_PERMIT:
                 self.notes.advise(under, f"'{name}' does nothing for a message that is denied")
             if name == "redirect":

@@ -1,5 +1,5 @@
 """
-Reading targets and conditions: JSON in, conditions out, and what is wrong in it with its place.
+The parser of targets and conditions: JSON becomes conditions; errors are reported with their places.
 """
 
 import json
@@ -10,8 +10,9 @@ from msgnode.policy.decision import attributes, operators
 from msgnode.policy.decision.attribute import Attribute
 from msgnode.policy.decision.conditions import ALWAYS, AnyOf, AttributeTest, Condition, Not, both
 from msgnode.policy.decision.operators import OPERATORS, Groups
-from msgnode.policy.decision.problems import InvalidValue, Place, near, shown
+from msgnode.policy.decision.problems import InvalidValue, Place
 from msgnode.policy.language.compile_cache import Diagnostics
+from msgnode.structures.error_words import near, shown
 
 DEEPEST = 100  # steps from the top of the document
 WORDS = ("not", "allOf", "anyOf")
@@ -19,7 +20,7 @@ WORDS = ("not", "allOf", "anyOf")
 
 class Reader:
     """
-    Reads conditions; collects what is wrong in them, and what is odd, with its place.
+    Parses conditions, and collects errors and warnings with their places.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Reader:
 
     def condition(self, value: Any, place: Place) -> Condition:
         """
-        A target or a condition.
+        Parse a target or a condition.
         """
         if len(place) > DEEPEST:
             self._refuse(place, "nested too deeply")
@@ -48,7 +49,7 @@ class Reader:
 
     def condition_of_field(self, name: str, value: Any, place: Place) -> Condition:
         """
-        A test of one attribute, by its name.
+        Parse a test of one attribute.
         """
         return self._entry(name, value, place)
 
@@ -98,7 +99,7 @@ class Reader:
         self, word: str, value: Any, place: Place, read: Callable[[Any, Place], Condition], what: str
     ) -> Condition:
         """
-        `not`, `allOf` or `anyOf`, of conditions or of tests of one attribute.
+        Parse `not`, `allOf` or `anyOf` of conditions, or of tests of one attribute.
         """
         if value == [] or not isinstance(value, dict | list):
             self._refuse(place, f"'{word}' needs {what} or a list of them, found {shown(value)}")
@@ -129,7 +130,7 @@ class Reader:
 def _any_of(parts: list[Condition]) -> Condition:
     if len(parts) < 2:
         return parts[0] if parts else ALWAYS
-    # Where one is always true, so are all.
+    # If one part is always true, so is the whole.
     return ALWAYS if ALWAYS in parts else AnyOf(parts)
 
 

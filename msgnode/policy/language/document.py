@@ -1,8 +1,8 @@
 """
-Policy documents: their JSON, and everything that is wrong in it with its place.
+Policy documents: their JSON, with all errors and their places.
 
-A document is a list of policy sets, as JACPoL has it; or an object with
-`policySets`, and beside them `name`, `version`, `groups` and `tests`.
+A document is a list of policy sets, as in JACPoL, or an object with `policySets`, and optionally `name`,
+`version`, `groups` and `tests`.
 """
 
 import json
@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgnode.policy.decision.context import Context
-from msgnode.policy.decision.problems import InvalidValue, Place, PolicyRefused, Problem, near, pointer, shown
+from msgnode.policy.decision.problems import InvalidValue, Place, PolicyRefused, Problem, pointer
 from msgnode.policy.language import test_vectors
 from msgnode.policy.language.positions import first_repeated, lines_and_columns
+from msgnode.structures.error_words import near, shown
 
 DOCUMENT = ("name", "version", "description", "groups", "policySets", "tests")
 SET = (
@@ -32,7 +33,7 @@ OURS = ("enforce", "description")
 
 class Document:
     """
-    One file: its text, what JSON makes of it, and what is wrong and odd in it so far.
+    A policy document: its text, its JSON value, and the errors and warnings found so far.
     """
 
     def __init__(self, data: bytes, where: str, is_ours: bool = True) -> None:
@@ -63,7 +64,7 @@ class Document:
 
     def _placed(self, said: list[tuple[Place, str]]) -> list[Problem]:
         """
-        The same with lines and columns, in the order of the text, each once.
+        Errors or warnings with line and column, in the order of the text, without duplicates.
         """
         if not said:
             return []
@@ -71,7 +72,7 @@ class Document:
         made = {Problem(pointer(place), *found[place], text, self.where): None for place, text in said}
         return sorted(made, key=lambda problem: (problem.line, problem.column))
 
-    # -- what stands beside the sets -----------------------------------------
+    # -- keys other than the sets -------------------------------------------------
 
     def _check_top(self, top: dict[str, Any]) -> None:
         for key in top:
@@ -93,7 +94,7 @@ class Document:
 
     def check_tests(self, decide: Callable[[Context], Any]) -> None:
         """
-        Refuse what does not decide as its own tests expect.
+        Report each test of the document that does not decide as it expects.
         """
         for number, vector in enumerate(self.of_top("tests", [])):
             try:
@@ -113,7 +114,7 @@ class Document:
 
     def of_top(self, key: str, default: Any) -> Any:
         """
-        What the document says beside its sets.
+        The value of a key at the top of the document.
         """
         return self.value.get(key, default) if isinstance(self.value, dict) else default
 
@@ -145,7 +146,7 @@ def _text(data: bytes, where: str) -> str:
 
 def _value(text: str, where: str) -> Any:
     """
-    What the text says, if it is JSON and no key stands twice.
+    The JSON value of a text. PolicyRefused if it is not JSON, or an object has a key twice.
     """
     twice: list[str] = []
 
@@ -171,7 +172,7 @@ def _value(text: str, where: str) -> Any:
 
 def _not_json(why: json.JSONDecodeError, text: str) -> str:
     if not text.strip():
-        return "the file is empty; a policy that says nothing is []"
+        return "the file is empty; a policy without rules is []"
     if why.pos >= len(text.rstrip()) or why.msg.startswith("Unterminated string"):
         return f"not JSON: the file ends in the middle; {why.msg[0].lower()}{why.msg[1:]}"
     if text.lstrip().startswith("<"):
@@ -180,24 +181,24 @@ def _not_json(why: json.JSONDecodeError, text: str) -> str:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _said_twice(text: str, key: str, where: str) -> Problem:
     place, line, column = first_repeated(text, key)
-    return Problem(pointer(place), line, column, f"'{key[:100]}' stands twice in one object", where)
+    return Problem(pointer(place), line, column, f"'{key[:100]}' occurs twice in one object", where)
 
 
 def all_groups(documents: list[Document], given: Mapping[str, Any] | None) -> dict[str, frozenset[str]]:
     """
-    The groups of all documents, and those managed beside them.
+    The groups of all documents, and those that are managed separately.
     """
     groups = {name: frozenset(members) for name, members in (given or {}).items()}
     for document in documents:
         for name, members in document.groups().items():
             if name in groups and groups[name] != members:
                 document.refuse(
-                    ("groups", name), f"group '{name[:100]}' is defined elsewhere, with other members"
+                    ("groups", name), f"group '{name[:100]}' is defined elsewhere with other members"
                 )
             groups[name] = members
     return groups

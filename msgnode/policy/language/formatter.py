@@ -1,5 +1,5 @@
 """
-The one way to write a policy document: keys in their order, short things on one line.
+The formatter of policy documents: keys in a fixed order, short values on one line.
 """
 
 import json
@@ -22,20 +22,20 @@ _FIRST = (
 )
 _KNOWN = (*_FIRST, "effect", *DOCUMENT, *SET, *POLICY, *RULE, *OURS)
 _ORDER = {name: i for i, name in enumerate(dict.fromkeys(_KNOWN))}
-# What is long stands last.
+# Long values come last.
 _LAST = {"policies": 1, "rules": 1, "policySets": 1, "tests": 2}
 
 
 def lay_out(value: Any) -> str:
     """
-    The text of a document, with a newline at its end.  Laid out again it stays the same.
+    The formatted text of a document, with a final newline. Formatting it again changes nothing.
     """
     return _text(_sorted(value), 0, 0) + "\n"
 
 
 def _sorted(value: Any) -> Any:
     """
-    Sets, policies and rules with their keys in order; conditions and messages keep theirs.
+    Sets, policies and rules with sorted keys. Conditions and messages keep the order of their keys.
     """
     if isinstance(value, list):
         return [_sorted(each) for each in value]
@@ -48,7 +48,7 @@ def _sorted(value: Any) -> Any:
 
 def _text(value: Any, indent: int, used: int) -> str:
     """
-    A value, on one line if it fits behind what that line already holds.
+    The text of a value, on one line if it fits after what is on the line already.
     """
     flat = json.dumps(value, ensure_ascii=False)
     fits = indent + used + len(flat) < WIDTH and not _must_break(value)
@@ -69,7 +69,7 @@ def _text(value: Any, indent: int, used: int) -> str:
 
 def _must_break(value: Any) -> bool:
     """
-    Is it a set or a policy, or a list of them?
+    Is the value a set or a policy, or a list of them?
     """
     if isinstance(value, list):
         return any(map(_must_break, value))

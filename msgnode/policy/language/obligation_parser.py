@@ -1,5 +1,5 @@
 """
-Reading obligations: a name and a value in, what the node has to do out.
+The parser of obligations: it converts names and values to obligations.
 """
 
 import json
@@ -22,13 +22,14 @@ from msgnode.policy.decision.obligations import (
     RemoveField,
     SetField,
 )
-from msgnode.policy.decision.problems import InvalidValue, Place, near, shown
+from msgnode.policy.decision.problems import InvalidValue, Place
 from msgnode.policy.language.condition_parser import Reader
+from msgnode.structures.error_words import near, shown
 
 
 def read(name: str, value: Any, path: str, reader: Reader, place: Place) -> list[Obligation]:
     """
-    The obligations of that name and value; InvalidValue says what is.
+    The obligations of that name and value. InvalidValue if the value is invalid.
     """
     maker = KINDS.get(name)
     if maker is None:
@@ -38,7 +39,7 @@ def read(name: str, value: Any, path: str, reader: Reader, place: Place) -> list
 
 def unknown(name: str) -> str:
     """
-    What to say of a name that is none of ours.
+    The error text for an unknown obligation.
     """
     return f"unknown obligation '{name[:100]}'{near(name, KINDS)}"
 
@@ -65,7 +66,7 @@ def _rate_limit(value: Any, path: str, reader: Reader, place: Place) -> list[Obl
     burst = _amount(table.get("burst", max(rate, 1)), "burst")
     if burst < 1:
         raise InvalidValue(
-            f"expected a number from 1, found {shown(burst)}; below 1 nothing ever passes", "burst"
+            f"expected a number from 1, found {shown(burst)}; below 1 no message passes", "burst"
         )
     exceeded = table.get("onExceed", "deny")
     choices = ("deny", "delay", "log")
@@ -112,7 +113,7 @@ def _condition_of_entries(value: Any, path: str, reader: Reader, place: Place) -
             )
         tests = []
         for field, tested in fields.items():
-            # A field of an entry is read as the same field of a body would be.
+            # A field of an entry is tested like the same field of a body.
             under = (*place, name, field)
             condition = reader.condition_of_field(f"body.{field}", tested, under)
             tests.append(condition)
@@ -130,7 +131,7 @@ def _fitting(tests: list[Condition]) -> Callable[[Any], bool]:
 
 class _Entry:
     """
-    One entry in the place of a message's body, as tests of fields ask for it.
+    An entry of a list, with the interface of a context: tests read its fields as those of a body.
     """
 
     __slots__ = ("body",)
@@ -174,7 +175,7 @@ def _notify(value: Any, path: str, reader: Reader, place: Place) -> list[Obligat
             return [Notify(path, who, text)]
     elif isinstance(value, str) and value:
         return [Notify(path, value)]
-    raise InvalidValue(f"expected whom to tell, as a text, found {shown(value)}")
+    raise InvalidValue(f"expected whom to notify, as a text, found {shown(value)}")
 
 
 def _table(value: Any, keys: tuple[str, ...], example: str) -> dict[str, Any]:
@@ -188,12 +189,12 @@ def _table(value: Any, keys: tuple[str, ...], example: str) -> dict[str, Any]:
     return value
 
 
-# The names in the language's old papers.
-_PAPERS = {"bodyValue": "body.value", "valueAllocated": "body.value.allocated"}
+# Names from old papers about the language.
+_OLD_NAMES = {"bodyValue": "body.value", "valueAllocated": "body.value.allocated"}
 
 
 def _steps(name: str, *under: str | int) -> tuple[str, ...]:
-    first, *steps = _PAPERS.get(name, name).split(".")
+    first, *steps = _OLD_NAMES.get(name, name).split(".")
     if first != "body" or not steps or "" in steps:
         raise InvalidValue(f"expected a path in the body such as body.value, found '{name[:100]}'", *under)
     return tuple(steps)
@@ -210,5 +211,5 @@ KINDS: dict[str, Callable[[Any, str, Reader, Place], list[Obligation]]] = {
     "log": _log,
     "notify": _notify,
 }
-# What makes sense only for a message that is carried.
+# These have an effect only on messages that are delivered.
 ON_PERMIT = KINDS.keys() - {"log", "notify"}

@@ -1,15 +1,16 @@
 """
-Import of PoliTHINK policies, the language of runtime-core and of the Vert.x node.
+The importer of PoliTHINK policies, the language of runtime-core and of the Vert.x node.
 
-What cannot mean the same here is refused with its place; nothing is guessed.
+A part without an equivalent here is an error with its place.
 """
 
 import json
 from typing import Any
 
 from msgnode.policy.decision.attribute import WEEKDAYS
-from msgnode.policy.decision.problems import Place, PolicyRefused, near, shown
+from msgnode.policy.decision.problems import Place, PolicyRefused
 from msgnode.policy.language.document import Document
+from msgnode.structures.error_words import near, shown
 
 _ATTRIBUTES = {
     "source": "srcUsername",
@@ -32,13 +33,13 @@ _OPERATORS = {
     "contains": "contains",
 }
 _ALGORITHMS = ("blockOverrides", "allowOverrides", "firstApplicable")
-# Its `scheme` is that of data objects only.
+# In PoliTHINK, `scheme` exists only for data objects.
 _NO_OBJECTS = ["domain", "global", "hyperty", "runtime", "user", "mn"]
 
 
 def convert(data: bytes, where: str = "") -> str:
     """
-    The JACPoL document that means the same; PolicyRefused says what has no meaning here.
+    The equivalent JACPoL document. PolicyRefused lists what has no equivalent.
     """
     document = Document(data, where, is_ours=False)
     sets = _Converter(document).document(document.value)
@@ -53,7 +54,7 @@ class _Converter:
 
     def document(self, value: Any) -> list[Any]:
         """
-        One policy, a list of them, or an object with a policy for each key.
+        Convert one policy, a list of policies, or an object with a policy for each key.
         """
         if isinstance(value, dict) and "rules" in value:
             policies = [self._policy(value, (), 0)]
@@ -112,7 +113,7 @@ class _Converter:
             "condition": self._condition(value["condition"], (*place, "condition")),
             "effect": "permit" if decision else "deny",
             "obligations": {},
-            "priority": position,  # there, the order of the list is what counts
+            "priority": position,  # in PoliTHINK, the order of the list counts
         }
 
     def _condition(self, value: Any, place: Place) -> Any:
@@ -140,17 +141,17 @@ class _Converter:
                 "'subscription' asks the runtime's registry, which a node does not have",
             )
             return {}
-        if name not in _ATTRIBUTES:
+        if not isinstance(name, str) or name not in _ATTRIBUTES:
             known = [*_ATTRIBUTES]
             hint = near(name, known) or "; attributes are " + ", ".join(known)
             self._refuse((*place, "attribute"), f"unknown attribute {shown(name)}{hint}")
             return {}
-        if operator not in _OPERATORS:
+        if not isinstance(operator, str) or operator not in _OPERATORS:
             hint = near(operator, _OPERATORS) or "; operators are " + ", ".join(_OPERATORS)
             self._refuse((*place, "operator"), f"unknown operator {shown(operator)}{hint}")
             return {}
-        parameter = self._parameter(str(name), str(operator), value.get("params"), (*place, "params"))
-        made = {_ATTRIBUTES[str(name)]: {_OPERATORS[str(operator)]: parameter}}
+        parameter = self._parameter(name, operator, value.get("params"), (*place, "params"))
+        made = {_ATTRIBUTES[name]: {_OPERATORS[operator]: parameter}}
         if name == "scheme":
             return {"allOf": [made, {"srcScheme": {"not": {"in": _NO_OBJECTS}}}]}
         return made
@@ -166,7 +167,7 @@ class _Converter:
 
     def _value(self, name: str, item: Any, place: Place) -> Any:
         """
-        A time, date or day as it is written here; anything else as it is.
+        A time, date or weekday in the format of JACPoL; other values are unchanged.
         """
         text = str(item)
         if name == "time" and text.isdigit() and len(text) <= 4:
@@ -176,7 +177,7 @@ class _Converter:
             day, month, year = parts
             return f"{year:0>4}-{month:0>2}-{day:0>2}"
         if name == "weekday" and text in "0123456" and len(text) == 1:
-            return WEEKDAYS[int(text) - 1].capitalize()  # there, 0 is Sunday
+            return WEEKDAYS[int(text) - 1].capitalize()  # in PoliTHINK, 0 is Sunday
         if name in ("time", "date", "weekday"):
             expected = {"time": "HHmm", "date": "DD/MM/YYYY", "weekday": "a number from 0 (Sunday) to 6"}[
                 name

@@ -1,5 +1,5 @@
 """
-Where the parts of a JSON text stand.  Asked only when something is to be said about one.
+Line and column of the parts of a JSON text, computed only for error messages.
 """
 
 import json
@@ -15,13 +15,13 @@ def lines_and_columns(text: str, places: set[Place]) -> dict[Place, tuple[int, i
     """
     Line and column, from 1, of each place: of its key in an object, else of its value.
 
-    A place that the text does not have is given as the nearest one around it.
+    For a place that is not in the text, the position of the nearest part around it.
     """
     wanted = {place[:length] for place in places for length in range(len(place) + 1)}
     found: dict[Place, int] = {}
     for _, place, offset in _walk(text):
         if place in wanted:
-            found[place] = offset  # of a key that stands twice, the last is the one that counts
+            found[place] = offset  # of a key that occurs twice, the last one counts
             if len(found) == len(wanted):
                 break
     return {place: _position(text, _nearest(place, found)) for place in places}
@@ -29,7 +29,7 @@ def lines_and_columns(text: str, places: set[Place]) -> dict[Place, tuple[int, i
 
 def first_repeated(text: str, key: str) -> tuple[Place, int, int]:
     """
-    The place, line and column of the first key of that name that its object has already.
+    The place, line and column of the first key of that name that occurs a second time in its object.
     """
     seen: set[tuple[int, Place]] = set()
     for opened, place, offset in _walk(text):
@@ -52,7 +52,7 @@ def _position(text: str, offset: int) -> tuple[int, int]:
 
 def _walk(text: str) -> Iterator[tuple[int, Place, int]]:
     """
-    Each place of a text that is JSON: where its object begins, its path, its offset.
+    The places in a JSON text: the offset of the object, the path, and the offset of the part.
     """
     opened: list[int] = []
     path: list[str | int] = []

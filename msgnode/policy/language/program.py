@@ -1,7 +1,7 @@
 """
-A program: policy documents, compiled.  A message in, a decision out.
+A program: compiled policy documents. It decides about messages, and explains decisions.
 
-It never changes, so that a new one takes over between two messages.
+A program is immutable, so that a new one can replace it between two messages.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from msgnode.policy.decision.context import Context
 from msgnode.policy.decision.decision import INDETERMINATE, NOT_APPLICABLE, Decision, Outcome
 from msgnode.policy.decision.explanation import Explanation, explain
 from msgnode.policy.decision.problems import PolicyRefused
-from msgnode.policy.decision.redirects import circle
+from msgnode.policy.decision.redirects import find_cycle, redirect_targets
 from msgnode.policy.decision.tree import Children, decide
 from msgnode.policy.language.compile_cache import CompileCache, CompiledPolicy
 from msgnode.policy.language.compiler import MAX_UNFILED, UNFILED, Compiler
@@ -26,14 +26,13 @@ from msgnode.protocol.errors import Malformed
 
 class Program:
     """
-    Compiled documents.
+    Compiled policy documents.
 
-    `revision` names their content, `version` and `name` are as they say,
-    `lints` is what is odd, `rules` are the paths of all rules, `attributes`
-    the names of all attributes they ask for, and `obliges` tells whether any
-    of them obliges to something.
+    `revision` is a hash of their content, `version` and `name` are their keys, `lints` are warnings, `rules`
+    are the paths of all rules, `attributes` the names of all attributes used, and `obliges` tells whether
+    there are any obligations, `redirects` to which addresses they redirect.
 
-    What has not changed since `before` is taken from there; `reused` is how many policies.
+    Policies that have not changed since `before` are reused; `reused` is their number.
     """
 
     def __init__(
@@ -72,7 +71,8 @@ class Program:
         self.version: int = max((document.of_top("version", 0) for document in documents), default=0)
         self.tests: list[Any] = [test for document in documents for test in document.of_top("tests", [])]
         self.revision = _revision(self.files, self.groups)
-        found = circle(self.sets)
+        self.redirects = redirect_targets(self.sets)
+        found = find_cycle(self.sets)
         if found is not None:
             for compiler in compilers:
                 compiler.refuse_circle(*found)
@@ -83,28 +83,29 @@ class Program:
     @property
     def empty(self) -> bool:
         """
-        Has it no rule, so that it never says anything?
+        Has the program no rules?
         """
         return not self.sets.nodes
 
     @property
     def counts(self) -> bool:
         """
-        Does it ask how often a sender did something, so that Counters must count?
+        Does a condition use a sender's rates, so that RateCounters must count?
         """
         return any(name.startswith("rate.") for name in self.attributes)
 
     def has(self, path: str) -> bool:
         """
-        Is that the path of a rule, policy or set here?  "" is that of no rule.
+        Is that the path of a rule, policy or set? "" means that no rule applied.
         """
         return path in self._paths
 
     def decide(self, context: Context) -> Decision:
         """
-        What becomes of the message.  It never raises: what asks for an unreadable body is indeterminate.
+        The decision about a message. It never raises: if a condition needs a body that cannot be decoded, it
+        is indeterminate.
         """
-        if context.unenforced:  # another program was asked before
+        if context.unenforced:  # of an earlier decision with this context
             context.unenforced.clear()
         try:
             outcome = first_applicable(self.sets.find(context), decide, context)
@@ -114,9 +115,9 @@ class Program:
 
     def explain(self, context: Context) -> Explanation:
         """
-        The same decision, with everything that led to it.
+        The same decision with its explanation.
         """
-        remember = self.decide(context).remember  # asks for less than the explanation does
+        remember = self.decide(context).remember  # the explanation reads more attributes
         context.unenforced.clear()
         try:
             outcome, tree, skipped = explain(self.sets, context)
@@ -157,7 +158,7 @@ def _again(
 
 def _documents(files: Sequence[tuple[str, bytes]]) -> list[Document]:
     """
-    All files, or all that is wrong with those that are no JSON.
+    The documents of all files. PolicyRefused lists the errors of those that are not JSON.
     """
     documents, problems = [], []
     for where, data in files:
@@ -187,6 +188,6 @@ def _revision(files: Sequence[tuple[str, bytes]], groups: Mapping[str, Collectio
 
 def read(data: bytes, where: str = "", groups: Mapping[str, Collection[str]] | None = None) -> Program:
     """
-    The program of one document; PolicyRefused says all that is wrong with it.
+    The program of a single document. PolicyRefused lists all its errors.
     """
     return Program([(where, data)], groups)

@@ -1,7 +1,7 @@
 """
-Tests of a policy: a message, and what the policy must say of it.
+Test vectors of a policy: a message, and the expected decision.
 
-They stand under `tests` in the document, or beside NAME.json in NAME.vectors.json.
+They are under `tests` in the document, or in NAME.vectors.json next to NAME.json.
 """
 
 import json
@@ -10,13 +10,15 @@ from datetime import datetime
 from typing import Any
 
 from msgnode.policy.decision.attribute import DIRECTIONS, OWNERS, SHOWN
-from msgnode.policy.decision.context import CLAIMED, VERIFIED, Context, Identity
+from msgnode.policy.decision.context import CLAIMED, VERIFIED, Context, Identity, Peer
 from msgnode.policy.decision.decision import Decision
-from msgnode.policy.decision.problems import InvalidValue, near, shown
+from msgnode.policy.decision.problems import InvalidValue
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
 from msgnode.protocol.token_redaction import TOKEN_STATES
+from msgnode.structures.error_words import near, shown
 
+FAR = ("domain", "node", "hops", "identity")  # what a vector says of another node
 EFFECTS = ("permit", "deny", "notApplicable", "indeterminate")
 KEYS = (
     "name",
@@ -36,13 +38,14 @@ KEYS = (
     "topicOwner",
     "topicOwnerUser",
     "messageIdentity",
+    "far",
 )
 _DEFAULTS = {"id": 1, "type": "create", "from": "hyperty://example.org/1", "to": "hyperty://example.org/2"}
 
 
 def fails(decide: Callable[[Context], Decision], vector: Any) -> str:
     """
-    Why a vector is not met; empty if it is.  Wrong if it is none.
+    Why a test vector fails; "" if it passes. InvalidValue if it is malformed.
     """
     made = context(vector)
     expected = vector.get("expect")
@@ -61,7 +64,7 @@ def fails(decide: Callable[[Context], Decision], vector: Any) -> str:
 
 def context(vector: Any) -> Context:
     """
-    The context a vector describes: its message, what is left out being of no matter.
+    The context that a test vector describes. All its keys are optional.
     """
     if not isinstance(vector, dict):
         raise InvalidValue(f"expected an object with {', '.join(KEYS[:3])}, found {shown(vector)}")
@@ -92,6 +95,7 @@ def context(vector: Any) -> Context:
         owned=(lambda: bool(vector["fromOwned"])) if "fromOwned" in vector else None,
         topic=_topic(vector),
         recipients=len(message.to) if isinstance(message.to, list) else 1,
+        far=_far(vector),
     )
 
 
@@ -102,11 +106,30 @@ def _text(vector: dict[str, Any], key: str) -> str:
     return value
 
 
+def _far(vector: dict[str, Any]) -> Peer | None:
+    """
+    The other node: its domain, or an object with what policies see of it.
+    """
+    value = vector.get("far")
+    if value is None:
+        return None
+    given = {"domain": value} if isinstance(value, str) else value
+    if not isinstance(given, dict) or given.keys() - set(FAR) or not isinstance(given.get("domain"), str):
+        raise InvalidValue(
+            f"expected a domain, or an object with {', '.join(FAR)}; found {shown(value)}", "far"
+        )
+    domain, node, hops = given["domain"], given.get("node", ""), given.get("hops", 1)
+    if not isinstance(node, str) or not isinstance(hops, int):
+        raise InvalidValue(f"expected a text as node and a number of hops; found {shown(value)}", "far")
+    identity = _identity(given.get("identity"))
+    return Peer(domain, node or f"mn://{domain}/node", "node", hops, identity, domain if identity else "")
+
+
 def _topic(vector: dict[str, Any]) -> Callable[[str], tuple[str, str] | None]:
     user = _text(vector, "topicOwnerUser")
     if "topicOwner" not in vector:
         if user:
-            raise InvalidValue("expected 'topicOwner' beside it", "topicOwnerUser")
+            raise InvalidValue("expected 'topicOwner' too", "topicOwnerUser")
         return lambda to: None
     owner = _choice(vector, "topicOwner", OWNERS, "")
     return lambda to: (owner, user)
@@ -114,9 +137,9 @@ def _topic(vector: dict[str, Any]) -> Callable[[str], tuple[str, str] | None]:
 
 def shown_identity(value: Any) -> tuple[Any, ...]:
     """
-    What the tokens in a message are taken to prove: a state, or an object with SHOWN.
+    The result for the tokens in a message: a state, or an object with the keys SHOWN.
 
-    Wrong if it is neither.
+    InvalidValue if it is neither.
     """
     if value is None:
         return ()

@@ -1,3 +1,3 @@
 """
-What a program would have decided about the traffic of the past.
+Replay: what a program would have decided about logged traffic.
 """

@@ -1,5 +1,5 @@
 """
-A line of the traffic log in the place of a message: what it tells, and where the node asked about it.
+The request context of a line of the traffic log, for each enforcement point of the message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,28 +11,28 @@ from msgnode.policy.decision.attribute import CLOCK, HEADER, ID, LINK, SIZE, Att
 from msgnode.policy.decision.context import Context
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.protocol.message import Message
+from msgnode.structures.log_limits import MAX_LOGGED_ADDRESSES
 
 LOGGED = HEADER | ID | SIZE | CLOCK | LINK
-_IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that a line has
-# Which attributes are wrong when an address was cut short.
+_IN_LINE = {"connector", "peer", "session"}  # attributes of the connection that are in a line
+# The attributes that are unknown if an address in the line is truncated.
 _FROM = {"msgFrom", "srcScheme", "srcSPDomain", "srcDomain", "msgType", "interDomain"}
 _TO = {"msgTo", "dstScheme", "dstSPDomain", "dstDomain", "msgType", "interDomain"}
-_OWN = "node"  # the connector of what the node publishes itself, on which none is asked at `in`
+_OWN = "node"  # the connector of messages that the node publishes; they have no `in` point
 _SESSION = "mn:/session"
 _NODE = ("mn:", "domain://", "global:")
-_LATEST = 1 << 63  # nanoseconds
-MAX_RESOURCES = 1000  # addresses in one line of the log; more are not told of
+_LATEST_NANOSECONDS = 1 << 63
 
 
 class NotLogged(Exception):
     """
-    A test asked for an attribute that the log does not hold.
+    A test needs an attribute that the log does not have.
     """
 
 
 class LogContext(Context):
     """
-    One line, at one of the places where the node asks.
+    A line of the log, at one enforcement point.
     """
 
     __slots__ = ("not_logged", "size")
@@ -48,7 +48,7 @@ class LogContext(Context):
 
     def at(self, direction: str, to: str | None = None, lost: frozenset[str] = frozenset()) -> "LogContext":
         """
-        The same at another place, where this is not in the log.
+        The same line at another enforcement point, where the attributes in `lost` are not logged.
         """
         other = copy(self)
         other.direction, other.to = direction, self.to if to is None else to
@@ -60,9 +60,9 @@ class LogContext(Context):
 
 def places(line: Mapping[str, Any], domain: str, outward: bool) -> list[LogContext] | None:
     """
-    The line at each place where the node asked about it; None if it is not one of a message.
+    The contexts of a line, one for each enforcement point; None if the line is not one of a message.
 
-    `outward`: it asks at `out` too.
+    `outward`: `out` is evaluated too.
     """
     inward = _inward(line, domain)
     return None if inward is None else list(_places(inward, line, outward))
@@ -71,7 +71,7 @@ def places(line: Mapping[str, Any], domain: str, outward: bool) -> list[LogConte
 def _places(inward: LogContext, line: Mapping[str, Any], outward: bool) -> Iterator[LogContext]:
     kind, to = inward.message.type.casefold(), inward.to
     if to == _SESSION:
-        if kind in ("open", "re-open"):  # before the runtime has a session
+        if kind in ("open", "re-open"):  # the runtime has no session yet
             yield inward.at("connect", lost=frozenset({"session"}))
         return
     if line.get("connector") != _OWN:
@@ -81,18 +81,18 @@ def _places(inward: LogContext, line: Mapping[str, Any], outward: bool) -> Itera
     elif not outward:
         return
     if outward and not to.startswith(_NODE) and line.get("outcome") != "no-route":
-        yield inward.at("out", lost=frozenset(_IN_LINE))  # of whoever gets it
+        yield inward.at("out", lost=frozenset(_IN_LINE))  # the recipients are not logged
 
 
 def _topics(inward: LogContext, resources: Any, more: bool) -> Iterator[LogContext]:
     """
-    What is subscribed is asked about one by one.
+    A subscription is decided for each address.
     """
     addresses = resources if isinstance(resources, list) else []
     for address in addresses:
         known = isinstance(address, str) and len(address) < MAX_ADDRESS_CHARS and not address.endswith("…")
         yield inward.at("subscribe", str(address), frozenset() if known else frozenset(_TO))
-    if not addresses or len(addresses) >= MAX_RESOURCES or more:  # there were more
+    if not addresses or len(addresses) >= MAX_LOGGED_ADDRESSES or more:  # some are not in the line
         yield inward.at("subscribe", "", frozenset(_TO))
 
 
@@ -119,7 +119,7 @@ def _inward(line: Mapping[str, Any], domain: str) -> LogContext | None:
     if not isinstance(size, int):
         lost.add("msgSize")
     if from_.endswith("…") or to == _SESSION:
-        lost |= _FROM  # cut short, or without the token it came with
+        lost |= _FROM  # truncated, or without the token
     if to.endswith(("…", " more")):
         lost |= _TO
     if type_.endswith("…"):
@@ -134,7 +134,7 @@ def _inward(line: Mapping[str, Any], domain: str) -> LogContext | None:
 
 def moment_of(line: Mapping[str, Any]) -> int | None:
     """
-    When the message came, in nanoseconds since 1970; None if the line does not tell.
+    The time of a message in nanoseconds since 1970; None if the line has none.
     """
     moment = line.get("time")
-    return moment if isinstance(moment, int) and 0 <= moment < _LATEST else None
+    return moment if isinstance(moment, int) and 0 <= moment < _LATEST_NANOSECONDS else None

@@ -1,9 +1,8 @@
 """
-What a program would have done to the traffic of the past: a line of the traffic log in, a verdict out.
+Replay of the traffic log: each line gets the verdict that a program would have given.
 
-The log holds no bodies, no identities and no clock but its own.  A rule that
-asks for what is not there may or may not apply; if that makes a difference,
-the line is `undecidable`, and says by which rule.  Nothing is guessed.
+The log has no bodies and no identities. A rule that tests them may apply or not; if the decision depends on
+it, the line is `undecidable`, with the path of that rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,19 +21,19 @@ from msgnode.policy.replay.log_context import LogContext, NotLogged, places
 
 UNDECIDABLE = "undecidable"
 
-# Answers that were given before any policy is asked.
+# Codes of refusals before any policy is evaluated.
 _BEFORE = {400, 401}
-# Answers of a policy; what is too long for the node itself is no message in the log.
+# Codes of refusals by a policy. A message too long for the node has no line of its own in the log.
 _BLOCKED = {403, 413, 429, 500, 503}
 
 
 class Verdict(Struct, frozen=True):
     """
-    The outcome that one message would have had, and the one it had.
+    The decision that a message would have had, and its actual outcome.
 
-    `effect` is permit, deny, notApplicable or undecidable; `path` the rule
-    that decides, or that cannot be decided, and `missing` what it asked for.
-    `happened` is `blocked`, `carried`, or `unasked` when no policy is asked, or it was refused before one is.
+    `effect` is permit, deny, notApplicable or undecidable. `path` is the rule that decides or is unknown;
+    `missing` is the attribute that it needs. `happened` is `blocked`, `carried`, or `unasked` if no policy
+    was evaluated.
     """
 
     effect: str
@@ -44,7 +43,7 @@ class Verdict(Struct, frozen=True):
 
     def changes(self, default: str = PERMIT) -> bool:
         """
-        Would it have gone differently, as far as is certain?  `default` is for what no rule applies to.
+        Would the outcome certainly have been different? `default` is the effect if no rule applies.
         """
         effect = default if self.effect == NOT_APPLICABLE else self.effect
         return (effect, self.happened) in ((DENY, "carried"), (PERMIT, "blocked"))
@@ -58,11 +57,10 @@ def judge(
     default: str = PERMIT,
 ) -> Verdict | None:
     """
-    What the program says of one line; None if it is not one of a message that a policy could be asked about.
+    The verdict for a line; None if the line is not one of a message that policies apply to.
 
-    `domain` is the node's own; without it `interDomain` is not known.
-    `limits` are for lines in the order of their time, and tell which are one too many.
-    `default` is for what no rule applies to.
+    `domain` is the node's own; without it, `interDomain` is unknown. `limits` needs lines in the order of
+    time, and decides which are too many. `default` is the effect if no rule applies.
     """
     found = places(line, domain, "direction" in program.attributes)
     happened = _happened(line)
@@ -72,7 +70,7 @@ def judge(
         return Verdict(NOT_APPLICABLE, "", "unasked")
     charged: list[RateLimit] = []
     asked = [_judged(program, place, happened, limits, charged) for place in found]
-    # The node asks at each of these places, and one that says no is enough.
+    # Every enforcement point must permit the message.
     weight = (DENY, NOT_APPLICABLE, UNDECIDABLE, PERMIT) if default == DENY else _WEIGHT
     return min(asked, key=lambda verdict: weight.index(verdict.effect))
 
@@ -104,9 +102,9 @@ def _obliged(
     charged: list[RateLimit],
 ) -> Verdict:
     """
-    What a permit comes to when it obliges to something that may stop the message after all.
+    The verdict for a permit with obligations that may refuse the message.
 
-    What it was `charged` with at another place it is not charged with again.
+    A rate limit in `charged`, which counted at another enforcement point, does not count again.
     """
     path, happened = verdict.path, verdict.happened
     try:
@@ -143,7 +141,7 @@ def _happened(line: Mapping[str, Any]) -> str:
 
 class _Possible:
     """
-    Follows all outcomes that a line leaves possible.
+    Computes all decisions that are possible with what a line has.
     """
 
     def __init__(self) -> None:
@@ -156,7 +154,7 @@ class _Possible:
 
     def several(self, below: Children, context: LogContext) -> set[str | None]:
         """
-        The effects that sets may have: that of the first one which has any.
+        The effects that are possible for several sets: the first set with an effect decides.
         """
         found: set[str | None] = {None}
         for node in _found(below, context):
@@ -194,7 +192,7 @@ class _Possible:
 
     def _tested(self, node: PolicyNode, context: LogContext) -> bool | None:
         """
-        Does it apply?  None if the log cannot tell.
+        Does a node apply? None if the log does not have the attributes.
         """
 
         def test(one: AttributeTest) -> bool | None:
@@ -220,7 +218,7 @@ def _and(first: bool | None, second: bool | None) -> bool | None:
 
 def _found(below: Children, context: LogContext) -> Sequence[PolicyNode]:
     """
-    The nodes that the index finds; all, if it needs to know what the log cannot tell.
+    The children that the index finds; all, if the index needs an attribute that is not logged.
     """
     try:
         return below.find(context)

@@ -1,5 +1,5 @@
 """
-The verdicts of a replay, counted.
+The report of a replay: verdicts, counted.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from msgnode.policy.replay.replay import Verdict
 
 class Report:
     """
-    The verdicts on many lines, counted.
+    The counts of the verdicts on many lines.
     """
 
     def __init__(self, samples: int = 5, default: str = PERMIT) -> None:
@@ -40,7 +40,7 @@ class Report:
 
     def to_builtins(self) -> dict[str, Any]:
         """
-        The same as JSON has it.
+        The report as JSON values.
         """
         return {
             "messages": sum(self.effects.values()),

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -14,15 +14,19 @@ from twisted.web.server import Site
 
 from msgnode.backends.http_client import BackendClient
 from msgnode.backends.identity import opaque_tokens
-from msgnode.backends.identity.introspection import DAY, basic
-from msgnode.backends.identity.opaque_tokens import ENDLESS, NO_GOOD, Remembered
+from msgnode.backends.identity.introspection import DEFAULT_LIFETIME_SECONDS, basic
+from msgnode.backends.identity.opaque_tokens import (
+    DEFAULT_CACHE_SECONDS,
+    INVALID_CACHE_SECONDS,
+    ExpiringCache,
+)
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError, IdentityProvider
 from msgnode.protocol.close_codes import TOKEN_LATER
 from msgnode.protocol.errors import Rejected
 from msgnode.service.wiring import make_token_validator
-from msgnode.sessions.access.authentication import PATIENCE
+from msgnode.sessions.access.authentication import TOKEN_TIMEOUT_SECONDS
 from msgnode.sessions.principal import Principal, VerifiedToken
 from tests.config.test_reload import logged
 from tests.support.back_ends import Memory
@@ -34,8 +38,8 @@ ANN = "user://example.org/ann@example.org"
 ASK = {"client_id": "msgnode", "client_secret": "s3cret"}
 OTHER = "https://other.example.net"
 TOKEN = "2YotnFZFEjr1zCsicMWpAA"
-SILENT = "the identity provider does not say now whether the token is good; try again later"
-INACTIVE = "the token is not known to its provider, or good no longer"
+SILENT = "the identity provider cannot validate the token now; try again later"
+INACTIVE = "the token is not known to its provider, or no longer valid"
 
 
 def wrapped(token: str) -> str:
@@ -110,7 +114,7 @@ class AnswerTests(OpaqueCase):
     What a provider says of a token.
     """
 
-    def test_active(self) -> None:
+    def test_active_token_proves_its_bearer(self) -> None:
         """
         A token that its provider knows proves who its bearer is, who vouches, and until when.
         """
@@ -135,7 +139,7 @@ class AnswerTests(OpaqueCase):
             [{b"token": [b"a+b/c~&="], b"token_type_hint": [b"access_token"]}], self.openid.forms
         )
 
-    def test_basic(self) -> None:
+    def test_name_and_secret_are_encoded_for_basic_auth(self) -> None:
         """
         Name and secret may hold any character: each is encoded before they are joined (RFC 6749, 2.3.1).
         """
@@ -221,7 +225,7 @@ class AnswerTests(OpaqueCase):
         """
         self.openid.issue(TOKEN, exp=None)
 
-        self.assertEqual(NOW + DAY, self.proof().until)
+        self.assertEqual(NOW + DEFAULT_LIFETIME_SECONDS, self.proof().until)
 
     def test_what_is_kept(self) -> None:
         """
@@ -234,7 +238,7 @@ class AnswerTests(OpaqueCase):
 
         self.assertNotIn("internal_note", self.successResultOf(found).claims)
 
-    def test_not_asked(self) -> None:
+    def test_signed_session_and_device_tokens_are_not_introspected(self) -> None:
         """
         A signed token is not asked about, nor that of a session or a device, nor what can be none.
         """
@@ -247,7 +251,7 @@ class AnswerTests(OpaqueCase):
 
         self.assertEqual(0, self.asked)
 
-    def test_wrapped(self) -> None:
+    def test_provider_sees_only_the_token_of_an_assertion(self) -> None:
         """
         Of a runtime's assertion its provider sees only the token that is in it.
         """
@@ -270,7 +274,7 @@ class AnswerTests(OpaqueCase):
         """
         self.tokens = Tokens(self.configured(provider()), self.clock, self.connect, lambda: self.wall)
 
-        self.assertEqual((401, "the token is no signed token of three parts"), self.refusal())
+        self.assertEqual((401, "the token is not a signed token of three parts"), self.refusal())
         self.assertEqual({}, self.openid.asked)
 
 
@@ -300,7 +304,7 @@ class PlaceTests(OpaqueCase):
 
         self.assertEqual({"/introspect": 1}, self.openid.asked)
 
-    def test_name(self) -> None:
+    def test_metrics_tell_introspection_host_from_key_host(self) -> None:
         """
         Metrics and log tell an introspection endpoint with a host of its own from where the keys are.
         """
@@ -319,7 +323,7 @@ class PlaceTests(OpaqueCase):
         whole = "identity provider example.org"
         self.assertEqual([whole, f"{whole} introspection", f"{whole} keys"], names)
 
-    def test_nowhere(self) -> None:
+    def test_secret_is_never_sent_in_plain_text(self) -> None:
         """
         Our secret is sent nowhere in plain text, nor where the document names no place at all.
         """
@@ -357,7 +361,7 @@ class RememberedTests(OpaqueCase):
         """
         self.openid.issue(TOKEN, exp=None)
         self.proof()
-        self.advance(ENDLESS - 1)
+        self.advance(DEFAULT_CACHE_SECONDS - 1)
         self.proof()
         self.assertEqual(1, self.asked)
 
@@ -387,7 +391,7 @@ class RememberedTests(OpaqueCase):
             for _ in range(100):
                 self.assertEqual(first, self.refusal(token))
             self.assertEqual(1, self.asked - before)
-        self.advance(NO_GOOD)
+        self.advance(INVALID_CACHE_SECONDS)
         self.openid.issue(TOKEN)
 
         self.assertEqual(ANN, self.proof().user)
@@ -396,7 +400,7 @@ class RememberedTests(OpaqueCase):
         """
         No more is remembered than may be; what was used longest ago goes first.
         """
-        remembered: Remembered[int] = Remembered(2, self.clock)
+        remembered: ExpiringCache[int] = ExpiringCache(2, self.clock)
         for number in (1, 2):
             remembered.put(bytes([number]), number, 10)
         remembered.get(bytes([1]))
@@ -410,17 +414,19 @@ class RememberedTests(OpaqueCase):
         """
         self.openid.issue(TOKEN)
         self.proof()
-        for number in range(opaque_tokens.MAX_NO_GOOD + 1):
-            self.tokens.validate(f"made-up-{number}").addErrback(lambda why: None)
+        for number in range(opaque_tokens.MAX_INVALID + 1):
+            maybeDeferred(self.tokens.validate, f"made-up-{number}").addErrback(lambda why: None)
             if number % 100 == 0:
                 self.pump()
         self.pump()
         before = self.asked
 
         self.proof()
+        self.refusal(f"made-up-{opaque_tokens.MAX_INVALID}")
 
         self.assertEqual(before, self.asked)
-        self.assertEqual(opaque_tokens.MAX_NO_GOOD, len(self.tokens._opaque._no_good))
+        self.refusal("made-up-0")
+        self.assertEqual(before + 1, self.asked)
 
     def test_no_token_is_kept(self) -> None:
         """
@@ -521,10 +527,10 @@ class TroubleTests(OpaqueCase):
         self.proof()
 
         issuer = provider()["issuer"]
-        why = "it answered 401; look at the client's name and secret"
+        why = "it answered 401; check 'client_id' and the client secret"
         expected = [
-            f"warn: {issuer} does not answer about tokens: {why}",
-            f"info: {issuer} answers about tokens again",
+            f"warn: token introspection at {issuer} fails: {why}",
+            f"info: token introspection at {issuer} works again",
         ]
         self.assertEqual(expected, said)
 
@@ -585,7 +591,7 @@ class ReloadTests(OpaqueCase):
         self.assertEqual(ANN, self.proof().user)
         self.assertEqual(2, self.asked)
 
-    def test_secret_file(self) -> None:
+    def test_secret_file_is_read_with_the_configuration(self) -> None:
         """
         The secret may be in a file, with a line's end or without; it is read again with the configuration.
         """
@@ -618,7 +624,7 @@ class ReloadTests(OpaqueCase):
 
         self.assertEqual(ANN, self.proof().user)
 
-    def test_wrong_authority(self) -> None:
+    def test_unreadable_certificates_stop_start_and_reload(self) -> None:
         """
         A provider whose certificates cannot be read stops the start, and a reload before it changes anything.
         """
@@ -662,7 +668,7 @@ class ReloadTests(OpaqueCase):
         self.openid.issue(TOKEN)
 
         self.assertEqual(ANN, self.proof().user)
-        self.assertIn("stays as it was", said[0])
+        self.assertIn("could not be reloaded", said[0])
 
 
 class OpenTests(SynchronousTestCase):
@@ -705,7 +711,7 @@ class OpenTests(SynchronousTestCase):
         self.openid.slow = True
         self.open(TOKEN)
         self.node.world.pump()
-        self.node.clock.advance(PATIENCE)
+        self.node.clock.advance(TOKEN_TIMEOUT_SECONDS)
 
         self.assertEqual(TOKEN_LATER, self.client.lost)
 

@@ -74,7 +74,7 @@ class IdentityMessagesTests(SynchronousTestCase):
             self.assertEqual(code, self.validate(assertion)["code"], assertion)
         self.assertEqual(400, self.ask("execute", {"method": "validateAssertion"})["code"])
 
-    def test_provider_down(self) -> None:
+    def test_unreachable_provider_is_504(self) -> None:
         """
         When its provider cannot be reached nobody knows, and that is 504.
         """
@@ -160,7 +160,7 @@ class IdentityMessagesTests(SynchronousTestCase):
             self.assertEqual(501, self.ask("execute", {"method": method})["code"])
         self.assertEqual(501, self.ask("create", {})["code"])
 
-    def test_nobody_speaks_for_it(self) -> None:
+    def test_client_cannot_send_as_the_identity_responder(self) -> None:
         """
         A client can neither send as the identity responder nor hear what is sent to it.
         """

@@ -15,7 +15,7 @@ from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.backends.identity.jwt import MAX_TOKEN_CHARS
-from msgnode.backends.identity.oidc_provider import AGAIN, UNKNOWN
+from msgnode.backends.identity.oidc_provider import RETRY_SECONDS, UNKNOWN_KEY_SECONDS
 from msgnode.config.loader import check
 from msgnode.protocol.errors import Rejected
 from msgnode.sessions.principal import VerifiedToken
@@ -94,7 +94,7 @@ class BelievedTests(IdentityCase):
     Good tokens, and what is known by them.
     """
 
-    def test_proof(self) -> None:
+    def test_good_token_proves_its_bearer(self) -> None:
         """
         A good token proves who its bearer is, who vouches, and until when.
         """
@@ -106,7 +106,7 @@ class BelievedTests(IdentityCase):
         self.assertEqual(("openid", "chat"), proof.scopes)
         self.assertEqual(NOW + 600, proof.until)
 
-    def test_slash(self) -> None:
+    def test_name_with_slash_is_one_piece_of_the_address(self) -> None:
         """
         A name is one piece of the address, so that the address of one never ends in another's.
         """
@@ -125,7 +125,7 @@ class BelievedTests(IdentityCase):
         for key, alg in ((RSA, "RS256"), (RSA, "PS256"), (ec, "ES256"), (ed, "EdDSA")):
             self.assertEqual(ANN, self.validate(self.openid.token(key, alg)).proof.user, alg)
 
-    def test_wrapped(self) -> None:
+    def test_assertion_is_base64_of_json_with_a_token(self) -> None:
         """
         An assertion of a runtime is base64 of a JSON object that holds the token.
         """
@@ -155,7 +155,7 @@ class BelievedTests(IdentityCase):
         self.assertEqual({"/.well-known/openid-configuration": 1, "/keys": 1}, self.openid.asked)
         self.assertEqual(1, self.tokens.verified)
 
-    def test_many_at_once(self) -> None:
+    def test_many_tokens_wait_for_one_fetch_of_keys(self) -> None:
         """
         Many tokens that come before the keys do wait for one fetch.
         """
@@ -240,7 +240,7 @@ class RefusedTests(IdentityCase):
         self.assertRefused(401, "is not signed by", self.openid.token(OTHER_RSA, header=header))
         self.assertEqual({"/.well-known/openid-configuration", "/keys"}, set(self.openid.asked))
 
-    def test_claims(self) -> None:
+    def test_wrong_claims_are_refused_in_words(self) -> None:
         """
         Wrong audience, wrong time, no expiry, no subject: each is refused in words.
         """
@@ -274,7 +274,7 @@ class RefusedTests(IdentityCase):
         self.validate(self.openid.token(aud=["msgnode", "other"], azp="msgnode"))
         self.validate(self.openid.token(aud=["msgnode"], azp="app"))
 
-    def test_issuer(self) -> None:
+    def test_only_configured_issuers_are_believed(self) -> None:
         """
         Nobody but the configured issuers is believed, nor asked, however similar the name.
         """
@@ -310,7 +310,7 @@ class TimeTests(IdentityCase):
     Clocks.
     """
 
-    def test_leeway(self) -> None:
+    def test_clocks_may_differ_by_a_minute(self) -> None:
         """
         Clocks may differ by a minute.
         """
@@ -361,9 +361,9 @@ class RotationTests(IdentityCase):
         self.openid.rotate()
 
         self.assertEqual(ANN, self.validate(self.openid.token()).proof.user)
-        self.bench.advance(UNKNOWN)
+        self.bench.advance(UNKNOWN_KEY_SECONDS)
         self.assertEqual(401, self.refusal(self.openid.token(RSA, sub="late"))[0])
-        self.bench.advance(UNKNOWN)
+        self.bench.advance(UNKNOWN_KEY_SECONDS)
         self.assertEqual(401, self.refusal(self.old)[0])
 
     def test_new_key_after_one_made_up(self) -> None:
@@ -374,7 +374,7 @@ class RotationTests(IdentityCase):
         self.openid.rotate()
         token = self.openid.token()
         self.assertEqual(503, self.refusal(token)[0])
-        self.bench.advance(UNKNOWN)
+        self.bench.advance(UNKNOWN_KEY_SECONDS)
 
         self.assertEqual(ANN, self.validate(token).proof.user)
 
@@ -429,7 +429,7 @@ class RotationTests(IdentityCase):
                 "a key that its provider does not have", self.refusal(self.openid.token(stranger))[1]
             )
         self.assertEqual(2, self.openid.asked["/keys"])
-        self.bench.advance(UNKNOWN)
+        self.bench.advance(UNKNOWN_KEY_SECONDS)
         for stranger in strangers:
             self.refusal(self.openid.token(stranger))
 
@@ -477,7 +477,7 @@ class TroubleTests(IdentityCase):
         self.assertEqual(504, self.refusal(self.openid.token())[0])
         self.assertEqual(dialled, self.bench.provider_wires.dialled)
         self.bench.provider_wires.refuse = None
-        self.bench.advance(AGAIN)
+        self.bench.advance(RETRY_SECONDS)
 
         self.assertEqual(ANN, self.validate(self.openid.token()).proof.user)
 
@@ -590,12 +590,18 @@ class TroubleTests(IdentityCase):
         token = self.openid.token()
         for _ in range(3):
             self.refusal(token)
-            self.bench.advance(AGAIN)
+            self.bench.advance(RETRY_SECONDS)
         self.openid.status = 200
         self.validate(token)
 
         texts = [event["log_format"] for event in said if event["log_namespace"].startswith("msgnode")]
-        self.assertEqual(["{issuer} does not give its keys: {why}", "{issuer} gives its keys again"], texts)
+        self.assertEqual(
+            [
+                "the signing keys of {issuer} cannot be fetched: {why}",
+                "the signing keys of {issuer} can be fetched again",
+            ],
+            texts,
+        )
         self.assertNotIn(token, repr(said))
 
 

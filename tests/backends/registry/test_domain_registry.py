@@ -12,16 +12,22 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.http_headers import Headers
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.admin.health import EventLoopLag, Metrics
+from msgnode.admin.health import EventLoopLag
+from msgnode.admin.metrics import Metrics
 from msgnode.backends.http_client import BackendClient, Response, Unanswered
-from msgnode.backends.registry.disconnector import AGAIN
-from msgnode.backends.registry.status import AT_ONCE, MAX_IN_DOUBT, RegistryPoller, StatusNotifications
+from msgnode.backends.registry.disconnector import RETRY_SECONDS
+from msgnode.backends.registry.status import (
+    CHANGES_PER_TURN,
+    MAX_IN_DOUBT,
+    RegistryPoller,
+    StatusNotifications,
+)
 from msgnode.devregistry.fault_injection import Fault
-from msgnode.service.wiring import attach_domain, attach_farewell
+from msgnode.service.wiring import add_disconnector, add_domain_registry
 from msgnode.structures.time_slices import ADDRESSES
 from tests.config.test_reload import logged
 from tests.support.back_ends import Scripted, http
-from tests.support.fakes import MemoryNode, turn
+from tests.support.fakes import MemoryNode
 from tests.support.registry import GLOBAL, REGISTRY, RegistryNode
 
 ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
@@ -66,7 +72,7 @@ class EnvelopeTests(RegistryCase):
                 )
                 self.assertEqual(404, reply["body"]["code"])
 
-    def test_upper_case(self) -> None:
+    def test_registry_types_are_understood_in_any_case(self) -> None:
         """
         Types are understood in any case.
         """
@@ -175,7 +181,7 @@ class EnvelopeTests(RegistryCase):
 
         self.assertEqual(403, reply["body"]["code"])
 
-    def test_metrics(self) -> None:
+    def test_registry_requests_are_counted_by_outcome(self) -> None:
         """
         What came of the requests is counted by back end and outcome.
         """
@@ -237,7 +243,7 @@ class RegisterTests(RegistryCase):
         for resource in ("user://g.com/ann@g.com", "user-guid://a", "/hyperty/idp-identifier/ann@g.com"):
             self.assertEqual([H1], list(self.read(resource)["value"]))
 
-    def test_searches(self) -> None:
+    def test_criteria_narrow_what_is_found(self) -> None:
         """
         Criteria narrow what is found, also by guid, which the registry does not offer.
         """
@@ -255,7 +261,7 @@ class RegisterTests(RegistryCase):
                 )
             self.assertEqual(404, self.read(resource, criteria={"resources": ["fax"]})["code"])
 
-    def test_not_found(self) -> None:
+    def test_not_found_is_404_in_the_registrys_words(self) -> None:
         """
         404 in the registry's words, in both fields.
         """
@@ -276,7 +282,7 @@ class RegisterTests(RegistryCase):
             {O2}, self.read("/comm", criteria={**by_reporter, "resources": ["video"]})["value"].keys()
         )
 
-    def test_first_generation(self) -> None:
+    def test_first_runtimes_create_again_and_delete(self) -> None:
         """
         The first runtimes' way: create again to stay, delete to go.
         """
@@ -352,7 +358,7 @@ class RegisterTests(RegistryCase):
         for reply in (self.read(H1), self.read("user-guid://a", criteria={"resources": "chat"})):
             self.assertEqual((500, AWAY), (reply["code"], reply["description"]))
 
-    def test_keep_alive(self) -> None:
+    def test_keep_alive_revives_a_registration(self) -> None:
         """
         A keep-alive, with a value or without, revives; of what nobody registered it is 404.
         """
@@ -415,11 +421,11 @@ class NotificationTests(RegistryCase):
         self.poller.startService()
         self.addCleanup(self.poller.stopService)
 
-    def test_very_many(self) -> None:
+    def test_thousands_of_changes_are_told_in_slices(self) -> None:
         """
         Of thousands of changes a hundred are told in a turn, so that others are heard in between.
         """
-        rows = {f"comm://example.org/{n}": {"status": "live"} for n in range(3 * AT_ONCE + 1)}
+        rows = {f"comm://example.org/{n}": {"status": "live"} for n in range(3 * CHANGES_PER_TURN + 1)}
 
         class Told:
             """
@@ -437,11 +443,11 @@ class NotificationTests(RegistryCase):
         self.node.clock.rightNow += 5
         sizes = [0]
         while len(told) < len(rows):
-            turn(self.node.clock)
+            self.node.clock.turn()
             sizes.append(len(told))
 
         self.assertEqual(list(rows), told)
-        self.assertEqual(AT_ONCE, max(after - before for before, after in pairwise(sizes)))
+        self.assertEqual(CHANGES_PER_TURN, max(after - before for before, after in pairwise(sizes)))
 
     def told(self) -> list[str]:
         """
@@ -489,7 +495,7 @@ class NotificationTests(RegistryCase):
         self.node.wait(5)
         self.assertEqual([], self.told())
 
-    def test_deleted(self) -> None:
+    def test_deleted_registration_is_told(self) -> None:
         """
         So is what was deleted.
         """
@@ -560,7 +566,7 @@ class NotificationTests(RegistryCase):
 
         self.assertEqual([f"{H1}/registration disconnected"], self.told())
 
-    def test_nobody_listens(self) -> None:
+    def test_change_that_nobody_hears_leaves_no_log_line(self) -> None:
         """
         What nobody listens to leaves no line in the traffic log; what somebody does, one.
         """
@@ -589,8 +595,8 @@ class NoAnswerTests(RegistryCase):
         self.bob = self.node.client(BOB)
         self.bob.subscribe(f"{H1}/registration", f"{O1}/registration")
         self.rest = Deaf(self.node.rest)
-        self.registry = attach_domain(self.node, self.rest)
-        attach_farewell(self.node, self.registry, self.node.clock)
+        self.registry = add_domain_registry(self.node, self.rest)
+        add_disconnector(self.node, self.registry, self.node.clock)
 
     def told(self) -> list[str]:
         return [f"{message['to']} {message['body']['value']}" for message in self.bob.take()]
@@ -600,7 +606,7 @@ class NoAnswerTests(RegistryCase):
         self.assertEqual(code, self.ann.code("update", {"resource": url, **body}))
         self.rest.outcome = ""
 
-    def test_repeated(self) -> None:
+    def test_repeated_status_is_told_once(self) -> None:
         """
         A status that is said again, because it was not answered, is told: disconnected and live, once each.
         """
@@ -678,7 +684,7 @@ class NoAnswerTests(RegistryCase):
         self.assertEqual([], self.told())
         self.rest.outcome = ""
 
-        self.node.wait(AGAIN)
+        self.node.wait(RETRY_SECONDS)
 
         self.assertEqual([f"{H1}/registration disconnected"], self.told())
 
@@ -775,7 +781,7 @@ class EndTests(RegistryCase):
 
         self.assertEqual(["disconnected"], self.statuses(H1))
 
-    def test_very_many(self) -> None:
+    def test_thousands_of_registrations_end_in_slices(self) -> None:
         """
         A session that had registered thousands of addresses ends in slices, and finds all of them again.
         """
@@ -814,7 +820,7 @@ class EndTests(RegistryCase):
         A node that stops waits for none of this.
         """
         self.ann.register(H1)
-        farewell = attach_farewell(self.node, self.node.registry, self.node.clock)
+        farewell = add_disconnector(self.node, self.node.registry, self.node.clock)
         self.ann.close()
 
         farewell.stopService()
@@ -836,7 +842,7 @@ class EndTests(RegistryCase):
 
         self.assertEqual([], self.node.journey)
 
-    def test_resumed(self) -> None:
+    def test_resumed_registration_is_disconnected_at_the_end(self) -> None:
         """
         What a session only resumed is its own too.
         """
@@ -864,7 +870,7 @@ class EndTests(RegistryCase):
         self.node.memory.refuse = None
         self.node.client(ANN).register(H2)
 
-        self.node.wait(AGAIN)
+        self.node.wait(RETRY_SECONDS)
 
         self.assertEqual(["disconnected", "live"], self.statuses(H1, H2))
 
@@ -875,8 +881,8 @@ class EndTests(RegistryCase):
         self.ann.register(H1)
         session = self.ann.session
         self.node.registered.ended(session)
-        self.node.registered.left.append((session.sid, H1))
-        farewell = attach_farewell(self.node, self.node.registry, self.node.clock)
+        self.node.registered.add_leftover(session.sid, H1)
+        farewell = add_disconnector(self.node, self.node.registry, self.node.clock)
         farewell.startService()
         self.addCleanup(farewell.stopService)
         self.node.wait(AFTER)
@@ -892,11 +898,11 @@ class EndTests(RegistryCase):
         self.ann.close()
         self.node.wait(AFTER)
         self.node.domain.fault = None
-        self.node.wait(AGAIN)
+        self.node.wait(RETRY_SECONDS)
 
         self.assertEqual(["disconnected"], self.statuses(H1))
 
-    def test_told_once(self) -> None:
+    def test_refused_disconnects_are_logged_once(self) -> None:
         """
         However many are refused, and however often, the operator reads it once, and once when all are told.
         """
@@ -906,18 +912,18 @@ class EndTests(RegistryCase):
         self.node.domain.fault = Fault("html")
         self.ann.close()
         self.node.wait(AFTER)
-        self.node.wait(AGAIN)
+        self.node.wait(RETRY_SECONDS)
         self.node.domain.fault = None
-        self.node.wait(AGAIN)
+        self.node.wait(RETRY_SECONDS)
 
-        again = "they are told again until it does"
+        again = "it is repeated until it succeeds"
         expected = [
-            f"warn: the domain registry does not take farewells: The registry said 500; {again}",
-            "info: the domain registry has taken all farewells, after 4 refusals",
+            f"warn: a disconnection failed at the domain registry: The registry said 500; {again}",
+            "info: all pending disconnections were accepted by the domain registry, after 4 failures",
         ]
-        self.assertEqual(expected, [line for line in said if "farewells" in line])
+        self.assertEqual(expected, [line for line in said if "disconnection" in line])
 
-    def test_ended_meanwhile(self) -> None:
+    def test_registration_after_the_sessions_end_is_taken_back(self) -> None:
         """
         A registration that succeeds after its session ended is taken back, as others are.
         """
@@ -1009,7 +1015,7 @@ class FailureTests(RegistryCase):
 
         self.ask(http(b"Unauthorized request", "401 Unauthorized"), "read")
 
-        (said,) = (text for text in events if "refuses what we ask" in text)
+        (said,) = (text for text in events if "refuses the node's requests" in text)
         self.assertIn("is [registry] cert set", said)
         self.assertIn("LOAD_BALANCER_IP", said)
 
@@ -1025,9 +1031,9 @@ class FailureTests(RegistryCase):
                 server.reply = http()
             self.assertEqual(200, self.ann.code("update", {"resource": H1}))
 
-        self.assertEqual(2, sum("refuses what we ask" in line for line in said))
+        self.assertEqual(2, sum("refuses the node's requests" in line for line in said))
 
-    def test_why(self) -> None:
+    def test_traffic_log_has_the_registrys_reason(self) -> None:
         """
         The traffic log has the reason in a word.
         """
@@ -1083,7 +1089,7 @@ class FailureTests(RegistryCase):
             self.assertEqual((504, "Error contacting the domain registry."), self.ask(b"", "update"))
         self.assertEqual(10, self.node.memory.dialled)
 
-    def test_lines(self) -> None:
+    def test_json_over_several_lines_comes_as_one(self) -> None:
         """
         JSON over several lines comes as one line, because a connector may send lines.
         """

@@ -25,7 +25,7 @@ from msgnode.backends.registry.global_record import (
 )
 from msgnode.devregistry.database import connect
 from msgnode.devregistry.fault_injection import Fault
-from msgnode.devregistry.global_api import Graph
+from msgnode.devregistry.global_api import GlobalApi
 from tests.support.back_ends import Scripted, http
 from tests.support.registry import GLOBAL, RegistryNode
 
@@ -75,7 +75,7 @@ class RecordTests(SynchronousTestCase):
     Records by themselves.
     """
 
-    def test_guid(self) -> None:
+    def test_guid_is_made_of_key_text_and_salt(self) -> None:
         """
         A GUID is made of the key's text, markers included, and the salt.
         """
@@ -105,7 +105,7 @@ class RecordTests(SynchronousTestCase):
 
         self.assertEqual([0.001] * 20, pauses)
 
-    def test_graph_connector(self) -> None:
+    def test_sjcl_records_check_with_either_derivation(self) -> None:
         """
         Records made with npm's sjcl, with either derivation, are right; not with the GUID of the other.
         """
@@ -118,7 +118,7 @@ class RecordTests(SynchronousTestCase):
             other = self.assertRaises(
                 WrongRecord, check_record, record._replace(data={**record.data, "salt": "other"})
             )
-            self.assertEqual("its GUID is not made of its 'publicKey' and 'salt'", str(other))
+            self.assertEqual("its GUID is not derived from its 'publicKey' and 'salt'", str(other))
 
     def test_base64url_in_pem(self) -> None:
         """
@@ -166,7 +166,7 @@ class RecordTests(SynchronousTestCase):
             (f"{head}.{payload}.{foreign}", "its signature is not made with its 'publicKey'"),
             (f"{head}.{payload}.{'A' * 86}", "its signature is not made with its 'publicKey'"),
             (owner.sign(publicKey=other.data["publicKey"]), "its signature is not made with its 'publicKey'"),
-            (owner.sign(salt="other"), "its GUID is not made of its 'publicKey' and 'salt'"),
+            (owner.sign(salt="other"), "its GUID is not derived from its 'publicKey' and 'salt'"),
             (owner.sign(publicKey="x"), "expected a public key of an elliptic curve in 'publicKey'"),
             (owner.sign(publicKey=5), "expected a public key of an elliptic curve in 'publicKey'"),
             (owner.sign(salt=5), "expected texts in 'publicKey' and 'salt'"),
@@ -231,7 +231,7 @@ class GlobalTests(GlobalCase):
                     (200, 200, jwt, jwt), tuple(reply[k] for k in ("Code", "code", "Value", "value"))
                 )
 
-    def test_graph_connector(self) -> None:
+    def test_graph_connector_record_is_written_and_read(self) -> None:
         """
         A record as the GraphConnector signs it is checked, written and read, with either derivation.
         """
@@ -259,7 +259,7 @@ class GlobalTests(GlobalCase):
         jwt = self.owner.sign(claims={"exp": 10**12, "nbf": 1})
         self.assertEqual(200, self.ask("CREATE", guid=self.owner.guid, jwt=jwt)["code"])
 
-    def test_guid_of_several_pieces(self) -> None:
+    def test_node_refuses_guid_that_is_no_single_path_piece(self) -> None:
         """
         A GUID that a path cannot hold as one piece is refused with 400, and never sent.
         """
@@ -270,7 +270,7 @@ class GlobalTests(GlobalCase):
             self.assertIn("a GUID is base64url, without '/' and", reply["description"])
         self.assertEqual(0, self.node.graph_memory.dialled)
 
-    def test_half_a_character(self) -> None:
+    def test_guid_with_half_a_character_is_nobodys(self) -> None:
         """
         A GUID with half a character is nobody's.
         """
@@ -423,7 +423,7 @@ class ServerTests(GlobalCase):
     """
 
     def put(self, guid: str, body: bytes) -> tuple[int, str]:
-        status, answer, *_ = self.node.graph._answer("PUT", f"/guid/{guid}", body)
+        status, answer, *_ = self.node.global_api.answer("PUT", f"/guid/{guid}", body)
         told = json.loads(answer)
         return status, told.get("Description", told.get("error"))
 
@@ -464,13 +464,13 @@ class ServerTests(GlobalCase):
         """
         self.assertEqual((200, "OK"), self.put("any", self.owner.sign(raw=True).encode()))
 
-    def test_guid_of_several_pieces(self) -> None:
+    def test_embedded_registry_refuses_guid_with_slash(self) -> None:
         """
         A slash of either kind in a GUID, encoded or not, or what is no encoding: 400 without a word.
         """
         for guid in ("a%2Fb", "a%2fb", "a%5Cb", "a\\b", "a%zz", "a%"):
             for method in ("GET", "PUT"):
-                reply = self.node.graph._answer(method, f"/guid/{guid}", b"x")
+                reply = self.node.global_api.answer(method, f"/guid/{guid}", b"x")
 
                 self.assertEqual((400, b""), (reply.status, reply.body))
 
@@ -479,7 +479,7 @@ class ServerTests(GlobalCase):
         A record that has expired since it was written is found no more: the server fails over it.
         """
         clock = Clock()
-        graph = Graph(connect(":memory:"), wall=clock.seconds)
+        graph = GlobalApi(connect(":memory:"), wall=clock.seconds)
         jwt = self.owner.sign(claims={"exp": 60}).encode()
         self.assertEqual(200, graph.answer("PUT", "/guid/any", jwt).status)
         clock.advance(59)
@@ -494,7 +494,7 @@ class ServerTests(GlobalCase):
         """
         At its root it tells its version; elsewhere its framework says 404.
         """
-        answer = self.node.graph._answer
+        answer = self.node.global_api.answer
         self.assertEqual("OK", json.loads(answer("GET", "/", b"").body)["Description"])
         for method, path in (("GET", "/x"), ("DELETE", "/guid/x"), ("GET", "/guid/a/b")):
             self.assertEqual(404, json.loads(answer(method, path, b"").body)["status"])

@@ -52,11 +52,11 @@ class RegisteredTests(SynchronousTestCase):
         self.assertEqual([], self.registered.ended(self.ann))
         self.assertEqual([H1, H2], self.registered.ended(self.bob))
 
-    def test_too_late(self) -> None:
+    def test_ended_session_registers_nothing(self) -> None:
         """
         A session that has ended registers nothing, though another has its name by now.
         """
-        self.ann.connection.close()
+        self.node.sessions.end(self.ann, "closed")
         self.node.client(ANN)
 
         self.assertFalse(self.registered.add(H1, self.ann, anew=True))
@@ -118,7 +118,7 @@ class PublishTests(SynchronousTestCase):
 
         reached = node.publish(message)
 
-        self.assertEqual((2, 1, 1), (reached, len(ann.take()), node.sessions.get(BOB).waiting))
+        self.assertEqual((2, 1, 1), (reached, len(ann.take()), node.sessions.get(BOB).mailbox.queued))
         line = node.traffic_recorder.messages[-1]
         self.assertEqual(
             ("node", "delivered", 1, 1),
@@ -162,7 +162,7 @@ class OwnerTests(SynchronousTestCase):
         self.assertEqual(403, self.create(self.eve, "ann@example.org", f"{H1}/x"))
         self.assertEqual(200, self.create(nobody, "whoever@example.org", f"{H1}/x"))
 
-    def test_record(self) -> None:
+    def test_nobody_else_changes_a_registered_record(self) -> None:
         """
         Nobody else replaces it, changes its status or deletes it.
         """

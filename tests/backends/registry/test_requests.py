@@ -7,7 +7,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.backends.registry.record_fields import MAX_EXPIRES, MAX_LISTED, OBJECT_UPDATABLE, UPDATABLE
+from msgnode.backends.registry.record_fields import (
+    MAX_EXPIRES_SECONDS,
+    MAX_LISTED,
+    OBJECT_UPDATABLE,
+    UPDATABLE,
+)
 from msgnode.backends.registry.requests import Call, create, delete, missing, reads, update
 from msgnode.protocol.errors import Rejected
 from tests.support.fakes import peak
@@ -67,7 +72,7 @@ class ReadTests(SynchronousTestCase):
             where({"resource": "bob@g.com"}),
         )
 
-    def test_searches(self) -> None:
+    def test_lists_in_criteria_make_it_a_search(self) -> None:
         """
         With lists in `criteria` it is a search; a text alone is a list of one.
         """
@@ -162,7 +167,7 @@ class CreateTests(SynchronousTestCase):
         path = "/hyperty/user/bob%40g.com/hyperty%3A%2F%2Fd%2F1"
         self.assertEqual(("PUT", path, fields, "hyperty://d/1"), call[:4])
 
-    def test_object(self) -> None:
+    def test_data_object_is_registered(self) -> None:
         """
         A data object, likewise.
         """
@@ -182,7 +187,7 @@ class CreateTests(SynchronousTestCase):
 
         self.assertEqual(("PUT", "/hyperty/dataobject/comm%3A%2F%2Fd%2F1", fields, "comm://d/1"), call[:4])
 
-    def test_first_generation(self) -> None:
+    def test_missing_fields_of_first_runtimes_are_filled_in(self) -> None:
         """
         What the first runtimes send lacks much, which is filled in.
         """
@@ -256,11 +261,11 @@ class FieldTests(SynchronousTestCase):
         self.assertEqual(400, why.code)
         return str(why)
 
-    def test_named(self) -> None:
+    def test_field_the_registry_would_fail_over_is_named(self) -> None:
         """
         What the registry would fail over is refused by the field's name, in a create and in an update.
         """
-        seconds = f"must be a whole number of seconds, at most {MAX_EXPIRES}, not"
+        seconds = f"must be a whole number of seconds, at most {MAX_EXPIRES_SECONDS}, not"
         for url in ("hyperty://d/1", "comm://d/1"):
             for name, given, words in (
                 ("expires", "soon", f"{seconds} 'soon'"),
@@ -313,7 +318,7 @@ class FieldTests(SynchronousTestCase):
             (
                 "expires",
                 "soon",
-                f"'expires' must be a whole number of seconds, at most {MAX_EXPIRES}, not 'soon'",
+                f"'expires' must be a whole number of seconds, at most {MAX_EXPIRES_SECONDS}, not 'soon'",
             ),
             ("resources", "video", "'resources' must be a list of texts, not 'video'"),
             ("descriptor", {"x": 1}, "'descriptor' must be a text, not an object"),
@@ -322,7 +327,7 @@ class FieldTests(SynchronousTestCase):
 
             self.assertEqual(words, self.refused(update, body, "d"))
 
-    def test_taken(self) -> None:
+    def test_number_is_taken_for_text_and_text_for_number(self) -> None:
         """
         A number is taken for a text and a text for a number, as the registry does it.
         """
@@ -355,7 +360,7 @@ class FieldTests(SynchronousTestCase):
 
         self.assertEqual((["chat"], []), (body["resources"], body["dataSchemes"]))
 
-    def test_users(self) -> None:
+    def test_registry_user_must_have_a_name(self) -> None:
         """
         A user has a name: the registry would store one of slashes, and fail over it from then on.
         """
@@ -364,7 +369,7 @@ class FieldTests(SynchronousTestCase):
 
             told = self.refused(create, {"value": value}, FROM, RUNTIME)
 
-            self.assertEqual(f"'value.user' must name somebody, not {user!r}", told)
+            self.assertEqual(f"'value.user' must name a user, not {user!r}", told)
 
     def test_name_that_would_lead_to_another_path_is_refused(self) -> None:
         """
@@ -383,7 +388,7 @@ class UpdateTests(SynchronousTestCase):
     Keep-alives, changes and farewells.
     """
 
-    def test_places(self) -> None:
+    def test_hyperties_and_objects_are_updated_at_different_places(self) -> None:
         """
         Hyperties and data objects are updated at different places.
         """
@@ -396,7 +401,7 @@ class UpdateTests(SynchronousTestCase):
         ):
             self.assertEqual(("PUT", path, {}), update({"resource": resource}, "d")[:3], resource)
 
-    def test_values(self) -> None:
+    def test_update_value_is_none_text_or_object(self) -> None:
         """
         No value keeps alive; a text with its attribute is a field; of an object the known fields travel.
         """
@@ -452,7 +457,7 @@ class DeleteTests(SynchronousTestCase):
 
             self.assertEqual(("DELETE", "/hyperty/user/b/hyperty%3A%2F%2Fd%2F1"), call[:2] if call else None)
 
-    def test_disconnected(self) -> None:
+    def test_data_object_is_disconnected_not_deleted(self) -> None:
         """
         A data object cannot be, nor a hyperty without a user: it is disconnected.
         """

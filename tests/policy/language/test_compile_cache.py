@@ -29,7 +29,7 @@ def effects(*made: Program) -> list[str]:
     return [each.decide(context()).effect for each in made]
 
 
-def test_one_of_many():
+def test_only_the_changed_policy_is_compiled():
     """
     Of a hundred policies the one that was changed is compiled, and decides as it says now.
     """
@@ -45,7 +45,7 @@ def test_one_of_many():
     assert old.rules == new.rules
 
 
-def test_moved():
+def test_moved_policy_has_its_new_place():
     """
     A policy that another now stands before has its new turn and its new place; in the old set it keeps both.
     """
@@ -68,7 +68,7 @@ def test_moved():
         assert "not reached" == second["outcome"]
 
 
-def test_group():
+def test_policies_that_name_a_group_know_new_members():
     """
     Who comes into a group is known to the policies that name it, though their text is as it was.
     """
@@ -92,7 +92,7 @@ def test_group():
     assert (1, 2) == (new.reused, same.reused)
 
 
-def test_facts():
+def test_facts_of_an_unchanged_policy_are_kept():
     """
     What an unchanged policy asks for, obliges to, and is odd about is still known, with its new place.
     """
@@ -111,7 +111,7 @@ def test_facts():
     assert old.lints
 
 
-def test_circle():
+def test_circle_closed_by_a_new_policy_is_refused():
     """
     A circle that a new policy closes is refused at both places, one of which was read before.
     """

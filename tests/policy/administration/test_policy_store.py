@@ -9,12 +9,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.config.schema import ConfigError
 from msgnode.policy.administration.commands import PolicyCommands
-from msgnode.policy.administration.document_edit import GENTLE, run_beside_reactor
+from msgnode.policy.administration.document_edit import SWITCH_SECONDS, run_beside_reactor
 from msgnode.policy.administration.policy_store import PolicyRejected, PolicyStore
 from msgnode.protocol.errors import Rejected
 from msgnode.service.wiring import make_policy_store
@@ -48,10 +48,25 @@ class PoliciesTests(SynchronousTestCase):
         """
         options = {"source": str(self.file) if source is None else source, **options}
         self.node = MemoryNode(state=str(self.home / "state"), policy=options)
-        policies = make_policy_store(self.node, self.node.clock)
+        policies = make_policy_store(self.node, self.node.clock, self.run_or_wait)
         policies.startService()
         self.addCleanup(policies.stopService)
         return policies
+
+    waits: list[tuple[Any, Any, Deferred[Any]]] | None = None
+
+    def run_or_wait(self, function: Any, *arguments: Any) -> Deferred[Any]:
+        if self.waits is None:
+            return maybeDeferred(function, *arguments)
+        self.waits.append((function, arguments, Deferred()))
+        return self.waits[-1][2]
+
+    def hold_back(self) -> list[tuple[Any, Any, Deferred[Any]]]:
+        """
+        What would run in a thread from here on, for the test to run when it likes.
+        """
+        self.waits = []
+        return self.waits
 
     def look(self) -> None:
         """
@@ -83,7 +98,7 @@ class PoliciesTests(SynchronousTestCase):
 
     # -- files -------------------------------------------------------------------
 
-    def test_file(self) -> None:
+    def test_policy_file_is_read_at_start_and_when_changed(self) -> None:
         """
         A file is read at the start, and again when it has changed.
         """
@@ -183,7 +198,7 @@ class PoliciesTests(SynchronousTestCase):
         self.begin()
 
         self.assertEqual(403, self.code())
-        self.assertTrue(any("using version 1" in said for said in self.log))
+        self.assertTrue(any("the stored version 1" in said for said in self.log))
 
     def test_bad_start_stays_known(self) -> None:
         """
@@ -215,7 +230,7 @@ class PoliciesTests(SynchronousTestCase):
         self.assertEqual([1, 8], [version.number for version in policies.versions])
         self.assertTrue(any("000007.json" in said for said in self.log))
 
-    def test_unwritable(self) -> None:
+    def test_policies_take_effect_where_they_cannot_be_kept(self) -> None:
         """
         Policies take effect also where they cannot be kept.
         """
@@ -224,11 +239,28 @@ class PoliciesTests(SynchronousTestCase):
         self.begin()
 
         self.assertEqual(403, self.code())
-        self.assertTrue(any("is not on disk" in said for said in self.log))
+        self.assertTrue(any("could not be written to disk" in said for said in self.log))
+
+    def test_push_that_cannot_be_kept_is_refused(self) -> None:
+        """
+        What is pushed and cannot be written down is refused with 503, because a restart would lose it.
+        """
+        self.write("in the way", self.home / "state")
+        policies = self.begin("push")
+
+        why: Any = self.failureResultOf(self.push(policies, DENY), PolicyRejected).value
+
+        self.assertEqual(503, why.code)
+        self.assertIn("the policies stay as they are", str(why))
+        self.assertEqual(200, self.code())
+        self.assertEqual([], list(policies.versions))
+        (self.home / "state").unlink()
+        self.assertEqual(1, self.successResultOf(self.push(policies, DENY)).number)
+        self.assertEqual(403, self.code())
 
     # -- push ----------------------------------------------------------------------
 
-    def test_push(self) -> None:
+    def test_pushed_policies_count_at_once_and_after_a_restart(self) -> None:
         """
         What is pushed counts at once, and after a restart.
         """
@@ -344,14 +376,8 @@ class PoliciesTests(SynchronousTestCase):
         """
         Pushes that come while another is compiled take effect in order, none in part.
         """
-        waits: list[tuple[Any, Any, Deferred[Any]]] = []
-
-        def later(function: Any, *arguments: Any) -> Deferred[Any]:
-            waits.append((function, arguments, Deferred()))
-            return waits[-1][2]
-
         policies = self.begin("push")
-        policies._run = later
+        waits = self.hold_back()
         pushed = [self.push(policies, made) for made in (DENY, TWO, PERMIT)]
         live = []
         while waits:
@@ -416,7 +442,7 @@ class PoliciesTests(SynchronousTestCase):
         self.look()
         self.assertEqual((200, ""), (self.code(), policies.wrong))
 
-    def test_strict(self) -> None:
+    def test_strict_store_refuses_unknown_obligations(self) -> None:
         """
         Unknown obligations are refused where that is wanted: at the start, by a push, and by a check.
         """
@@ -436,13 +462,7 @@ class PoliciesTests(SynchronousTestCase):
         """
         policies = self.begin("push", keep_versions=3)
         a, b = self.node.client(RUNTIME), self.node.client(OTHER)
-        waits: list[tuple[Any, Any, Deferred[Any]]] = []
-
-        def later(function: Any, *arguments: Any) -> Deferred[Any]:
-            waits.append((function, arguments, Deferred()))
-            return waits[-1][2]
-
-        policies._run = later
+        waits = self.hold_back()
         for turn in range(1, 31):  # of two rules, that both mark the message, so that a mixture would show
             marks = [rule("permit", id=n, set={f"body.{name}": turn}) for n, name in enumerate("xy")]
             self.push(policies, document(*marks, version=turn))
@@ -467,19 +487,13 @@ class PoliciesTests(SynchronousTestCase):
         assert policies.live is not None
         self.assertEqual(30, policies.live.number)
 
-    def test_edits(self) -> None:
+    def test_two_edits_at_once_are_both_made(self) -> None:
         """
         Two changes at once are both made, the second to what the first left.
         """
-        waits: list[tuple[Any, Any, Deferred[Any]]] = []
-
-        def later(function: Any, *arguments: Any) -> Deferred[Any]:
-            waits.append((function, arguments, Deferred()))
-            return waits[-1][2]
-
         policies = self.begin("push")
         self.successResultOf(self.push(policies, {"groups": {"staff": ["eve@x"]}, "policySets": DENY}))
-        policies._run = later
+        waits = self.hold_back()
         made = [
             policies.edit(lambda content: content.groups["staff"].remove("eve@x"), "a test"),
             policies.edit(lambda content: content.groups["staff"].append("bob@x"), "a test"),
@@ -511,7 +525,7 @@ class GentleTests(SynchronousTestCase):
     Compiling in threads.
     """
 
-    def test_two_at_once(self) -> None:
+    def test_interpreter_is_as_before_after_the_last_compile(self) -> None:
         """
         When the last of several is done the interpreter is as it was before the first.
         """
@@ -531,7 +545,7 @@ class GentleTests(SynchronousTestCase):
             has_begun.wait(10)
         first.set()
         threads[0].join()
-        self.assertAlmostEqual(GENTLE, sys.getswitchinterval())
+        self.assertAlmostEqual(SWITCH_SECONDS, sys.getswitchinterval())
         second.set()
         threads[1].join()
 
@@ -539,6 +553,4 @@ class GentleTests(SynchronousTestCase):
 
 
 def _caught(call: Any) -> Deferred[Any]:
-    from twisted.internet.defer import maybeDeferred
-
     return maybeDeferred(call)

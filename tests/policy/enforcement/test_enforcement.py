@@ -1,5 +1,5 @@
 """
-What the node does with a decision: answers, failures, obligations, trials, and what it remembers.
+What the node does with a decision: answers, failures, obligations, dry runs, and what it remembers.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ class EnforcementTests(SynchronousTestCase):
 
     # -- rows of the specification ---------------------------------------------
 
-    def test_reply(self) -> None:
+    def test_denied_request_is_answered_403(self) -> None:
         """
         A request that is denied is answered 403 with its id, as if by whom it was for.
         """
@@ -141,7 +141,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual(["create"], [message["type"] for message in self.b.take()])
         self.assertEqual([BLOCKED], [message["body"] for message in self.a.take()])
 
-    def test_not_enforced(self) -> None:
+    def test_unenforced_decisions_are_counted(self) -> None:
         """
         With `enforce = false` all pass, and are counted as they would have been decided.
         """
@@ -178,7 +178,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual([sent], self.b.take())
 
-    def test_reason(self) -> None:
+    def test_rule_is_told_only_with_expose_reason(self) -> None:
         """
         Only with `expose_reason` is a sender told which rule it was.
         """
@@ -268,7 +268,7 @@ class EnforcementTests(SynchronousTestCase):
 
     # -- obligations -----------------------------------------------------------------
 
-    def test_redirect(self) -> None:
+    def test_redirected_message_is_delivered_and_logged_elsewhere(self) -> None:
         """
         A redirected message goes elsewhere, is decided on again, and written down as it went.
         """
@@ -320,7 +320,9 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual(1, len(third.take()))
 
         self.node.enforcement.use(load(files(document(rule("permit", log="seen")))), 2)
-        self.node.enforcement._duties.change = lambda duties, context: 1 / 0 if context.to == OTHER else None
+        program: Any = self.node.enforcement.program
+        decide = program.decide
+        program.decide = lambda context: 1 / 0 if context.to == OTHER else decide(context)
         self.a.post([OTHER, THIRD], "create")
 
         self.assertEqual([(OTHER, 500)], [(m["from"], m["body"]["code"]) for m in self.a.take()])
@@ -353,7 +355,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual([500], [message["body"]["code"] for message in self.a.take()])
         self.assertEqual([], self.b.take())
 
-    def test_change(self) -> None:
+    def test_obligations_set_remove_and_cut_fields(self) -> None:
         """
         Fields are set and removed, lists are cut, and what is too large is 413.
         """
@@ -374,7 +376,7 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual({"level": 3, "value": [1, 2], "auth": True}, message["body"])
         self.assertEqual([413], [message["body"]["code"] for message in self.a.take()])
 
-    def test_delay(self) -> None:
+    def test_delayed_message_arrives_later_in_order(self) -> None:
         """
         What has to wait arrives later, in order, and is written down then.
         """
@@ -544,7 +546,7 @@ class EnforcementTests(SynchronousTestCase):
 
         self.assertEqual(1, len(self.b.take()))
 
-    def test_rates(self) -> None:
+    def test_rule_may_ask_for_the_rate_of_allocations(self) -> None:
         """
         A rule may ask how often a session allocated in the last minute.
         """
@@ -559,7 +561,7 @@ class EnforcementTests(SynchronousTestCase):
 
     # -- what the node says of its own ---------------------------------------------------
 
-    def test_own(self) -> None:
+    def test_node_publications_go_where_policies_let_them(self) -> None:
         """
         What the node publishes goes to whom the policies let have it, to each as changed for it.
         """
@@ -632,9 +634,7 @@ class EnforcementTests(SynchronousTestCase):
         What depends on the header alone is decided once, until other policies are live.
         """
         self.use(rule("permit", {"msgTo": {"equals": OTHER}}))
-        program: Any = self.node.enforcement.program
-        decided, decide = [], program.decide
-        program.decide = lambda context: decided.append(context.to) or decide(context)
+        decided = self.decided()
 
         for _ in range(5):
             self.a.post(OTHER)
@@ -649,73 +649,89 @@ class EnforcementTests(SynchronousTestCase):
         What is long is decided each time rather than remembered.
         """
         self.use(rule("permit"))
-        live: Any = self.node.enforcement._live
+        decided = self.decided()
+        short, long = (f"{OTHER}/{'x' * length}" for length in (10, MAX_KEY_CHARS))
 
-        for length in (10, MAX_KEY_CHARS):
-            self.a.post(f"{OTHER}/{'x' * length}")
+        for to in (short, long, short, long):
+            self.a.post(to)
 
-        self.assertEqual([f"{OTHER}/{'x' * 10}"], [key[2] for key in live.recent])
+        self.assertEqual([short, long, long], decided)
+
+    def decided(self) -> list[str]:
+        """
+        What is decided about from here on, rather than remembered.
+        """
+        program: Any = self.node.enforcement.program
+        found: list[str] = []
+        decide = program.decide
+        program.decide = lambda context: found.append(context.to) or decide(context)
+        return found
 
     def test_however_many_addresses_are_named_only_so_many(self) -> None:
         """
         However many addresses are named, only so many outcomes are remembered.
         """
         self.use(rule("permit", {"msgTo": {"like": "runtime:*"}}))
+        decided = self.decided()
 
-        for number in range(MAX_REMEMBERED + 10):
+        for number in range(2 * MAX_REMEMBERED + 1):
             self.a.post(f"{OTHER}/{number}")
 
-        live: Any = self.node.enforcement._live
-        self.assertEqual(10, len(live.recent))
+        decided.clear()
+        for number in (0, 2 * MAX_REMEMBERED):
+            self.a.post(f"{OTHER}/{number}")
+        self.assertEqual([f"{OTHER}/0"], decided)
 
-    # -- trials -------------------------------------------------------------------------
+    # -- dry runs -------------------------------------------------------------------------
 
-    def test_trial(self) -> None:
+    def test_dry_run(self) -> None:
         """
-        A set on trial changes nothing; how often it would is counted, with examples.
+        A dry run changes nothing; how often it would is counted, with examples.
         """
         self.use(rule("permit"))
-        self.node.enforcement.try_out(load(files(document(rule("deny", {"actionType": {"equals": "read"}})))))
+        self.node.enforcement.set_dry_run(
+            load(files(document(rule("deny", {"actionType": {"equals": "read"}}))))
+        )
 
         self.a.post(OTHER, "read")
         self.a.post(OTHER, "create")
 
         self.assertEqual(2, len(self.b.take()))
-        report = self.node.enforcement.differences()
+        report = self.node.enforcement.dry_run_report()
         self.assertEqual(
             (2, 2, {"s/p/r": 1, "none": 1}), (report["decided"], report["different"], report["rules"])
         )
         self.assertEqual("deny", report["examples"][0]["trial"])
 
-    def try_out(self, *rules: Any) -> None:
-        self.node.enforcement.try_out(load(files(document(*rules))))
+    def dry_run(self, *rules: Any) -> None:
+        self.node.enforcement.set_dry_run(load(files(document(*rules))))
 
     def differing(self) -> tuple[int, int]:
-        report = self.node.enforcement.differences()
+        report = self.node.enforcement.dry_run_report()
         return report["decided"], report["different"]
 
-    def test_trial_first(self) -> None:
+    def test_dry_run_first(self) -> None:
         """
         The first set of all can be tried too, while everything passes as it came.
         """
-        self.try_out(rule("deny", {"actionType": {"equals": "create"}}))
+        self.dry_run(rule("deny", {"actionType": {"equals": "create"}}))
 
         self.a.post(OTHER, "create", body={"auth": True})
         self.a.post(OTHER, "read")
 
         self.assertEqual([{"auth": True}, {}], [each.get("body", {}) for each in self.b.take()])
         self.assertEqual((2, 1), self.differing())
-        self.node.enforcement.try_out(None)
+        self.node.enforcement.set_dry_run(None)
         self.a.post(OTHER, "create")
         self.assertFalse(self.node.enforcement.is_on)
         self.assertEqual(1, len(self.b.take()))
 
-    def test_trial_of_rates(self) -> None:
+    def test_dry_run_of_rates(self) -> None:
         """
-        What a set on trial asks of rates is counted for it.
+        Rates that a policy in a dry run tests are counted.
         """
         self.use(rule("permit"))
-        self.try_out(rule("permit"), rule("deny", {"rate.messages.lastMinute": {"moreThan": 2}}, "slow"))
+        self.dry_run(rule("permit"), rule("deny", {"rate.messages.lastMinute": {"moreThan": 2}}, "slow"))
 
         for _ in range(5):
             self.a.post(OTHER)
@@ -723,19 +739,19 @@ class EnforcementTests(SynchronousTestCase):
         self.assertEqual(5, len(self.b.take()))
         self.assertEqual((5, 3), self.differing())
 
-    def test_trial_of_out(self) -> None:
+    def test_dry_run_of_out(self) -> None:
         """
-        A set on trial is asked on the way out, where it has a say in that, and stops nothing.
+        Policies in a dry run decide about what goes out, if they test that, and stop nothing.
         """
         for live in (False, True):
             self.restart()
             if live:
                 self.use(rule("permit"))
-            self.try_out(rule("permit"), rule("deny", {"direction": {"equals": "out"}}, "no"))
+            self.dry_run(rule("permit"), rule("deny", {"direction": {"equals": "out"}}, "no"))
             self.a.post(OTHER)
 
             self.assertEqual(1, len(self.b.take()))
-            examples = self.node.enforcement.differences()["examples"]
+            examples = self.node.enforcement.dry_run_report()["examples"]
             self.assertIn(("out", "deny"), [(each["point"], each["trial"]) for each in examples])
 
     def test_counts_stay(self) -> None:
@@ -755,7 +771,7 @@ class EnforcementTests(SynchronousTestCase):
         """
         The log of decisions names the user of a token.
         """
-        self.node.enforcement.senders.who = lambda connection: Principal("user://x/ann@x", "x", "1", "ann@x")
+        self.node.enforcement.contexts.who = lambda connection: Principal("user://x/ann@x", "x", "1", "ann@x")
         self.use(rule("deny"))
 
         self.a.post(OTHER, "create")
@@ -793,7 +809,7 @@ class EnforcementTests(SynchronousTestCase):
         assert c.lost is not None
         self.assertEqual((1013, "policy", 30), c.lost)
 
-    def test_load(self) -> None:
+    def test_policies_change_between_two_messages(self) -> None:
         """
         Policies change between two messages: none is lost, and none decided on by both.
         """

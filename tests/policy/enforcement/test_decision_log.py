@@ -6,14 +6,18 @@ import json
 from typing import Any
 
 from click.testing import CliRunner
-from twisted.internet.defer import maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
 from msgnode.config.loader import check
 from msgnode.config.schema import ConfigError
+from msgnode.policy.enforcement.decision_log import DecisionLine, DecisionLog
 from msgnode.service.options import Options
 from msgnode.service.wiring import decision_logs
+from msgnode.storage.json_lines import MAX_HELD, MAX_WAITING_LINES
+from msgnode.transport.data_plane import DataPlane
 from tests.support.fakes import MemoryNode, directory
 from tests.support.made_policies import document, rule, use
 
@@ -68,7 +72,7 @@ class LogTests(SynchronousTestCase):
 
         self.assertEqual(["permit"] * 2, [line["effect"] for line in self.lines()])
 
-    def test_mask(self) -> None:
+    def test_masked_values_can_only_be_told_apart(self) -> None:
         """
         What is masked can be told apart, and no more.
         """
@@ -103,12 +107,85 @@ class LogTests(SynchronousTestCase):
         self.assertEqual([["Log"]] * 3, [line["obligations"] for line in self.lines()])
 
 
+class HeldLines(DataPlane):
+    """
+    A data plane that holds the lines of the decision log, as the compiled one does.
+    """
+
+    is_native = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[bytes] = []
+
+    def log_decision(self, time: int, line: bytes) -> int:
+        self.lines.append(line + b"\n")
+        return len(self.lines)
+
+    @property
+    def decision_lines(self) -> int:
+        return len(self.lines)
+
+    def take_decision_log(self) -> tuple[int, int, list[tuple[int, bytes]]]:
+        lines, self.lines = self.lines, []
+        return 7, len(lines), [(0, b"".join(lines))] if lines else []
+
+
+class DataPlaneTests(SynchronousTestCase):
+    """
+    The log whose lines a data plane holds.
+    """
+
+    def setUp(self) -> None:
+        self.plane, self.home = HeldLines(), directory(self)
+        self.writes: list[Deferred[None]] = []
+        self.log = DecisionLog(str(self.home), "test", Clock(), self.run_later, data_plane=self.plane)
+        self.log.startService()
+
+    def run_later(self, write: Any, *given: Any) -> Deferred[None]:
+        write(*given)
+        self.writes.append(Deferred())
+        return self.writes[-1]
+
+    def write(self, count: int) -> None:
+        for id in range(count):
+            self.log.write(DecisionLine(time=1, id=id))
+
+    def test_many_lines(self) -> None:
+        """
+        So many lines are written together, without waiting for the timer; what was lost before is counted.
+        """
+        self.write(MAX_HELD - 1)
+        self.assertEqual([], self.writes)
+
+        self.write(1)
+
+        (path,) = self.home.iterdir()
+        self.assertEqual(MAX_HELD, len(path.read_bytes().splitlines()))
+        self.assertEqual(7, self.log.lost)
+
+    def test_blocked_disk(self) -> None:
+        """
+        While the disk takes nothing, lines are held up to a limit, and then lost and counted.
+        """
+        self.write(MAX_HELD)
+        self.plane.lines = [b"{}\n"] * MAX_WAITING_LINES
+        self.log.flush()
+        self.assertEqual(MAX_WAITING_LINES, self.plane.decision_lines)
+
+        self.write(1)
+        self.log.flush()
+
+        self.assertEqual(0, self.plane.decision_lines)
+        self.assertEqual(7 + 7 + MAX_WAITING_LINES + 1, self.log.lost)
+
+
 class ConfigTests(SynchronousTestCase):
     """
     `[policy]`, `--policy` and `msgnode check`.
     """
 
-    def test_option(self) -> None:
+    def test_policy_option_names_the_source(self) -> None:
         """
         `--policy` names the source, and leaves the rest of the section as the file has it.
         """
@@ -120,7 +197,7 @@ class ConfigTests(SynchronousTestCase):
 
         self.assertEqual(("here.json", False), (options.loaded.policy.source, options.loaded.policy.enforce))
 
-    def test_mistakes(self) -> None:
+    def test_policy_source_that_is_none_is_told_by_its_key(self) -> None:
         """
         A source that is none is told by its key.
         """
