@@ -1,37 +1,44 @@
 """
-The node without its connectors: the six nouns, put together.
+The node without its connectors: sessions, routing, policies and responders, wired together.
 
-The tap gives it a clock and a journal; connectors give it connections.  Tests
-give it a Clock and talk to it in memory.
+The tap provides a clock and the disk, connectors provide connections. Tests provide a Clock and talk to it in
+memory.
 """
 
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from copy import copy
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.backends.registry.registrations import Registrations
-from msgnode.bus.allocation import Allocation
-from msgnode.bus.bindings import Binder, Requests
-from msgnode.bus.components import BackEnd, ComponentResponder, Components
+from msgnode.bus.components import BackEnd, ComponentResponder, Components, ForeignDomains, Responder
 from msgnode.bus.fanout import Fanout
+from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.handshake import Handshake
 from msgnode.bus.ingress import Ingress
-from msgnode.bus.responder import Responder
+from msgnode.bus.records.catalogue_responder import RecordsResponder
+from msgnode.bus.records.known_records import KnownRecords
+from msgnode.bus.records.notifications import SystemNotifications, TopicResponder
+from msgnode.bus.records.record_check import RecordCheck
+from msgnode.bus.refusals import Refusals
+from msgnode.bus.responders.allocation import Allocation
+from msgnode.bus.responders.bindings import Binder, Requests
+from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
-from msgnode.bus.subscriptions import Subscription
 from msgnode.config.schema import Config
+from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE
-from msgnode.protocol.address import Domain
+from msgnode.protocol.address import POLICY, SESSIONS, TOPICS, Domain
 from msgnode.protocol.errors import TooFast
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -39,6 +46,7 @@ from msgnode.sessions.access.asserted_identity import with_asserted_identity
 from msgnode.sessions.access.authentication import Authenticator
 from msgnode.sessions.access.identity_expiry import IdentityExpiry
 from msgnode.sessions.access.message_tokens import MessageIdentity
+from msgnode.sessions.access.open_checks import OpenChecks
 from msgnode.sessions.access.takeover import Takeover
 from msgnode.sessions.counters import Counters, RegistryCounts
 from msgnode.sessions.input_order import InputOrder
@@ -52,7 +60,9 @@ from msgnode.sessions.persistence import MessageLog, NullMessageLog, NullSession
 from msgnode.sessions.principal import TokenValidator
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import Sessions, TrafficRecorder
+from msgnode.storage.traffic_log import TrafficLog
 from msgnode.structures.time_slices import Slices
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
 
 class Offer(Responder, Protocol):
@@ -66,14 +76,14 @@ class Offer(Responder, Protocol):
 
 class Node:
     """
-    The core of the node.  A connector needs `receive(data, connection)`, `settle`, `sessions`, `handshake`
-    and `slices`.
+    The core of the node. A connector needs `receive(data, connection)`, `settle`, `sessions`, `handshake` and
+    `slices`.
 
-    `session_store` and `message_log` are where sessions and messages survive a restart;
-    `validator` looks at the tokens that sessions are opened with.
+    `session_store` and `message_log` store sessions and messages across a restart; `validator` checks the
+    tokens with which sessions are opened.
     """
 
-    # Bound methods, set once: a message pays for one call less on its way.
+    # Bound methods, set once, which saves one call for each message.
     receive: Callable[[bytes, Connection], None]  # Ingress.receive
     reject_undecodable: Callable[..., None]  # Ingress.reject_undecodable
     settle: Callable[..., None]  # DeliveryJournal.settle
@@ -89,147 +99,231 @@ class Node:
         wall: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         validator: TokenValidator | None = None,
+        data_plane: DataPlane = NO_DATA_PLANE,
     ) -> None:
         self.config = config
+        self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()
+        self.slices = Slices(clock)
+        self.session_store = session_store or NullSessionStore()
+        self.message_log = message_log or NullMessageLog()
+        self._domain = Domain(config.domain)
+        self._make_limits(clock)
+        self._make_sessions(traffic_recorder, clock, wall, chance)
+        self._make_access(validator, clock, wall)
+        self._make_responders()
+        self._make_router(traffic_recorder, clock)
+        self._make_handshake()
+        self._make_ingress(traffic_recorder)
+        self._make_enforcement(clock)
+        self._make_records(clock)
+        self.apply()
+
+    def _make_limits(self, clock: IReactorTime) -> None:
+        config = self.config
         self.connection_limits = ConnectionLimits(config)
-        self.rates = RateLimiter(config, clock.seconds)
+        self.rates = RateLimiter(config, clock.seconds, self.data_plane)
         self.budget = Budget(config, clock.seconds)
         self.partial_input = PartialInput(config, self.budget, clock)
+        self.partial_input.data_plane = self.data_plane
         self.inflation = Inflation(config, clock.seconds)
-        self.slices = Slices(clock)
-        self.session_store = session_store = session_store or NullSessionStore()
         state = Path(config.state) if config.state != "none" else None
         self.watermark = Watermark(state, lambda: config.storage.reserve_bytes)
-        self.message_log = message_log = message_log or NullMessageLog()
-        self.routes = RoutingTable(session_store, self.slices)
+
+    def _make_sessions(
+        self,
+        traffic_recorder: TrafficRecorder,
+        clock: IReactorTime,
+        wall: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        config = self.config
+        self.routes = RoutingTable(self.session_store, self.slices)
+        self.routes.data_plane = self.data_plane
         self.sessions = Sessions(
             config,
             self.routes,
             traffic_recorder,
             self.counts,
             clock,
-            session_store,
-            message_log,
+            self.session_store,
+            self.message_log,
             self.connection_limits,
             self.budget,
             wall,
             chance,
         )
-        self._domain = domain = Domain(config.domain)
-        self._takeover = takeover = Takeover(config.session, self.routes, clock.seconds)
-        self.input_order = InputOrder(
-            self.sessions.part, self.sessions.connections.__contains__, clock, self.partial_input
-        )
-        self.owners = owners = AddressOwnership(config.session, self.routes, clock.seconds)
-        self.identity_expiry, self.authenticator = self._watch(validator, clock, wall)
-        self.message_identity = None
-        if validator is not None:
-            self.message_identity = MessageIdentity(config.identity, validator, clock)
-        self.registered = Registrations(
-            session_store, self.sessions.get, config.limits.bindings_per_session, self.budget
-        )
-        self.sessions.farewell = self.registered.forget
-        session_merge = SessionMerge(
-            self.sessions,
-            self.routes,
-            self.registered,
-            session_store,
-            self.budget,
-            config.limits,
-            self.slices,
-            self.input_order,
-        )
-        self.handshake = Handshake(
-            self.sessions, domain, takeover, owners, self.authenticator, self.budget, session_merge
-        )
-        binder = Binder(domain, self.routes, owners, config.limits, self.budget)
-        requests = Requests(self.slices, self.input_order, session_store)
-        allocation = Allocation(config, domain, self.routes, binder, requests, session_store)
-        self._subscription = subscription = Subscription(domain, self.routes, binder, requests, config.limits)
-        self.components = components = Components(self._connections)
-        components.offer("subscription manager", subscription, [subscription.address])
-        components.offer("allocation", allocation, allocation.addresses)
-        is_there = self.sessions.connections.__contains__
-        self.fanout = Fanout(
-            config.limits, self.input_order, self.slices, self.counts, self.sessions.journal, is_there, clock
-        )
-        self.forwards = Forwards(clock.seconds, domain.owns)
-        self._router = router = Router(
-            config,
-            domain,
-            self.routes,
-            components,
-            traffic_recorder,
-            self.counts,
-            session_store,
-            owners,
-            self.budget,
-            self.fanout,
-            self.forwards,
-        )
-        self.sessions.sent_late = self.forwards.delivered_late
-        self.sessions.watermark = router.watermark = self.watermark
+        self.sessions.watermark = self.watermark
+        self.sessions.data_plane = self.data_plane
         if config.state != "none":
             storage = config.storage
             self.sessions.shares = Shares(
                 lambda: storage.max_spool_bytes_per_sender, lambda: config.trusted_proxies
             )
-        self.sessions.receipt = router.receipts.give_late
-        self.publish = router.publish
-        self.awaited = router.awaited
-        self._ingress = ingress = Ingress(
-            self.handshake,
-            router.route,
-            self.sessions.tell,
+        self.registered = Registrations(
+            self.session_store, self.sessions.get, config.limits.bindings_per_session, self.budget
+        )
+        self.sessions.on_end = self.registered.forget
+
+    def _make_access(
+        self, validator: TokenValidator | None, clock: IReactorTime, wall: Callable[[], float]
+    ) -> None:
+        """
+        Makes the parts that decide who may open a session and use an address, and until when.
+        """
+        options, sessions = self.config.identity, self.sessions
+        find, is_there = self.routes.runtime, sessions.connections.__contains__
+        self._takeover = Takeover(self.config.session, self.routes, clock.seconds)
+        self.owners = AddressOwnership(self.config.session, self.routes, clock.seconds)
+        self.input_order = InputOrder(sessions.connections.close, is_there, clock, self.partial_input)
+        self.input_order.data_plane = self.data_plane
+        believed = validator.still_holds if validator is not None else lambda proof: True
+        self.identity_expiry = IdentityExpiry(
+            options, clock, wall, sessions.suspend, self.session_store, believed
+        )
+        self.authenticator = Authenticator(
+            options,
+            validator,
+            self.identity_expiry,
+            find,
+            sessions.connections.close,
+            is_there,
+            self.input_order,
+            clock.seconds,
+        )
+        self.message_identity = None
+        if validator is not None:
+            self.message_identity = MessageIdentity(options, validator, clock)
+
+    def _make_responders(self) -> None:
+        """
+        Makes the responders at the node's own addresses that need no back end.
+        """
+        config, domain = self.config, self._domain
+        self._binder = binder = Binder(domain, self.routes, self.owners, config.limits, self.budget)
+        requests = Requests(self.slices, self.input_order, self.session_store)
+        allocation = Allocation(config, domain, self.routes, binder, requests, self.session_store)
+        self._subscription = Subscription(domain, self.routes, binder, requests, config.limits)
+        self._subscription.may_serve = self._may_serve
+        self.components = Components(self._connections)
+        self.components.offer("subscription manager", self._subscription, [self._subscription.address])
+        self.components.offer("allocation", allocation, allocation.addresses)
+        listing = ComponentResponder(domain, self.components, self._may_list)
+        self.components.offer("connectors", listing, [listing.address])
+
+    def _make_router(self, traffic_recorder: TrafficRecorder, clock: IReactorTime) -> None:
+        sessions = self.sessions
+        is_there = sessions.connections.__contains__
+        self.fanout = Fanout(
+            self.config.limits, self.input_order, self.slices, self.counts, sessions.journal, is_there, clock
+        )
+        self.forwards = Forwards(clock.seconds, self._domain.owns)
+        self._router = Router(
+            self.config,
+            self._domain,
+            self.routes,
+            self.components,
             traffic_recorder,
             self.counts,
-            router.receipts,
+            self.session_store,
+            self.owners,
+            self.budget,
+            self.fanout,
+            self.forwards,
+        )
+        self._router.watermark = self.watermark
+        sessions.sent_late = self.forwards.delivered_late
+        sessions.receipt = self._router.receipts.give_late
+        self.publish = self._router.publish
+        self.expected_responses = self._router.expected_responses
+        self.expected_responses.data_plane = self.data_plane
+        is_logged = isinstance(traffic_recorder, TrafficLog)
+        self._flow_offers = FlowOffers(self.config, self.data_plane, self.rates, is_logged)
+
+    def _make_handshake(self) -> None:
+        session_merge = SessionMerge(
+            self.sessions,
+            self.routes,
+            self.registered,
+            self.session_store,
+            self.budget,
+            self.config.limits,
+            self.slices,
+            self.input_order,
+        )
+        checks = OpenChecks(
+            self.sessions, self._domain, self._takeover, self.owners, self.authenticator, self.budget
+        )
+        self.handshake = Handshake(
+            self.sessions,
+            self._domain,
+            self._takeover,
+            self.authenticator,
+            checks,
+            self.budget,
+            session_merge,
+        )
+
+    def _make_ingress(self, traffic_recorder: TrafficRecorder) -> None:
+        self._ingress = ingress = Ingress(
+            self.handshake,
+            self._router,
+            Refusals(
+                self.sessions.connections.send_or_close, traffic_recorder, self.counts, self._router.receipts
+            ),
+            traffic_recorder,
+            self.counts,
             self.input_order,
         )
         self.authenticator.receive = self.input_order.receive = ingress.receive
         self.receive = ingress.receive
         self.reject_undecodable = ingress.reject_undecodable
         self.settle = self.sessions.journal.settle
+
+    def _make_enforcement(self, clock: IReactorTime) -> None:
         self.enforcement = PolicyEnforcement(
-            config,
+            self.config,
             clock,
             self._ask_policies,
-            owners,
+            self.owners,
             who=self.authenticator.who,
             partial_input=self.partial_input,
         )
-        subscription.may_serve = self._may_serve
-        listing = ComponentResponder(domain, components, self._may_list)
-        components.offer("connectors", listing, [listing.address])
-        self.apply()
+        self.enforcement.decisions.data_plane = self.data_plane
 
-    def _watch(
-        self, validator: TokenValidator | None, clock: IReactorTime, wall: Callable[[], float]
-    ) -> tuple[IdentityExpiry, Authenticator]:
+    def _make_records(self, clock: IReactorTime) -> None:
         """
-        Who may come in, and until when.
+        Makes the check of records, their catalogue, and the node's own notifications.
         """
-        options, sessions = self.config.identity, self.sessions
-        believed = validator.still_holds if validator is not None else lambda proof: True
-        identity_expiry = IdentityExpiry(options, clock, wall, sessions.park, self.session_store, believed)
-        find, is_there = self.routes.runtime, sessions.connections.__contains__
-        authenticator = Authenticator(
-            options,
-            validator,
-            identity_expiry,
-            find,
-            sessions.part,
-            is_there,
-            self.input_order,
-            clock.seconds,
+        self.known_records = known = KnownRecords()
+        self.enforcement.contexts.kind_of = known.kind
+        self._record_check = RecordCheck(
+            self.config.records, known, self._router.receipts, self.counts.refuse
         )
-        return identity_expiry, authenticator
+        catalogue = RecordsResponder(self._domain, known, self._may_list)
+        self.components.offer("records", catalogue, [catalogue.address])
+        self.notifications = SystemNotifications(self.publish, self.routes.resolve, clock)
+        self.sessions.on_event = self.notifications.event
+        self.enforcement.replaced = self.notifications.policies_replaced
+        topics: tuple[tuple[str, str, Callable[[], dict[str, Any]]], ...] = (
+            ("sessions", SESSIONS, lambda: {"SESSIONS": len(self.sessions)}),
+            ("policy", POLICY, lambda: {"VERSION": str(self.enforcement.version)}),
+        )
+        for name, address, now in topics:
+            self.offer(name, TopicResponder(address, now, self.may_read_topic))
+
+    def use_cork(self, cork: AbstractContextManager[Any]) -> None:
+        """
+        Holds back the output of work in later turns with this cork, as connectors do for each read.
+        """
+        self.fanout.together = self.sessions.overload.together = cork
+        self.input_order.together = self._ingress.together = cork
 
     def apply(self) -> None:
         """
-        The configuration has changed: take over what is not read where it is used.
+        Applies a changed configuration to the parts that store copies of it.
         """
         self.rates.apply()
         self.inflation.apply()
@@ -238,24 +332,58 @@ class Node:
         self.sessions.journal.most = options.max_memory_bytes
         self.sessions.journal.limit_disk(self.config.storage.max_spool_bytes)
         strict = self.rates.on or options.message_token != "off"
-        self._ingress.check = self._check if strict else None
+        self._ingress.admit = self._check if strict else None
+        self._ingress.check_record = None if self.config.records.check == "off" else self._record_check.check
         identity = self.config.identity
-        self._ingress.vouch = None if identity.auth == "none" else with_asserted_identity
+        self._ingress.stamp_identity = None if identity.auth == "none" else with_asserted_identity
         looks = self.message_identity
         if looks is not None:
             looks.forget()
             self._ingress.identify = None if identity.message_identity == "ignore" else looks.look
         self.enforcement.apply()
+        limits = self.config.limits
+        self.data_plane.set_limits(
+            options.unsent_bytes, limits.partial_bytes, limits.partial_bytes_per_ip, limits.flow_bytes
+        )
+        self._offer_flows()
+
+    def _offer_flows(self) -> None:
+        """
+        Offer what is decided only where no token is wanted in each message; what was offered is void.
+        """
+        ingress, offers = self._ingress, self._flow_offers
+        keys = ((ingress.stamp_identity, "assertedIdentity"), (ingress.identify, "identity"))
+        offers.refused = tuple(key for look, key in keys if look is not None)
+        is_offered = self.data_plane.is_native and self.config.session.message_token == "off"
+        self._router.flow_offers = offers if is_offered else None
+        self.data_plane.change_all()
 
     def _ask_policies(self) -> None:
         """
-        There are policies now, others, or none any more.
+        Connects the policies to the parts that need decisions, or disconnects them.
         """
         enforcement = self.enforcement if self.enforcement.is_on else None
         self._router.policy = self.handshake.policy = self._subscription.policy = enforcement
-        self._ingress.leaving = enforcement.leaving if enforcement is not None else None
-        self._router.several.leaving = self._ingress.leaving
+        self._ingress.filter_reply = enforcement.filter_reply if enforcement is not None else None
+        self._router.recipient_list.filter_reply = self._ingress.filter_reply
         self.fanout.decides = enforcement is not None and enforcement.outward
+        self._offer_flows()
+
+    def federate(self, foreign: ForeignDomains) -> None:
+        """
+        Connects the other domains to the parts that look up addresses.
+        """
+        self._router.foreign = self._router.recipient_list.foreign = foreign
+        self._subscription.foreign = self._binder.foreign = foreign
+        self.routes.unbound = foreign.unbound
+
+    @property
+    def router(self) -> Router:
+        return self._router
+
+    @property
+    def ingress(self) -> Ingress:
+        return self._ingress
 
     @property
     def responders(self) -> dict[str, Responder]:
@@ -270,50 +398,58 @@ class Node:
 
     def _may_list(self, message: Message, session: Session) -> bool:
         """
-        Does a rule name the list of what the node is made of?
+        Does a rule name the list of the node's components?
         """
         return self.enforcement.names(IN, message, session, f"{self._domain.node}/")
 
     def _may_serve(self, address: str, message: Message, session: Session) -> bool:
         """
-        May a client's session answer at this address of the node's, because a rule names it?
+        May a client's session subscribe this address of the node's, because a rule names it?
         """
-        if not self._is_free(address):
+        is_topic = address in TOPICS and address in self.responders
+        if not is_topic and not self._is_free(address):
             return False
         topic = copy(message)
         topic.to = address
-        return self.enforcement.names(SUBSCRIBE, topic, session, "domain://")
+        return self.enforcement.names(SUBSCRIBE, topic, session, "mn:/" if is_topic else "domain://")
+
+    def may_read_topic(self, message: Message, session: Session) -> bool:
+        """
+        Does a rule name the topic that this message is sent to?
+        """
+        return self.enforcement.names(IN, message, session, "mn:/")
 
     def is_reserved(self, address: str) -> bool:
         """
-        Is it the node's own by now, whoever served it before a restart?
+        Is it an address of the node now, even if a session served it before a restart?
         """
         return address.startswith("domain://") and self._domain.owns(address) and not self._is_free(address)
 
     def _is_free(self, address: str) -> bool:
         """
-        Is it a node address that a session may serve where the node itself does not?
+        Is it a node address that a session may serve because the node itself does not?
         """
         registry = f"domain://registry.{self._domain.name}"
         return self.config.registry.url == "none" and address in (registry, f"{registry}/")
 
     def offer(self, name: str, responder: Offer) -> None:
         """
-        Let it answer at its addresses.
+        Adds the responder at its addresses.
         """
         self.components.offer(name, responder, responder.addresses)
         self._domain.also |= {a for a in responder.addresses if not self._domain.owns(a)}
 
     def _check(self, data: bytes, session: Session, connection: Connection) -> None:
-        if self.rates.on and not self.rates.take(session, connection.peer, len(data)):
-            self.sessions.too_fast(connection)
+        if self.rates.on and not self.rates.acquire(session, connection.peer, len(data)):
+            self.sessions.connections.too_fast(connection)
             raise TooFast()
         if self.config.session.message_token != "off":
             self._takeover.check_token(data, session, connection)
 
     def check_rate(self, message: Message, session: Session, connection: Connection) -> None:
         """
-        For who can be told at once, whatever it sends: TooFast, if it would not be carried.
+        For a sender that can be answered at once, whatever it sends: raises TooFast if the message would be
+        refused.
         """
         again = self.rates.wait(session, connection.peer) if self.rates.on else 0.0
         if again:
@@ -329,15 +465,15 @@ class Node:
         """
         return self.sessions.draining
 
-    def trouble(self) -> str:
+    def disk_failure(self) -> str:
         """
-        Why nothing can be written to disk now; empty while all is well.
+        The reason why nothing can be written to disk now; empty if there is none.
         """
         failing = self.message_log.failing
-        return self.session_store.failing or (str(failing) if failing is not None else "")
+        return self.session_store.failing or failing or ""
 
-    def strain(self) -> str:
+    def degraded_reason(self) -> str:
         """
-        Why nothing new is written to disk; empty while all is well.
+        The reason why no new data is written to disk; empty if there is none.
         """
-        return self.trouble() or self.watermark.why
+        return self.disk_failure() or self.watermark.why

@@ -1,5 +1,5 @@
 """
-Who may do what on the admin listener: tokens in a file, each with its roles.
+Authorisation on the admin listener: tokens in a file, each with its roles.
 
 `<state>/admin-token` is made at the first start, readable by its owner alone.
 Each line is a token and its roles; a token with no role has all of them.
@@ -13,8 +13,11 @@ from secrets import token_urlsafe
 
 from twisted.application.service import Service
 from twisted.logger import Logger
+from twisted.web.server import Request
 
 from msgnode.config.schema import ConfigError
+from msgnode.connectors.http.requests import bearer
+from msgnode.transport.http_answers import answer_error
 
 log = Logger()
 
@@ -24,7 +27,7 @@ EVERY = frozenset({"*"})
 
 class AdminTokens(Service):
     """
-    Read again with every question, so that a token taken from the file is void at once.
+    The file of tokens.  It is read for every request, so that a token removed from it is void at once.
     """
 
     def __init__(self, state: str) -> None:
@@ -32,7 +35,7 @@ class AdminTokens(Service):
 
     def startService(self) -> None:
         """
-        Make the file if there is none; on a full disk it is made when somebody shows a token.
+        Make the file if there is none; on a full disk it is made at the first request with a token.
         """
         super().startService()
         try:
@@ -68,3 +71,18 @@ class AdminTokens(Service):
         except (OSError, UnicodeDecodeError):
             return []
         return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def refuse_without(tokens: AdminTokens, request: Request, *wanted: str) -> bytes | None:
+    """
+    Returns the answer to a request without a token that has one of these roles, or None if it has one.
+    """
+    token = bearer(request)
+    roles = tokens.roles(token) if token is not None else frozenset()
+    if not roles:
+        request.setHeader(b"WWW-Authenticate", b"Bearer")
+        how = "name the token of <state>/admin-token: Authorization: Bearer mna_..."
+        return answer_error(request, 401, how)
+    if roles != EVERY and not roles.intersection(wanted):
+        return answer_error(request, 403, f"this token does not have the role {' or '.join(wanted)}")
+    return None

@@ -1,5 +1,5 @@
 """
-The policies' door on the admin listener: `/policy/...`, in HTTP's words.
+The HTTP API of the policies on the admin listener: `/policy/...`.
 
 Every request needs a token with the role `policy-manager`
 (`Authorization: Bearer`, the file admin-token in the state directory).
@@ -14,8 +14,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from msgnode.admin.admin_tokens import EVERY, AdminTokens
-from msgnode.connectors.http.requests import bearer
+from msgnode.admin.admin_tokens import AdminTokens, refuse_without
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyRejected
 from msgnode.protocol.errors import Rejected
@@ -27,8 +26,8 @@ log = Logger()
 ROLE = "policy-manager"
 Asked = tuple[str, dict[str, Any]]
 
-# Path and verb to the desk's method; {name} is a part of the path, the rest
-# says what the body is: whole as one parameter, or an object of them.
+# Verb and path of each method; {name} is a part of the path, the rest
+# names the body: one parameter as a whole, or an object of parameters.
 ROUTES: dict[tuple[str, str], tuple[str, str | None]] = {
     ("GET", "policies"): ("policies", None),
     ("PUT", "policies"): ("savePolicies", "document"),
@@ -59,7 +58,7 @@ ROUTES: dict[tuple[str, str], tuple[str, str | None]] = {
 
 class PolicyAdmin(Resource):
     """
-    docs/policy.md, "Managing policies", has the paths.
+    The resource `/policy`; docs/policy.md, "Managing policies", has the paths.
     """
 
     isLeaf = True
@@ -70,7 +69,7 @@ class PolicyAdmin(Resource):
         self._tokens = tokens
 
     def render(self, request: Request) -> bytes | int:
-        refused = self._refuse(request)
+        refused = refuse_without(self._tokens, request, ROLE)
         if refused is not None:
             return refused
         try:
@@ -86,22 +85,10 @@ class PolicyAdmin(Resource):
         gone.addErrback(lambda lost: asked.cancel() if method in ("explain", "validate") else None)
         asked.addCallback(_answered, request)
         asked.addErrback(_failed, request)
-        asked.addErrback(lambda why: log.failure("answering {path}", why, path=request.path))
+        asked.addErrback(
+            lambda why: log.failure("the request for {path} could not be handled", why, path=request.path)
+        )
         return NOT_DONE_YET
-
-    def _refuse(self, request: Request) -> bytes | None:
-        """
-        An answer to whoever may not ask.
-        """
-        token = bearer(request)
-        roles = self._tokens.roles(token) if token is not None else frozenset()
-        if not roles:
-            request.setHeader(b"WWW-Authenticate", b"Bearer")
-            how = "name the token of <state>/admin-token: Authorization: Bearer mna_..."
-            return answer_error(request, 401, how)
-        if roles != EVERY and ROLE not in roles:
-            return answer_error(request, 403, f"this token has not the role {ROLE}")
-        return None
 
 
 def _understood(request: Request) -> Asked:
@@ -140,7 +127,7 @@ def _with_body(params: dict[str, Any], request: Request, body: str | None) -> di
     if body == "":
         return {**params, "document": None}
     data: bytes = request.content.read()  # type: ignore[union-attr]
-    if body == "document":  # as it is, so that mistakes are told by line and column
+    if body == "document":  # unparsed, so that errors have line and column
         return {**params, body: data}
     try:
         value = json.loads(data) if data or body != "members" else []
@@ -175,7 +162,7 @@ def _failed(why: Failure, request: Request) -> None:
     if isinstance(why.value, Rejected):
         _send(request, _rejected(request, why.value))
         return
-    log.failure("managing policies", why)
+    log.failure("the policy request could not be handled", why)
     _send(request, answer_error(request, 500, "the node failed over this; its log says why"))
 
 

@@ -1,5 +1,5 @@
 """
-What the policies decided, in Prometheus' form.
+The decisions of the policies as Prometheus metrics.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ MAX_RULES = 200  # with a label of their own; the others are counted together
 
 class PolicyCollector(Collector):
     """
-    Beside the node's own numbers in `/metrics`; nothing while there are no policies.
+    A collector that reads the counters of the policies when Prometheus scrapes; without policies they are 0.
     """
 
     def __init__(self, policies: PolicyStore) -> None:
@@ -24,7 +24,7 @@ class PolicyCollector(Collector):
         enforcement, live = self._policies.enforcement, self._policies.live
         yield GaugeMetricFamily(
             "msgnode_policy_version",
-            "The number of the version that is live; 0: none.",
+            "Number of the policy version that is live, 0 for none.",
             live.number if live is not None and enforcement.is_open else 0,
         )
         tallies = sorted(enforcement.decisions, key=lambda tally: -tally.hits)
@@ -46,18 +46,26 @@ class PolicyCollector(Collector):
         yield hits
         log = enforcement.decisions.log
         for name, text, number in (
-            ("differences", "Decisions that the set on trial would make otherwise.", enforcement.different),
+            (
+                "differences",
+                "Decisions that the policies in the dry run would make differently.",
+                enforcement.dry_run_differences,
+            ),
             (
                 "failures",
-                "Documents that were not taken, and looks at the source that failed.",
+                "Policy documents that were rejected, and failed reads of the source.",
                 self._policies.failed,
             ),
             (
                 "unlogged",
-                "Decisions not in the log, because the senders of the messages said so.",
+                "Decisions left out of the decision log at the sender's request.",
                 enforcement.decisions.unlogged,
             ),
-            ("lines_lost", "Lines the log of decisions could not write.", log.lost if log is not None else 0),
+            (
+                "lines_lost",
+                "Lines lost because the decision log could not be written.",
+                log.lost if log is not None else 0,
+            ),
         ):
             yield CounterMetricFamily(f"msgnode_policy_{name}", text, number)
 

@@ -1,5 +1,5 @@
 """
-What clients do wrong below messages, counted: a stranger could fill the log with it.
+Faults of clients below the level of messages: counted, because a log line each could fill the log.
 """
 
 from collections import Counter
@@ -7,27 +7,27 @@ from typing import Any
 
 from twisted.logger import Logger
 
-# What Autobahn says of a bad peer, by how it begins, and what that is counted as.
+# The beginnings of Autobahn's log lines about a bad peer, and the label that each is counted with.
 _SAID = {
     "failing WebSocket opening handshake": "handshake",
     "Auto ping/pong: received non-pending pong": "pong",
     "SSL error: ": "tls",
 }
-_FAILED = "failing WebSocket connection"  # said twice of some; the connection counts it
+_FAILED = "failing WebSocket connection"  # sometimes logged twice; the connection counts it
 _DROPPED = "dropping connection to peer"
 _BY_CODE = {1002: "frame", 1007: "text", 1009: "too_long"}
 
 
 def fault_of(code: int) -> str:
     """
-    What was wrong with what came, by the code that its connection is closed with.
+    Returns the label of a fault, by the close code of its connection.
     """
     return _BY_CODE.get(code, "frame")
 
 
 class PeerLog:
     """
-    The log of Autobahn's connections: what is said of bad peers is counted, all else is logged.
+    A logger for Autobahn's connections: it counts lines about bad peers, and logs all others.
     """
 
     def __init__(self, faults: Counter[str]) -> None:
@@ -55,7 +55,7 @@ class PeerLog:
         if format.startswith(_FAILED):
             return True
         if format.startswith(_DROPPED):
-            if fields.get("abort"):  # else its handshake was bad, which is counted
+            if fields.get("abort"):  # otherwise its handshake failed, which is counted
                 self._faults["silent"] += 1
             return True
         for beginning, what in _SAID.items():

@@ -1,104 +1,74 @@
 """
-WebSocket: what browsers and today's protostubs connect with.
+WebSocket, for browsers and today's protostubs.
 
-`/ws` speaks the handshake of mn:/session.  `/stub/connect` is the Matrix
-stubs' way: the runtimeURL in the query, or in a first frame
-`{"cmd": "connect"}`, and nothing is answered to the former.
+`/ws` has the handshake of mn:/session.  `/stub/connect` is for Matrix stubs:
+the runtimeURL is in the query, which is not answered, or in a first frame
+`{"cmd": "connect"}`.
 """
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
-from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import deferLater
-from zope.interface import implementer
 
-from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
-from msgnode.node import Node
+from msgnode.connectors.node_websocket import NodeWebSocket, NodeWebSocketFactory
 from msgnode.protocol.close_codes import Closing
-from msgnode.sessions.session import Session
-from msgnode.transport.cork import Cork
+from msgnode.protocol.peer_address import peer_host
+from msgnode.sessions.session import Connection, Session
+from msgnode.transport.cork import Outlet
+from msgnode.transport.native_ports import PortOutlet, may_have_port
 from msgnode.transport.sockets import bearer, verified_name
 
 SUBPROTOCOL = "msgnode"
-UNSUPPORTED = Closing(1003, "text only")
 CONNECTED = b'{"cmd":"connect","response":200,"data":{"msg":"connected"}}'
 WRONG_COMMAND = (
     b'{"cmd":"connect","response":400,"data":{"msg":"expected connect with data.runtimeURL, or disconnect"}}'
 )
-# Of a request nothing is needed once it is answered; a token stood in it, perhaps.
-FORGOTTEN = (
-    "http_request_data",
-    "http_headers",
-    "http_response_data",
-    "http_request_params",
-    "websocket_protocols",
-)
-MARGIN = 0.01  # seconds, so that rounding leaves nothing to wait for
-CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
+MARGIN_SECONDS = 0.01  # so that rounding leaves no rest to wait for
 
 
-@implementer(IPushProducer)
-class WebSocketConnection(LaneProtocol):
+class WebSocketConnection(NodeWebSocket):
     """
     One client on `/ws` or `/stub/connect`; a Connection of session.py.
     """
 
     connector = "websocket"
-    identity = ""  # who the client is, by its certificate
+    identity = ""  # from the client certificate
     bearer = ""  # the token in its request
-    counted = False
+    acks_by_request = False
     factory: "WebSocketFactory"
+    _receive: Callable[[bytes, Connection], None]  # Node.receive, from onOpen on
     session: Session | None = None
-    full = False
-    _inflator = ""  # for whom what comes out of its compressed messages is counted
+    write_paused = False
+    _inflator = ""  # the account that inflated bytes are counted for
     is_stub = False  # on /stub/connect
 
     def onConnect(self, request: Any) -> str | None:
-        config = self.factory.node.config
-        # Not Autobahn's own check, which takes an origin for another once it adds the port.
-        allowed = config.origins
-        if request.origin and "*" not in allowed and request.origin not in allowed:
-            raise ConnectionDeny(403, "this origin is not allowed")
+        self.check_origin(request)
         self.identity = verified_name(self.transport)
-        if config.identity.auth != "none":
+        if self.factory.node.config.identity.auth != "none":
             self.bearer = bearer(request.headers.get("authorization", ""), request.protocols)
-        forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = self.factory.node.connection_limits.named(self.transport.getPeer(), forwarded)
+        self.name_peer(request)
         return SUBPROTOCOL if SUBPROTOCOL in request.protocols else None
 
     def onOpen(self) -> None:
         node = self.factory.node
         uri = urlsplit(self.http_request_uri)
-        self._forget_request()
-        # Reads and writes are ours from here on, no longer the HTTP channel's.
-        self.transport.unregisterProducer()
-        self.outlet.pace(self)
+        self.take_over()
         self._receive = node.receive
-        node.sessions.arrived(self)
+        node.sessions.connections.made(self)
         if self.state != self.STATE_OPEN:
             return  # one too many
+        self.factory.open_port(self)
         self.is_stub = uri.path.endswith("/stub/connect")
         if self.is_stub:
             runtime = parse_qs(uri.query).get("runtimeURL")
             if runtime:
                 node.handshake.enter(runtime[0], self)
-
-    def _forget_request(self) -> None:
-        """
-        Ten thousand idle clients need not keep their HTTP headers.
-        """
-        for name in FORGOTTEN:
-            self.__dict__.pop(name, None)
-
-    def onMessage(self, payload: bytes, isBinary: bool) -> None:
-        # What comes after our Close comes too late: it has left its session.
-        if self.state == self.STATE_OPEN:
-            super().onMessage(payload, isBinary)
 
     def textReceived(self, payload: bytes) -> None:
         if self.is_stub and self._may_be_command(payload) and self._command(payload):
@@ -106,12 +76,12 @@ class WebSocketConnection(LaneProtocol):
         self._receive(payload, self)
 
     def _may_be_command(self, payload: bytes) -> bool:
-        # Before it is connected a stub says nothing else, however it spells it.
+        # Before it is connected, a stub sends only this command, in any spelling.
         return self.session is None or payload.startswith(b'{"cmd"')
 
     def _command(self, payload: bytes) -> bool:
         """
-        The Matrix stubs' own frames: connect, and disconnect in both spellings.
+        Handle the frames of Matrix stubs: connect, and disconnect in both spellings.
         """
         try:
             frame = msgspec.json.decode(payload)
@@ -124,117 +94,94 @@ class WebSocketConnection(LaneProtocol):
         if frame["cmd"] == "disconnect":
             self.factory.node.handshake.close(self)
         elif frame["cmd"] != "connect" or not isinstance(runtime, str):
-            self.factory.node.sessions.say(self, WRONG_COMMAND)
+            self.factory.node.sessions.connections.send(self, WRONG_COMMAND)
         elif self.session is None:
             self.factory.node.handshake.enter(runtime, self, CONNECTED)
         return True
 
     def turn_away(self, why: Closing) -> None:
-        self.factory.node.sessions.part(self, why)
-
-    def binaryReceived(self, payload: bytes) -> None:
-        self.factory.node.sessions.part(self, UNSUPPORTED)
+        self.factory.node.sessions.connections.close(self, why)
 
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
-        self.factory.node.sessions.lost(self)
+        self.factory.node.sessions.connections.lost(self)
 
-    def sendCloseFrame(self, *args: Any, **kwargs: Any) -> None:
-        super().sendCloseFrame(*args, **kwargs)
-        # Nothing more can be sent: what comes from now on waits for the next connection.
-        self.factory.node.sessions.leave(self)
+    def paused_connection(self) -> Connection:
+        return self
 
     # -- Connection ----------------------------------------------------------
 
-    send = LaneProtocol.sendText
+    send = NodeWebSocket.sendText
 
-    def fetch(self) -> None:
+    def outbox_ready(self) -> None:
         """
-        Never called: nothing is counted by itself here.
+        Never called: a WebSocket has no implicit acknowledgements.
         """
 
     def lose(self, why: Closing) -> None:
-        if self.state == self.STATE_OPEN:
-            # sendClose allows none of 1001, 1003 and 1013.
-            self.sendCloseFrame(why.code, why.reason.encode(), isReply=False)
-
-    def drop(self) -> None:
-        self.outlet.forget()
-        self.transport.abortConnection()
+        self.close_with(why)
 
     def settled(self) -> Deferred[None] | None:
         node = self.factory.node
         wait = node.inflation.wait(self._inflator) if self._inflator else 0.0
         if wait:
             node.inflation.pauses += 1
-            return deferLater(self.factory.clock, wait + MARGIN)
+            return deferLater(self.factory.clock, wait + MARGIN_SECONDS)
         return node.input_order.settled(self)
 
     def inflated(self, size: int) -> None:
         inflation = self.factory.node.inflation
         self._inflator = self._inflator or inflation.who(self)
-        inflation.came(size, self._inflator)
+        inflation.count(size, self._inflator)
 
     def overdrawn(self) -> bool:
         inflation = self.factory.node.inflation
         self._inflator = self._inflator or inflation.who(self)
         return inflation.wait(self._inflator) > 0
 
-    def unreadable(self, text: str, code: int) -> None:
+    def report_undecodable(self, text: str, code: int) -> None:
         """
-        A stub would hand such an answer to its application; it is counted instead.
+        Count the message, but send no error: a stub would pass it to its application.
         """
 
-    # -- IPushProducer: the transport says whether it takes more -------------
 
-    def pauseProducing(self) -> None:
-        self.factory.node.sessions.paused(self)
-
-    def resumeProducing(self) -> None:
-        self.factory.node.sessions.ready(self)
-
-    def stopProducing(self) -> None:
-        pass
-
-
-class WebSocketFactory(LaneFactory):
+class WebSocketFactory(NodeWebSocketFactory):
     """
-    Makes the connections; its options are the operator's.
+    The factory of the connections, with the options of the operator.
     """
 
     protocol = WebSocketConnection
 
-    def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        super().__init__(cork, clock, node.slices, node.counts.websocket_faults)
-        self.node = node
-        self.partial_input = node.partial_input
-        self.clock = clock
-        self.apply()
+    def make_outlet(self, transport: Any) -> Outlet:
+        if self.node.data_plane.is_native and may_have_port(transport):
+            return PortOutlet(transport, self.cork)
+        return super().make_outlet(transport)
+
+    def open_port(self, connection: WebSocketConnection) -> None:
+        """
+        Let the data plane read the connection, where there is one and it can.
+        """
+        outlet, longest = connection.outlet, connection.longest
+        if isinstance(outlet, PortOutlet) and longest >= 0:
+            host = peer_host(connection.peer, self.node.config.trusted_proxies)
+            self.node.data_plane.open_port(connection, outlet, "websocket", longest, host)
 
     def apply(self) -> None:
-        """
-        The configuration may have changed; connections that are open keep their options.
-        """
         config = self.node.config
         self.cork.most = config.session.unsent_bytes
-        options, most = config.websocket, config.limits.message_bytes
+        options = config.websocket
         if options.compress_above_bytes:
             self.deflateAbove = options.compress_above_bytes
-        self.setProtocolOptions(
-            maxFramePayloadSize=most,
-            maxMessagePayloadSize=most,
-            failByDrop=False,
-            openHandshakeTimeout=config.session.open_deadline_seconds,
-            closeHandshakeTimeout=CLOSE_HANDSHAKE,
+        self.set_options(
+            config.limits.message_bytes,
             autoPingInterval=options.ping_seconds,
             autoPingTimeout=options.ping_seconds,
-            allowNullOrigin=True,
             perMessageCompressionAccept=_deflate if options.compress_above_bytes else _plain,
         )
 
 
 def _plain(offers: list[Any]) -> None:
     """
-    Nothing is compressed.
+    Accept no compression.
     """
 
 

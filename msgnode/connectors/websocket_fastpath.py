@@ -1,30 +1,29 @@
 """
-WebSocket, with a fast lane around Autobahn for the frames we mostly get.
+WebSocket, with a fast path past Autobahn for the most common frames.
 
 Autobahn spends its time on per-frame objects and futures.  While a connection
-is open, complete, masked, final text frames are walked here instead; whatever
-else comes, from its first byte on, is Autobahn's: the handshake, control
-frames, fragments, extensions, closing, and every verdict on a bad frame.
-Nobody can tell the difference but by the clock.
+is open, complete, masked, final text frames are read here instead.  All else
+is passed to Autobahn from the first byte on: the handshake, control frames,
+fragments, extensions, closing, and every verdict on a bad frame.  A peer
+notices no difference but the speed.
 
-The lane keeps no traffic statistics, fires no "message" event and calls no
-frame-level hook (onMessageBegin and so on).  Octet and frame logs and timings,
-where they are on when a connection opens, turn the lane off for it.
+The fast path keeps no traffic statistics, fires no
+"message" event and calls no frame-level hook (onMessageBegin and so on).
+Octet and frame logs and timings, where they are on when a connection opens,
+turn the fast path off for it.
 """
 
-from codecs import utf_8_decode
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 from autobahn.twisted.websocket import WebSocketServerFactory, WebSocketServerProtocol
-from autobahn.websocket import USES_NVX
-from autobahn.websocket.xormasker import create_xor_masker
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from msgnode.connectors.peer_faults import PeerLog, fault_of
+from msgnode.connectors.websocket_frames import FINAL_TEXT, Validator, gather, is_text, text_frame, unmasked
 from msgnode.protocol.close_codes import Closing
 from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.structures.time_slices import MESSAGES, Slices
@@ -33,154 +32,56 @@ from msgnode.transport.read_backlog import Backlog, Reading
 
 OPEN = WebSocketServerProtocol.STATE_OPEN
 CLOSING, CLOSED = WebSocketServerProtocol.STATE_CLOSING, WebSocketServerProtocol.STATE_CLOSED
-FINAL_TEXT = 0x81
 MASKED = 0x80
 
-# Of one turn of the event loop; Autobahn takes a step for a frame's header and one for its payload.
+# The most in one turn of the event loop; Autobahn takes a step for a frame's header, and one for its payload.
 FRAMES, STEPS = range(MESSAGES), range(2 * MESSAGES)
 
-# Bytes that come out of compressed messages in one turn, but for the last one; and of one that is compressed.
-MAX_INFLATED, MAX_DEFLATED = 1024 * 1024, 256 * 1024
+# Bytes: of inflated messages in one turn, but for the last one; and of a message that is sent compressed.
+MAX_INFLATED_BYTES, MAX_DEFLATED_BYTES = 1024 * 1024, 256 * 1024
 
-PARTS = 64  # of an unfinished message, each with its own memory
-
-# Bytes of an unfinished frame that may wait here; each read copies them once more.
-KEPT = 16 * 1024
-
-# Numbers that repeat 1 in so many four-byte words: one of them times the mask is
-# the whole key.  From 2 kB on Autobahn's native masker is as fast.
-REPEATED = [int.from_bytes(b"\1\0\0\0" * words, "little") for words in range(2048 // 4)]
+# Bytes of an unfinished frame that may be buffered here; each read copies them once more.
+KEPT_BYTES = 16 * 1024
 
 
-def unmasked(mask: bytes, payload: bytes) -> bytes:
+class FastPathProtocol(Reading, WebSocketServerProtocol):
     """
-    The payload with its four-byte mask taken off.
-    """
-    size = len(payload)
-    words = (size + 3) >> 2
-    if words < len(REPEATED):
-        key = int.from_bytes(mask, "little") * REPEATED[words]
-    elif USES_NVX:
-        return bytes(create_xor_masker(mask, size).process(payload))
-    else:
-        key = int.from_bytes(mask * words, "little")
-    return (int.from_bytes(payload, "little") ^ key).to_bytes(words << 2, "little")[:size]
-
-
-def text_frame(payload: bytes) -> bytes:
-    """
-    One unfragmented, unmasked text frame.
-    """
-    size = len(payload)
-    if size < 126:
-        return bytes((FINAL_TEXT, size)) + payload
-    if size < 65536:
-        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
-    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
-
-
-def is_text(payload: bytes, whole: bool) -> bool:
-    """
-    Is payload valid UTF-8, or the beginning of it?
-    """
-    try:
-        used = utf_8_decode(payload, "strict", whole)[1]
-    except UnicodeDecodeError:
-        return False
-    # Python lets the first half of a surrogate wait for the second.
-    return not b"\xed\xa0" <= payload[used:] <= b"\xed\xbf"
-
-
-class Validator:
-    """
-    A check for UTF-8, as Autobahn's own, but quick with the megabytes that come out of a compressed frame.
+    A WebSocket connection with the fast path; subclasses handle its messages.
     """
 
-    def __init__(self) -> None:
-        self.reset()
+    fast_path = True  # False: Autobahn alone, for comparison
+    tcpNoDelay = True  # here, because Autobahn reads the factory's value too late
 
-    def reset(self) -> None:
-        self._rest = b""
-        self._total = 0
-
-    def validate(self, data: bytes) -> tuple[bool, bool, int, int]:
-        """
-        Is it valid so far; does it end where a character does; up to where, here and in all.
-        """
-        before = self._total
-        self._total += len(data)
-        if not self._rest and data.isascii():
-            return True, True, len(data), self._total
-        whole = self._rest + data
-        used, bad = _valid_length(whole)
-        if bad:
-            used -= len(self._rest)
-            return False, False, used, before + used
-        self._rest = whole[used:]
-        return True, not self._rest, len(data), self._total
-
-
-def _valid_length(data: bytes) -> tuple[int, bool]:
-    """
-    How much of it is whole characters, and is what follows the beginning of none?
-    """
-    try:
-        used = utf_8_decode(data, "strict", False)[1]
-    except UnicodeDecodeError as why:
-        return why.start, True
-    # Python lets the first half of a surrogate wait for the second.
-    return used, b"\xed\xa0" <= data[used:] <= b"\xed\xbf"
-
-
-def gather(parts: list[Any] | None) -> None:
-    """
-    Make one of many parts of a frame or a message: a part of one byte takes forty.
-    """
-    if parts is not None and len(parts) > PARTS:
-        whole = parts[0] if isinstance(parts[0], bytearray) else bytearray(parts[0])
-        for part in parts[1:]:
-            whole += part
-        parts[:] = [whole]
-
-
-class LaneProtocol(Reading, WebSocketServerProtocol):
-    """
-    One WebSocket connection; subclasses say what a message means.
-    """
-
-    lane = True  # False: Autobahn alone, to compare with
-    tcpNoDelay = True  # here, because Autobahn reads the factory's when it is too late
-
-    factory: "LaneFactory"
+    factory: "FastPathFactory"
     outlet: Outlet
 
-    _kept = b""  # the beginning of a frame whose end has not come yet
-    frame_data: list[Any] | None = None  # what Autobahn has of a message whose end has not come
+    _kept = b""  # the beginning of an unfinished frame
+    frame_data: list[Any] | None = None  # the bytes that Autobahn has of an unfinished message
     message_data: list[Any] | None = None
     inside_message = False
     _inflated = 0  # bytes that came out of compressed messages in this turn
-    _more = False  # there are more frames than one turn may have
-    _longest = -1  # bytes of payload that the lane takes; -1: the lane is off
+    _more = False  # more frames wait than one turn may handle
+    _longest = -1  # the largest payload for the fast path in bytes; -1: the fast path is off
 
     def textReceived(self, payload: bytes) -> None:
         """
-        One whole text message has come; it is valid UTF-8.
+        Called with each whole text message, which is valid UTF-8.
         """
 
     def binaryReceived(self, payload: bytes) -> None:
         """
-        One whole binary message has come.
+        Called with each whole binary message.
         """
 
     def sendText(self, payload: bytes) -> None:
         """
-        Send one text message; nothing happens unless the connection is open.
+        Send one text message, if the connection is open.
         """
         if self.state != OPEN:
             return
         deflate = self._perMessageCompress
-        if deflate is not None and self.factory.deflateAbove <= len(payload) <= MAX_DEFLATED:
-            # Not sendMessage, which holds what we send to the limit on what we hear.
+        if deflate is not None and self.factory.deflateAbove <= len(payload) <= MAX_DEFLATED_BYTES:
+            # Not sendMessage, which applies the limit of received messages to sent ones.
             self.sendFrame(opcode=1, payload=self.factory.deflated(payload, deflate), rsv=4)
         elif self._longest < 0 or self.send_queue:
             self.sendFrame(opcode=1, payload=payload)
@@ -188,10 +89,13 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
             self.outlet.write(self.factory.framed(payload))
 
     def connectionMade(self) -> None:
-        self.outlet = Outlet(self.transport, self.factory.cork)
+        self.outlet = self.factory.make_outlet(self.transport)
         super().connectionMade()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        left = self.leave_port()
+        if left:
+            self.take_data(left)
         if self._backlog is not None:
             self._backlog.end(reason)
             return
@@ -203,7 +107,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         # The options are settled now, and stay.
         options: Any = self
         plain = self._perMessageCompress is None and options.applyMask and not options.maskServerFrames
-        if self.lane and plain and not (options.logOctets or options.logFrames or options.trackTimings):
+        if self.fast_path and plain and not (options.logOctets or options.logFrames or options.trackTimings):
             limits = (options.maxFramePayloadSize, options.maxMessagePayloadSize)
             self._longest = min((limit for limit in limits if limit > 0), default=2**63 - 1)
         if self._perMessageCompress is not None:
@@ -211,14 +115,23 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         super()._onOpen()
 
     def onMessage(self, payload: bytes, isBinary: bool) -> None:
-        # Texts come this way too: fragments, what follows a ping in one read,
-        # and what comes between our Close and the peer's.
+        # Texts come this way too: fragments, those that follow a ping in one read,
+        # and those between our Close and the peer's.
         if isBinary:
             self.binaryReceived(payload)
         else:
             self.textReceived(payload)
 
     def dataReceived(self, data: bytes) -> None:
+        if self.port is None:
+            self.take_data(data)
+        else:
+            self.port.feed(data)
+
+    def take_data(self, data: bytes) -> None:
+        """
+        Handle bytes that are not the data plane's.
+        """
         if self._backlog is not None:
             self._backlog.add(data)
             return
@@ -228,19 +141,19 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def carry(self, data: bytes) -> bytes | None:
         """
-        Carry the frames in `data`, as many as one turn may have; what is left, beside what Autobahn has.
+        Handle the frames in `data`, up to the limit of one turn; return the rest, except bytes for Autobahn.
         """
         self._more = False
         with self.factory.cork:
             kept = self._kept
             if kept:
-                # Whatever the state: Autobahn must find the frames' borders.
+                # In every state Autobahn must find the frame boundaries.
                 data = kept + data
                 self._kept = b""
             if self._longest >= 0 and self.state == OPEN:
                 if self.current_frame is not None:
-                    # Alone, else one ping would keep a busy stream off the lane
-                    # until a read ends where a frame does.
+                    # Only the rest of this frame, else one ping would keep a busy stream off
+                    # the fast path until a read ends with a whole frame.
                     missing = self.current_frame.length - self.current_frame_masker.pointer()
                     self._pass_on(data[:missing])
                     data = data[missing:]
@@ -256,12 +169,50 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def settled(self) -> Deferred[None] | None:
         """
-        What must come to its end before more is carried.
+        Fires when more frames may be handled; None: now.
         """
         return None
 
+    @property
+    def longest(self) -> int:
+        """
+        Bytes of payload that the lane carries at most; -1: the lane is off.
+        """
+        return self._longest
+
+    @property
+    def at_border(self) -> bool:
+        """
+        Does the input stand where a message begins, which the data plane may read?
+        """
+        return (
+            self._longest >= 0
+            and self.state == OPEN
+            and self._backlog is None
+            and not (self._kept or self.data or self.current_frame or self.inside_message)
+        )
+
+    def carry_message(self, payload: bytes) -> None:
+        """
+        One whole text message, as the data plane has read it.
+        """
+        self.heard()
+        self.textReceived(payload)
+
+    def heard(self) -> None:
+        """
+        The client is there.
+        """
+        if self.autoPingTimeoutCall and self.autoPingRestartOnAnyTraffic:
+            self._cancelAutoPingTimeoutCall()
+
+    def _sendAutoPing(self) -> None:
+        super()._sendAutoPing()
+        if self.port is not None:
+            self.port.watch()
+
     def onPing(self, payload: bytes) -> None:
-        # Who does not read would be written pongs without end.
+        # The pongs to a client that does not read would use memory without limit.
         if not self.outlet.stalled:
             super().onPing(payload)
 
@@ -275,7 +226,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def _measure(self) -> None:
         """
-        Say how much Autobahn keeps of what has not ended.
+        Count the bytes that Autobahn has of an unfinished message.
         """
         size = len(self.data)
         for parts in (self.frame_data, self.message_data):
@@ -298,16 +249,18 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def cut_short(self, why: Closing) -> None:
         """
-        The message that has begun takes too long, or too much.
+        Close the connection: the unfinished message takes too long, or too much memory.
         """
+        if self.port is not None:
+            self.port.discard()
         self._kept = self.data = b""
-        self.failedByMe = True  # Autobahn keeps nothing more of it
+        self.failedByMe = True  # Autobahn buffers no more of it
         self.frame_data, self.message_data = [], []
         self.turn_away(why)
 
     def turn_away(self, why: Closing) -> None:
         """
-        Close, and say why.
+        Close the connection with this reason.
         """
         raise NotImplementedError
 
@@ -317,7 +270,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def consumeData(self) -> None:
         """
-        Autobahn's own, but for a frame there are two steps, and for a turn so many frames.
+        Autobahn's method, with a limit for one turn of the event loop.
         """
         if self.state not in (OPEN, CLOSING):
             super().consumeData()
@@ -325,7 +278,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         self._inflated = 0
         deflate = self._perMessageCompress is not None
         for _ in STEPS:
-            if deflate and self.data and (self._inflated > MAX_INFLATED or self.overdrawn()):
+            if deflate and self.data and (self._inflated > MAX_INFLATED_BYTES or self.overdrawn()):
                 break
             if not self.processData() or self.state == CLOSED:
                 return
@@ -334,7 +287,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
     def onFrameData(self, payload: bytes) -> Any:
         if self._perMessageCompress is None or self.current_frame.opcode > 7 or not self._isMessageCompressed:
             return super().onFrameData(payload)
-        # Autobahn adds to the total what comes out and was not there before.
+        # Autobahn adds to the total the difference between inflated and compressed bytes.
         before, used = self.message_data_total_length, len(payload)
         proceeds = super().onFrameData(payload)
         size = self.message_data_total_length - before + used
@@ -344,18 +297,18 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def inflated(self, size: int) -> None:
         """
-        So many bytes came out of what is compressed.
+        Count bytes that compressed messages inflated to.
         """
 
     def overdrawn(self) -> bool:
         """
-        Is that too much, so that the rest must wait?
+        Did messages inflate to so many bytes that the rest must wait?
         """
         return False
 
     def _pass_on(self, data: bytes) -> None:
         """
-        Give data to Autobahn, after what was answered before it.
+        Give data to Autobahn, after the answers to messages before it are written.
         """
         self.outlet.flush()
         super().dataReceived(data)
@@ -363,7 +316,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def _walk(self, data: bytes) -> bytes:
         """
-        Deliver the frames that the lane may take; return what is Autobahn's.
+        Deliver the frames that the fast path can handle; return the rest, which is for Autobahn.
         """
         at, end = 0, len(data)
         for _ in FRAMES:
@@ -374,7 +327,7 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
                 return data[at:]
             if stop > end:
                 if at:
-                    self._ended()  # another one
+                    self._ended()  # the unfinished frame is another one
                 return self._keep(data[at:], body - at)
             payload = unmasked(data[body - 4 : body], data[body:stop])
             if not (payload.isascii() or is_text(payload, whole=True)):
@@ -390,9 +343,9 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def _span(self, data: bytes, at: int) -> tuple[int, int]:
         """
-        Where the payload of the frame at `at` begins and ends; zeros if the frame is not for the lane.
+        Returns where the payload of the frame at `at` begins and ends; zeros if it is not for the fast path.
 
-        The end is past the data's while not even the length has come.
+        While the length itself is incomplete the end is past the data.
         """
         come = len(data) - at
         body = at + 6
@@ -415,10 +368,10 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
 
     def _keep(self, part: bytes, body: int) -> bytes:
         """
-        Keep the beginning of a frame until more has come; return it if it is Autobahn's after all.
+        Buffer the beginning of a frame until the rest comes; return it if the frame is for Autobahn.
         """
         # Autobahn fails at the first bad byte, also in a frame that has not ended.
-        if len(part) > KEPT or not is_text(unmasked(part[body - 4 : body], part[body:]), whole=False):
+        if len(part) > KEPT_BYTES or not is_text(unmasked(part[body - 4 : body], part[body:]), whole=False):
             return part
         self._kept = part
         self._grow(len(part))
@@ -429,6 +382,8 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         self.outlet.push()
         self.factory.cork.settle()
         super().sendData(data, sync, chopsize)
+        if self.port is not None:
+            self.port.set_direct(False)  # the transport may have a part of it left
 
     def _fail_connection(self, code: int = 1001, reason: str = "going away") -> None:
         if not self.failedByMe:
@@ -436,19 +391,21 @@ class LaneProtocol(Reading, WebSocketServerProtocol):
         super()._fail_connection(code, reason)
 
     def _closeConnection(self, abort: bool = False) -> None:
-        # Data written after a TLS transport has been told to close is lost.
+        # Data written to a TLS transport after loseConnection is lost.
         self.outlet.push()
+        if self.port is not None:
+            self.port.close()
         super()._closeConnection(abort)
 
 
-class LaneFactory(WebSocketServerFactory):
+class FastPathFactory(WebSocketServerFactory):
     """
-    Makes the connections of one listener, and what they share.
+    The factory of the connections of one listener, with the data that they share.
     """
 
-    protocol: Any = LaneProtocol
-    deflateAbove = 1024  # bytes; a shorter text goes out as it is
-    partial_input: PartialInput | None = None  # None: nobody counts what has begun to come
+    protocol: Any = FastPathProtocol
+    deflateAbove = 1024  # bytes; a shorter text is not compressed
+    partial_input: PartialInput | None = None  # None: unfinished messages are not counted
 
     def __init__(
         self,
@@ -472,14 +429,20 @@ class LaneFactory(WebSocketServerFactory):
         self._inflated = b""
         self._deflated: dict[Any, bytes] = {}
 
+    def make_outlet(self, transport: Any) -> Outlet:
+        """
+        The outlet of a new connection.
+        """
+        return Outlet(transport, self.cork)
+
     def buildProtocol(self, addr: Any) -> Any:
         """
         A connection whose options are its class's.
 
         Autobahn copies three dozen of them into each, and formats them for a
-        log line that nobody reads: half the time of a new connection.
+        debug log line: half the time of a new connection.
         """
-        names = [name for name in WebSocketServerProtocol.CONFIG_ATTRS if not hasattr(LaneProtocol, name)]
+        names = [name for name in WebSocketServerProtocol.CONFIG_ATTRS if not hasattr(FastPathProtocol, name)]
         options = [self.protocol, *(getattr(self, name) for name in names)]
         if options != self._options:
             self._options = options
@@ -492,7 +455,7 @@ class LaneFactory(WebSocketServerFactory):
 
     def deflated(self, payload: bytes, deflate: Any) -> bytes:
         """
-        The payload compressed, once for all that it goes to in a row with the same options.
+        Returns the compressed payload; the last one is cached, for recipients with the same options.
         """
         if not deflate.server_no_context_takeover:
             deflate.start_compress_message()
@@ -510,7 +473,7 @@ class LaneFactory(WebSocketServerFactory):
 
     def framed(self, payload: bytes) -> bytes:
         """
-        The payload as a frame, built once for all that it goes to in a row.
+        Returns the payload as a frame; the last one is cached, for a message with many recipients.
         """
         if payload is not self._payload:
             self._payload = payload

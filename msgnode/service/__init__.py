@@ -1,3 +1,3 @@
 """
-What `twistd msgnode` starts, and in which order.
+The services that `twistd msgnode` starts, in their order.
 """

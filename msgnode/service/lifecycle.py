@@ -1,5 +1,6 @@
 """
-The node as twistd sees it: started in order, stopped the other way round, or one line that says why not.
+The root service of the node: its services start in order and stop in reverse order; if one cannot start, one
+line says why.
 """
 
 import sys
@@ -21,7 +22,7 @@ log = Logger()
 @contextmanager
 def exit_on_config_error(where: str = "") -> Iterator[None]:
     """
-    If the configuration cannot be used, do not start: say so in one line, which begins with `where`.
+    If the configuration cannot be used, print one line that begins with `where`, and exit with status 2.
     """
     try:
         yield
@@ -32,10 +33,10 @@ def exit_on_config_error(where: str = "") -> Iterator[None]:
 
 class NodeService(MultiService):
     """
-    Everything, started in order, or one line that says why not; what started last stops first.
+    The root service.  Its services start in order and stop in reverse order (graceful shutdown).
 
-    Each may take half of what is left of `drain_seconds`, so that clients who do not
-    react leave time to write down what is theirs.
+    Each may take half of what remains of `drain_seconds`, so that clients that do not
+    react leave time to write their messages to disk.
     """
 
     def __init__(self, config: Config, clock: IReactorTime) -> None:
@@ -52,7 +53,7 @@ class NodeService(MultiService):
             super().startService()
 
     def stopService(self) -> Deferred[None]:
-        Service.stopService(self)  # MultiService's would stop all at once
+        Service.stopService(self)  # MultiService would stop all services at once
         return self._stop_one_by_one()
 
     @inlineCallbacks
@@ -61,10 +62,10 @@ class NodeService(MultiService):
         for service in reversed(list(self)):
             what = type(service).__name__
             stopped = maybeDeferred(service.stopService)
-            stopped.addErrback(partial(log.failure, "stopping {what}", what=what))
+            stopped.addErrback(partial(log.failure, "{what} failed while it stopped", what=what))
             in_time = yield _at_most((deadline - self._clock.seconds()) / 2, stopped, self._clock)
             if not in_time:
-                log.warn("{what} did not stop in time and is stopped now", what=what)
+                log.warn("{what} did not stop in time; the node no longer waits for it", what=what)
 
 
 def _at_most(seconds: float, stopped: Deferred[Any], clock: IReactorTime) -> Deferred[bool]:

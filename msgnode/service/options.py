@@ -1,7 +1,5 @@
 """
-The command line of `twistd msgnode`.
-
-What it does not say comes from the configuration file, and an option that both name is its own.
+The command line of `twistd msgnode`.  An option takes precedence over the same key of the configuration file.
 """
 
 import sys
@@ -9,18 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from twisted.python.usage import Options as BaseOptions
+from twisted.python.usage import UsageError
 
 from msgnode import __version__
 from msgnode.config.loader import load
 from msgnode.config.schema import Config, ConfigError
 from msgnode.service.lifecycle import exit_on_config_error
 
-RENAMED = {"--line": "--lines"}  # what options were called before, and what they are called now
+RENAMED = {"--line": "--lines"}  # the old and the new name of options
 
 
 class Options(BaseOptions):
     """
-    The options of `twistd msgnode`; what they do not say comes from the file.
+    The options of `twistd msgnode`; the configuration file has the others.
     """
 
     optParameters = [
@@ -30,12 +29,23 @@ class Options(BaseOptions):
             "admin",
             None,
             None,
-            "Endpoint of /metrics and /live in full. [default: tcp:9092:interface=127.0.0.1]",
+            "Endpoint for operators: /metrics, /live, /policy. [default: tcp:9092:interface=127.0.0.1]",
         ],
-        ["traffic", None, None, "Directory of the traffic log, or none."],
-        ["state", None, None, "Directory of sessions, addresses and what waits, or none."],
-        ["policy", None, None, "File or directory of the policies."],
-        ["sync", None, None, "normal, or full: what was promised survives power loss too."],
+        ["traffic", None, None, "Directory of the traffic log, or none for no log."],
+        [
+            "state",
+            None,
+            None,
+            "Directory of sessions, addresses and undelivered messages, or none to keep them in memory.",
+        ],
+        ["policy", None, None, "File, directory or URL of the policies."],
+        ["records", None, None, "Directory of the definitions of records."],
+        [
+            "sync",
+            None,
+            None,
+            "normal: acknowledged data survives a crash of the node; full: power loss, too.",
+        ],
         ["registry", None, None, "The domain registry: embedded, none, or its URL. [default: embedded]"],
         [
             "global-registry",
@@ -45,13 +55,17 @@ class Options(BaseOptions):
         ],
     ]
 
+    optFlags = [
+        ["rename", None, "Keep the state directory of a node that had another name, or another domain."],
+    ]
+
     def __init__(self) -> None:
         super().__init__()
         self.given: dict[str, Any] = {}
 
     def opt_version(self) -> None:
         """
-        Print the version and leave.
+        Print the version and exit.
         """
         print(f"msgnode {__version__}")
         sys.exit(0)
@@ -71,9 +85,17 @@ class Options(BaseOptions):
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         with exit_on_config_error():
             for option in (given.partition("=")[0] for given in options or ()):
-                if option in RENAMED:  # which getopt would take for the new one, shortened
+                if option in RENAMED:  # getopt would accept it as an abbreviation of the new name
                     raise ConfigError(f"{option}: is now called {RENAMED[option]}")
-        super().parseOptions(options)
+        with exit_on_config_error():
+            try:
+                super().parseOptions(options)
+            except UsageError as why:  # twistd would print every option before the error
+                raise ConfigError(f"{why}; 'twistd msgnode --help' lists the options") from None
+
+    def parseArgs(self, *arguments: str) -> None:
+        if arguments:
+            raise UsageError(f"expected options only, found {arguments[0]!r}")
 
     def postOptions(self) -> None:
         for name in ("domain", "traffic", "state", "sync"):
@@ -83,14 +105,16 @@ class Options(BaseOptions):
             self.given["admin"] = {"listen": self["admin"]}
         if self["policy"] is not None:
             self.given["policy"] = {"source": self["policy"]}
+        if self["records"] is not None:
+            self.given["records"] = {"dir": self["records"]}
         for name in ("registry", "global-registry"):
             if self[name] is not None:
                 self.given[name.replace("-", "_")] = {"url": self[name]}
-        with exit_on_config_error():  # a UsageError would print every option first
+        with exit_on_config_error():
             self.loaded = self.read()
 
     def read(self) -> Config:
         """
-        The configuration as it is in the file now, with the options laid over it.
+        Returns the configuration as it is in the file now, overridden by the options.
         """
         return load(self["config"], self.given)

@@ -1,19 +1,20 @@
 """
-The first thing a node does, and the last: what there was before is there again, and the spool is closed.
+Recovery: restores sessions, addresses and undelivered messages at the start, and closes the spool at the end.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 from twisted.application.service import Service
 from twisted.logger import Logger
 
+from msgnode.bus.session_merge import forget_absorbed
 from msgnode.config.schema import ConfigError
 from msgnode.node import Node
+from msgnode.service.stream_state import Recovering, without_streams
 from msgnode.sessions.allocation_keys import Keys
-from msgnode.sessions.outbox import Outbox
+from msgnode.sessions.inbox import Inbox
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.queue import QueuedMessage
 from msgnode.sessions.session import Session
@@ -26,11 +27,12 @@ log = Logger()
 
 class Restart(Service):
     """
-    The service that restores sessions before anybody connects, and closes the spool at the end.
+    The service that restores sessions before the first client connects, and closes the spool at the end.
     """
 
-    def __init__(self, node: Node, store: Store, spool: Spool) -> None:
+    def __init__(self, node: Node, store: Store, spool: Spool, streams: Recovering | None = None) -> None:
         self._node = node
+        self._streams = streams
         self._store = store
         self._spool = spool
 
@@ -45,10 +47,10 @@ class Restart(Service):
         except OSError as why:
             where = f"state: cannot write in {directory}"
             raise ConfigError(f"{where}: {why.strerror}; name another directory, or none") from why
-        restore(self._node, rows, owed)
+        restore(self._node, rows, without_streams(owed, self._streams))
         if self._spool.incomplete:
             log.warn(
-                "state in {directory}: something is missing; all sessions are told",
+                "state in {directory}: records are missing; every session is notified",
                 directory=directory,
             )
             doubt(self._node, self._spool)
@@ -63,7 +65,7 @@ class Restart(Service):
         super().stopService()
         self._node.sessions.journal.settle(now=True)
         if self._spool.failing is not None:
-            log.error("what waits is not on disk: {why}", why=str(self._spool.failing))
+            log.error("undelivered messages could not be written to disk: {why}", why=self._spool.failing)
         self._spool.close()
 
 
@@ -84,7 +86,7 @@ class Owed(Protocol):
 
 class Rows(Protocol):
     """
-    The rows of the database (storage/database.py, Loaded).  Each can be gone through once.
+    The rows of the database (storage/database.py, Loaded).  Each can be iterated once.
     """
 
     @property
@@ -103,7 +105,7 @@ class Rows(Protocol):
 
 def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     """
-    Fill an empty node.
+    Give an empty node the sessions of the database, each with its records in the spool.
     """
     states = {sid: msgspec.json.decode(owing.state) for sid, owing in owed.items() if owing.state}
     found, left_at = _sessions(node, rows)
@@ -111,17 +113,17 @@ def restore(node: Node, rows: Rows, owed: Mapping[int, Owed]) -> None:
     moved = _absorbed(node, found, states)
     for session in found.values():
         node.sessions.restore(session)
-        node.identity_expiry.go_on(session)
+        node.identity_expiry.resume(session)
         node.budget.settle(session)
     _bind(node, found, moved, rows)
     for session in found.values():
-        node.sessions.expect(session, left_at.get(session.sid))
+        node.sessions.start_grace_period(session, left_at.get(session.sid))
     node.sessions.journal.limit_disk(node.config.storage.max_spool_bytes)
 
 
 def _sessions(node: Node, rows: Rows) -> tuple[dict[int, Session], dict[int, float | None]]:
     """
-    Those that the database knows, by sid; and when each lost its connection.
+    Returns the sessions of the database by sid, and the time when each lost its connection.
     """
     found: dict[int, Session] = {}
     left_at: dict[int, float | None] = {}
@@ -134,7 +136,7 @@ def _sessions(node: Node, rows: Rows) -> tuple[dict[int, Session], dict[int, flo
         if sid in found:
             found[sid].proof = read_proof(proof)
         else:
-            node.sessions.retire(sid)
+            node.sessions.reserve_sid(sid)
     for sid, host in rows.hosts:
         if sid in found:
             found[sid].host = host
@@ -148,18 +150,24 @@ def _go_on(
     owed: Mapping[int, Owed],
 ) -> None:
     """
-    Each goes on where the spool left it; those that it alone knows are found, too.
+    Restore the state of each session from the spool, and find the sessions that are only in the spool.
     """
+    newest = _newest(found, states)
+    for sid, session in list(found.items()):
+        if newest.get(session.runtime, sid) not in found:
+            # The database has neither its end nor the session that its runtime opened after it.
+            del found[sid]
+            node.session_store.ended(session)
+            _release(node, sid, owed.get(sid))
     known = {session.runtime for session in found.values()}
     for sid, owing in owed.items():
         state = states.get(sid)
         if sid not in found:
-            if state is None or state["runtime"] in known:
-                # Who gets that number next must not get what lies there.
-                node.sessions.journal.forget(sid)
-                for note in owing.kept:
-                    node.sessions.journal.message_log.release(note.size)
+            # An older session of that runtime, which had ended; the spool lacks the record of its end.
+            if state is None or state["runtime"] in known or newest.get(state["runtime"]) != sid:
+                _release(node, sid, owing)
                 continue
+            known.add(state["runtime"])
             found[sid] = Session(state["runtime"], node.sessions, sid)
             found[sid].host = state.get("host", "")
             found[sid].anonymous = state["anonymous"]
@@ -168,16 +176,39 @@ def _go_on(
             if state["runtime"] in known:
                 state["anonymous"] = True
             else:
-                # It was given its name in the last moment before the end.
+                # The node stopped before the database had the new name of the session.
                 known.add(state["runtime"])
                 found[sid].runtime, found[sid].anonymous = state["runtime"], False
                 node.session_store.opened(found[sid])
         _owe(node, found[sid], state, owing)
 
 
+def _newest(found: Mapping[int, Session], states: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
+    """
+    Returns the newest session of each runtime, by sid: sids are given out in ascending order.
+
+    A session that was merged into another one is none.
+    """
+    runtimes = {sid: session.runtime for sid, session in found.items()}
+    runtimes |= {sid: state["runtime"] for sid, state in states.items()}
+    absorbed = {sid for state in states.values() for sid in state.get("absorbed", ())}
+    return {runtimes[sid]: sid for sid in sorted(runtimes.keys() - absorbed)}
+
+
+def _release(node: Node, sid: int, owing: Owed | None) -> None:
+    """
+    Free the spool of a session that is not restored; the next with its sid must not get its messages.
+    """
+    if owing is None:
+        return
+    node.sessions.journal.forget(sid)
+    for note in owing.kept:
+        node.sessions.journal.message_log.release(note.size)
+
+
 def _bind(node: Node, found: Mapping[int, Session], moved: Mapping[int, int], rows: Rows) -> None:
     """
-    Addresses, their keys, and what is registered, for whom each is now.
+    Give addresses, their keys, and registrations to the sessions that have them now.
     """
     bind = node.routes.restore
     for sid, address, kinds in rows.bindings:
@@ -189,7 +220,7 @@ def _bind(node: Node, found: Mapping[int, Session], moved: Mapping[int, int], ro
                 bind(address, found[sid], kinds)
             found[sid].used = True
         else:
-            node.sessions.retire(sid)
+            node.sessions.reserve_sid(sid)
     for sid, key, address in rows.keys:
         sid = moved.get(sid, sid)
         if sid in found:
@@ -198,22 +229,23 @@ def _bind(node: Node, found: Mapping[int, Session], moved: Mapping[int, int], ro
                 keys = found[sid].keys = Keys(found[sid].account)
             keys.add(key, [address])
         else:
-            node.sessions.retire(sid)
+            node.sessions.reserve_sid(sid)
     for sid, url in rows.registered:
         sid = moved.get(sid, sid)
         if sid in found:
-            # Whose it is stays known where the proof has ended.
+            # The owner stays known when the proof of its identity has expired.
             shown = found[sid].proof
             node.registered.restore(found[sid], url, shown.user if shown is not None else found[sid].identity)
         else:
-            node.registered.left.append((sid, url))
+            node.registered.add_leftover(sid, url)
 
 
 def _absorbed(
     node: Node, found: dict[int, Session], states: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, int]:
     """
-    Sessions that had become one with another in the last moment before the end, and with which.
+    Finish merges that the node began just before it stopped; returns the sid of each merged session and of
+    the session that it was merged into.
     """
     moved: dict[int, int] = {}
     for sid, state in states.items():
@@ -221,8 +253,8 @@ def _absorbed(
         if not absorbed or sid not in found:
             continue
         for gone in absorbed:
-            # Until it is on disk that this is done, a newer session of that number would be taken for it.
-            node.sessions.retire(gone)
+            # Until the database has the merge, a newer session with that sid would be mistaken for this one.
+            node.sessions.reserve_sid(gone)
             moved[gone] = sid
             node.session_store.moved(gone, sid)
             session = found.pop(gone, None)
@@ -231,26 +263,19 @@ def _absorbed(
                 node.sessions.journal.forget(gone)
         heir = found[sid]
         heir.absorbed = list(absorbed)
-        heir.note()
-        node.session_store.settled().addCallbacks(partial(_forget, heir, heir.absorbed), lambda why: None)
+        heir.write_state()
+        forget_absorbed(heir, heir.absorbed, node.session_store)
     return moved
-
-
-def _forget(heir: Session, gone: list[int], done: None) -> None:
-    """
-    The database knows that they are one.
-    """
-    heir.absorbed = [sid for sid in heir.absorbed if sid not in gone]
 
 
 def doubt(node: Node, spool: Spool) -> None:
     """
-    After a repair nobody knows what is gone: every session is told so.
+    Notify every session: after a repair, or a power loss, the node cannot know which messages are missing.
     """
     journal = node.sessions.journal
     for session in list(node.sessions):
-        session.doubt()
-        if journal.held > journal.most >> 1:
+        session.mailbox.mark_uncertain()
+        if journal.bytes_in_memory > journal.most >> 1:
             journal.settle()
     spool.accept()
     journal.settle(now=True)
@@ -258,52 +283,37 @@ def doubt(node: Node, spool: Spool) -> None:
 
 def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed) -> None:
     """
-    The session goes on where the spool left it.
+    Restore the state, the outbox and the queue of a session from its records in the spool.
     """
-    session.last_key = owing.next_key
+    mailbox = session.mailbox
+    mailbox.last_key = owing.next_key
     agreed = None
     if state is not None:
         session.token_hash = bytes.fromhex(state["token"])
         session.anonymous = session.anonymous and state["anonymous"]
         session.identity = state["identity"]
         session.host = state.get("host", session.host)
-        # A spool of before there were proofs says nothing of them.
+        # Spools of early versions have no proofs.
         session.proof = read_proof(state.get("proof")) or session.proof
-        session.missed = state["missed"] + owing.missed
-        session.unsure = state.get("unsure", False)
+        mailbox.missed = state["missed"] + owing.missed
+        mailbox.uncertain = state.get("unsure", False)
         agreed = state["outbox"]
     journal = node.sessions.journal
-    waiting = []
+    outbox = None
     if agreed is not None:
-        session.outbox = outbox = node.sessions.make_outbox(session, agreed["asked"])
-        outbox.epoch = agreed["epoch"]
-        outbox.acknowledged = max(agreed["acknowledged"], owing.acknowledged)
-        outbox.weeded = agreed.get("weeded", 0)
-        outbox.stands = "gapped" if session.missed else "held"
-        outbox.received = outbox.at = owing.received
-        outbox.lost = set(owing.pending)
-        outbox.on_disk = outbox.finished
-        outbox.expect_again()
+        outbox, inbox = node.sessions.make_outbox(mailbox, agreed["asked"]), Inbox(mailbox)
+        mailbox.outbox, mailbox.inbox = outbox, inbox
+        outbox.restore(agreed, owing.acknowledged)
+        inbox.restore(owing.received, set(owing.pending))
+    waiting = []
     for note in owing.kept:
         until = journal.by_clock(note.until)
         kept = QueuedMessage(note.key, None, note.size, until, note.priority, note.asker, note.place)
-        journal.adopt(kept)
-        if session.outbox is None or not note.number:
+        journal.recover(kept)
+        if outbox is None or not note.number:
             waiting.append(kept)
         else:
-            _was_sent(session.outbox, kept, note.number)
-    if session.outbox is not None:
-        outbox = session.outbox
-        if not outbox.sent:
-            outbox.holes = max(0, owing.sent - outbox.acknowledged)
-        outbox.weeded = min(outbox.weeded, outbox.holes)
-        outbox.last = outbox.acknowledged + outbox.holes + len(outbox.sent)
-    session.adopt(waiting)
-
-
-def _was_sent(outbox: Outbox, kept: QueuedMessage, number: int) -> None:
-    if number > outbox.acknowledged:
-        if not outbox.sent:
-            outbox.holes = number - outbox.acknowledged - 1
-        outbox.sent.append(kept)
-        outbox.sent_bytes += kept.size
+            outbox.restore_sent(kept, note.number)
+    if outbox is not None:
+        outbox.finish_restore(owing.sent)
+    mailbox.restore_queue(waiting)

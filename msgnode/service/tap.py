@@ -1,5 +1,5 @@
 """
-The wiring diagram: what `twistd msgnode` starts, and what answers at each of its doors.
+The services that `twistd msgnode` starts, in their order, and the resources of each listener.
 """
 
 import os
@@ -12,42 +12,54 @@ from typing import Any
 from twisted.application.service import MultiService, Service
 from twisted.internet.base import ReactorBase
 from twisted.internet.threads import deferToThreadPool
-from twisted.web.resource import IResource
+from twisted.web.resource import IResource, Resource
 
+from msgnode import __version__
 from msgnode.admin.admin_tokens import AdminTokens
-from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource, Metrics
+from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
+from msgnode.admin.link_metrics import LinkCollector
+from msgnode.admin.links_api import LinksResource, RoutesResource
+from msgnode.admin.metrics import Metrics
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
-from msgnode.config.reload import Reloading, Renewable
+from msgnode.backends.identity.token_validator import Tokens
+from msgnode.config.reload import Reloading, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
 from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
+from msgnode.connectors.http.records import WHERE as RECORDS
+from msgnode.connectors.http.records import RecordsResource
 from msgnode.connectors.http.rest import Messages, OpenAPIResource
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
 from msgnode.connectors.lines import LineFactory
-from msgnode.connectors.socketio.polling_fastpath import PollLane
+from msgnode.connectors.socketio.polling_fastpath import PollFastPath
 from msgnode.connectors.socketio.resource import SocketIO
 from msgnode.connectors.socketio.websocket import SocketIOFactory
 from msgnode.connectors.websocket import WebSocketFactory
+from msgnode.links.operations import LinkOperations
 from msgnode.node import Node
 from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
+from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
+from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
+from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
     add_identity_responder,
     add_qos_responder,
-    attach,
+    add_registries,
     decision_logs,
     make_policy_store,
     make_token_validator,
 )
 from msgnode.sessions.limits.disk_watermark import Watching, Watermark
-from msgnode.sessions.session_table import TrafficRecorder
-from msgnode.storage.session_store import LEAST_NOTED, MAX_NOTED, Store
+from msgnode.storage.node_lines import NodeLines
+from msgnode.storage.session_store import MAX_NOTED_BYTES, MIN_NOTED_BYTES, Store
 from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
@@ -58,7 +70,7 @@ from msgnode.transport.listener import Listener
 
 def makeService(options: Options, reactor: Any = None) -> MultiService:
     """
-    The node with its connectors, ready to start.
+    Returns the node with its connectors, ready to start.
     """
     if reactor is None:
         from twisted.internet import reactor
@@ -71,9 +83,10 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
 
 def _use_monotonic_clock(reactor: Any) -> None:
     """
-    Let the reactor count with a clock that never jumps.
+    Let the reactor use a monotonic clock.
 
-    With the wall clock all timers would fire at once when it is set, or none for days.
+    With the wall clock, all timers would fire at once when it is set forward, or none for days when it is set
+    back.
     """
     if isinstance(reactor, ReactorBase) and not reactor.getDelayedCalls():
         reactor.seconds = time.monotonic  # type: ignore[method-assign]
@@ -81,41 +94,29 @@ def _use_monotonic_clock(reactor: Any) -> None:
 
 def _services(options: Options, reactor: Any) -> list[Service]:
     """
-    All that runs, in the order in which it starts.
+    Returns all services, in the order in which they start.
     """
     config: Config = options.loaded
     where = options["config"] or "options"
     in_thread = partial(deferToThreadPool, reactor, reactor.getThreadPool())
-    traffic = store = spool = None
-    if config.traffic != "none":
-        storage = config.storage
-        traffic = TrafficLog(
-            config.traffic,
-            config.node,
-            reactor,
-            run=in_thread,
-            options=storage,
-            always=lambda: config.traffic_log_always,
-        )
-        # Before the last of the disk, which is for what was promised.
-        traffic.watermark = Watermark(Path(config.traffic), lambda: storage.reserve_bytes, times=2)
-    if config.state != "none":
-        store = Store(
-            Path(config.state),
-            reactor,
-            in_thread,
-            full=config.sync == "full",
-            most=lambda: max(config.limits.state_bytes or MAX_NOTED, LEAST_NOTED),
-        )
-        spool = Spool(Path(config.state, "spool"), config.sync == "full")
-    traffic_recorder: TrafficRecorder = traffic or NoLog()
+    traffic = _traffic_log(config, reactor, in_thread)
+    store, spool = _state(config, reactor, in_thread)
     with exit_on_config_error():
         tokens = make_token_validator(config, reactor)
-    node = Node(config, reactor, traffic_recorder, store, spool, validator=tokens)
+    plane = make_data_plane(config, reactor)
+    recorder = traffic or NoLog()
+    node = Node(config, reactor, recorder, store, spool, validator=tokens, data_plane=plane)
+    rename = bool(options["rename"])
+    federation = make_federation(node, recorder, spool, rename, reactor)
+    streams: Federation | UnlinkedStreams | None = federation
+    if federation is None and spool is not None:
+        streams = UnlinkedStreams(node, recorder, spool, rename, reactor)
     if traffic is not None:
-        traffic.counts = node.counts
+        traffic.counts, traffic.data_plane = node.counts, plane
+    records = RecordsLoader(config.records, node.known_records, in_thread)
     with exit_on_config_error(where):
-        back_ends = attach(node, reactor, in_thread)
+        records.load()
+        back_ends = add_registries(node, reactor, in_thread)
         add_identity_responder(node, tokens)
         add_qos_responder(node, reactor)
     lag = EventLoopLag(reactor)
@@ -125,33 +126,124 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     with exit_on_config_error(where):
         listening = [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
+    reactor.callWhenRunning(tokens.start)
+    return [
+        _reloading(
+            options, node, tokens, listening, [*served.values()], policies, records, federation, reactor
+        ),
+        *_recording(traffic, config, reactor),
+        *data_plane_services(node, reactor),
+        *_restoring(node, store, spool, streams, reactor),
+        lag,
+        admins,
+        *decision_logs(node, reactor, in_thread),
+        policies,
+        *back_ends,
+        # The admin listener still answers while clients are notified that the node stops.
+        *(listener for listener in listening if listener.kind == "admin"),
+        *((streams,) if streams is not None else ()),
+        node.sessions,
+        *(listener for listener in listening if listener.kind != "admin"),
+        *_welcome(listening),
+    ]
+
+
+def _traffic_log(config: Config, reactor: Any, in_thread: Callable[..., Any]) -> TrafficLog | None:
+    if config.traffic == "none":
+        return None
+    storage = config.storage
+    traffic = TrafficLog(
+        config.traffic,
+        config.node,
+        reactor,
+        run=in_thread,
+        options=storage,
+        always=lambda: config.traffic_log_always,
+    )
+    # The log stops before the disk is full: the reserve is for messages that the node has accepted.
+    traffic.watermark = Watermark(Path(config.traffic), lambda: storage.reserve_bytes, times=2)
+    return traffic
+
+
+def _state(
+    config: Config, reactor: Any, in_thread: Callable[..., Any]
+) -> tuple[Store, Spool] | tuple[None, None]:
+    """
+    Returns the database and the spool of the state directory, if there is one.
+    """
+    if config.state == "none":
+        return None, None
+    full = config.sync == "full"
+    store = Store(
+        Path(config.state),
+        reactor,
+        in_thread,
+        full=full,
+        most=lambda: max(config.limits.state_bytes or MAX_NOTED_BYTES, MIN_NOTED_BYTES),
+    )
+    return store, Spool(Path(config.state, "spool"), full)
+
+
+def _reloading(
+    options: Options,
+    node: Node,
+    tokens: Tokens,
+    listening: list[Listener],
+    factories: list[Any],
+    policies: PolicyStore,
+    records: RecordsLoader,
+    federation: Federation | None,
+    reactor: Any,
+) -> Service:
+    """
+    Returns the service that reloads on SIGHUP.  It starts first and stops last, so that a SIGHUP never ends
+    the node, not even while it starts or stops.
+    """
     certificates = [listener.tls for listener in listening if listener.tls is not None]
     apply = [
         node.apply,
         partial(add_identity_responder, node, tokens),
-        *(factory.apply for factory in served.values()),
+        *(factory.apply for factory in factories),
         policies.look,
+        records.reload,
+    ]
+    renewed: list[Renewable] = [*certificates, tokens]
+    if federation is not None:
+        apply.append(federation.apply)
+        renewed.append(federation)
+    else:
+        apply.append(partial(warn_of_links, node.config))
+    return Reloading(options.loaded, options.read, renewed, apply, reactor.callFromThread)
+
+
+def _recording(traffic: TrafficLog | None, config: Config, reactor: Any) -> list[Service]:
+    if traffic is None:
+        return []
+    assert traffic.watermark is not None
+    lines = NodeLines(traffic, __version__, lambda: revision(config), reactor, time.time_ns)
+    return [traffic, Watching([traffic.watermark], reactor), lines]
+
+
+def _restoring(
+    node: Node,
+    store: Store | None,
+    spool: Spool | None,
+    streams: Federation | UnlinkedStreams | None,
+    reactor: Any,
+) -> list[Service]:
+    if store is None or spool is None:
+        return []
+    return [
+        store,
+        Restart(node, store, spool, streams),
+        SpoolCompactor(spool, node.sessions, reactor, others=[streams] if streams is not None else []),
+        Watching([node.watermark], reactor),
     ]
 
-    # A SIGHUP must not end the node, neither while it starts nor while it stops.
-    renewed: list[Renewable] = [*certificates, tokens]
-    services: list[Service] = [Reloading(config, options.read, renewed, apply, reactor.callFromThread)]
-    if traffic is not None:
-        assert traffic.watermark is not None
-        services += [traffic, Watching([traffic.watermark], reactor)]
-    if store is not None and spool is not None:
-        services += [store, Restart(node, store, spool), SpoolCompactor(spool, node.sessions, reactor)]
-        services.append(Watching([node.watermark], reactor))
-    services += [lag, admins, *decision_logs(node, reactor, in_thread), policies, *back_ends]
-    # Operators may look on while clients are told that the node stops.
-    services += [listener for listener in listening if listener.kind == "admin"]
-    services.append(node.sessions)
-    services += [listener for listener in listening if listener.kind != "admin"]
+
+def _welcome(listening: list[Listener]) -> list[Service]:
     hint = os.environ.get(VARIABLE)
-    if hint:
-        services.append(Welcome(hint, listening))
-    reactor.callWhenRunning(tokens.start)
-    return services
+    return [Welcome(hint, listening)] if hint else []
 
 
 def factories(
@@ -163,11 +255,12 @@ def factories(
     admins: AdminTokens,
 ) -> dict[str, Any]:
     """
-    What answers on each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
+    Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
     """
     config = node.config
     cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
-    node.fanout.together = node.sessions.overload.together = cork
+    node.data_plane.use(cork, node.counts, node.sessions.journal)
+    node.use_cork(cork)
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
@@ -180,18 +273,13 @@ def factories(
         "message": Messages(node, cork, reactor),
         "message/openapi.json": OpenAPIResource(),
         "live": LivenessResource(node),
+        RECORDS: RecordsResource(node.known_records),
         WHERE: ProtocolStub(config, StubCatalogue(config)),
     }
     web = tree(paths, config.path_prefix)
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
-    site.lane = PollLane(sockets)
-    admin = tree(
-        {
-            "live": HealthResource(node, reactor),
-            "metrics": Metrics(node, lag, lost_lines, PolicyCollector(policies)),
-            "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
-        }
-    )
+    site.fast_path = PollFastPath(sockets)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -199,3 +287,29 @@ def factories(
         "upgraded": upgraded,
         "sockets": sockets,
     }
+
+
+def _admin_resources(
+    node: Node,
+    lag: EventLoopLag,
+    lost_lines: Callable[[], int],
+    reactor: Any,
+    policies: PolicyStore,
+    admins: AdminTokens,
+) -> Resource:
+    """
+    Returns the paths of the admin listener.
+    """
+
+    def links() -> LinkOperations | None:
+        return node.link_operations
+
+    return tree(
+        {
+            "live": HealthResource(node, reactor),
+            "metrics": Metrics(node, lag, lost_lines, PolicyCollector(policies), LinkCollector(links)),
+            "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
+            "api/v1/links": LinksResource(node, admins),
+            "api/v1/routes": RoutesResource(node, admins),
+        }
+    )

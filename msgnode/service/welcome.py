@@ -1,7 +1,7 @@
 """
-What the node says to a newcomer once it listens: where everything is, and what to try.
+The welcome that the node prints once it listens: the address of each listener, and a first step.
 
-`tools/run` asks for it, with a last line of its own in MSGNODE_WELCOME.
+`tools/run` requests it with MSGNODE_WELCOME, which is the last line of the welcome.
 """
 
 import sys
@@ -20,7 +20,7 @@ _ABOUT = {
 
 class Place(Protocol):
     """
-    A listener: its kind, where it listens, `""` until it does, and by which scheme pages find it.
+    A listener: its kind, the address where it listens (`""` until it does), and the scheme of its URLs.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Place(Protocol):
 
 class Welcome(Service):
     """
-    Says so when it starts, which is after all else.
+    A service that prints the welcome when it starts, after all others.
     """
 
     def __init__(self, hint: str, listeners: Iterable[Place], output: TextIO = sys.stderr) -> None:
@@ -45,7 +45,7 @@ class Welcome(Service):
         lines = ["", "The node is up; Ctrl-C stops it."]
         for listener in self._listeners:
             what, where = _ABOUT[listener.kind]
-            where = "{1}" if listener.where.startswith("unix:") else where  # no URL leads there
+            where = "{1}" if listener.where.startswith("unix:") else where  # no URL can name a UNIX socket
             lines.append(f"  {what + ':':20}{where.format(listener.scheme, listener.where)}")
         lines += ["To see a message travel, follow 'A conversation' in README.md.", self._hint, ""]
         print("\n".join(lines), file=self._output, flush=True)

@@ -1,10 +1,9 @@
 """
-`/live` and `/metrics`.
+`/live`, and how late the event loop runs.
 """
 
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -12,8 +11,7 @@ from msgnode import __version__
 from msgnode.admin.health import EventLoopLag
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
-from tests.support.poll_runtime import PollRuntime
-from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
+from tests.support.runtimes import TCPRuntime, WebSocketRuntime
 
 
 class Base(SynchronousTestCase):
@@ -28,11 +26,6 @@ class Base(SynchronousTestCase):
 
     def get(self, path: str, listener: str) -> Any:
         return HTTPClient(self.net, listener).request("GET", path)
-
-    def send(self, sender: Any, to: str, id: int = 1, type: str = "create") -> bytes:
-        message = dumps({"id": id, "type": type, "from": f"{sender.url}/x", "to": to})
-        sender.send(message)
-        return message
 
 
 class LiveTests(Base):
@@ -68,6 +61,7 @@ class LiveTests(Base):
             "sessions": {"attached": 1, "away": 1},
             "connectors": {"line": 1},
             "store": "none",
+            "data_plane": "python",
         }
         self.assertEqual(expected, {key: live[key] for key in expected})
 
@@ -97,7 +91,7 @@ class LiveTests(Base):
 
         self.assertEqual("draining", operator.request("GET", "/live").json()["status"])
 
-    def test_uptime(self) -> None:
+    def test_uptime_counts_seconds(self) -> None:
         """
         `uptime` counts seconds.
         """
@@ -111,165 +105,6 @@ class LiveTests(Base):
         Numbers are for operators only.
         """
         self.assertEqual(404, self.get("/metrics", "web").status)
-
-
-class MetricsTests(Base):
-    """
-    Prometheus' text.
-    """
-
-    def metrics(self) -> dict[str, float]:
-        """
-        Each sample by its name and labels, as `name{label}`.
-        """
-        response = self.get("/metrics", "admin")
-        self.assertEqual("text/plain; version=0.0.4; charset=utf-8", response.headers["Content-Type"])
-        found: dict[str, float] = {}
-        for family in text_string_to_metric_families(response.body.decode()):
-            self.assertTrue(family.name.startswith("msgnode_"), family.name)
-            self.assertTrue(family.documentation, family.name)
-            for sample in family.samples:
-                labels = ",".join(value for key, value in sample.labels.items())
-                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-        return found
-
-    def assertMetrics(self, **expected: float) -> None:
-        """
-        These are the numbers now, each name without `msgnode_`; `__` stands before a single label.
-        """
-        found = self.metrics()
-        for name, number in expected.items():
-            name, _, label = name.partition("__")
-            key = f"msgnode_{name}{{{label}}}" if label else f"msgnode_{name}"
-            self.assertEqual(number, found.get(key, 0), key)
-
-    def test_connections_and_sessions(self) -> None:
-        """
-        Connections and sessions are counted by connector, those that are away too.
-        """
-        PollRuntime(self.net, "runtime://example.org/c").open()
-        WebSocketRuntime(self.net, "runtime://example.org/d")
-        self.device.drop()
-
-        self.assertMetrics(
-            connections__websocket=2,
-            connections__poll=1,
-            connections__line=0,
-            session_events_total__opened=3,
-            session_events_total__detached=1,
-            **{
-                "sessions{websocket,attached}": 1,
-                "sessions{poll,attached}": 1,
-                "sessions{,away}": 1,
-            },
-        )
-
-    def test_authenticated(self) -> None:
-        """
-        Sessions of somebody the node knows are counted, so that one sees how many come without a token.
-        """
-        self.net.node.sessions.get("runtime://example.org/a").identity = "user://example.org/ann"
-        WebSocketRuntime(self.net, "runtime://example.org/d")
-
-        self.assertMetrics(sessions_authenticated=1, **{"sessions{websocket,attached}": 1})
-
-    def test_traffic(self) -> None:
-        """
-        Messages and bytes are counted, in and out, and what became of them.
-        """
-        before = self.metrics()
-        delivered = self.send(self.device, f"{self.browser.url}/x")
-        lost = self.send(self.device, "hyperty://example.org/nobody")
-        self.browser.drop()
-        waits = self.send(self.device, f"{self.browser.url}/x")
-        after = self.metrics()
-
-        def grown(name: str) -> float:
-            return after[f"msgnode_{name}_total"] - before[f"msgnode_{name}_total"]
-
-        self.assertEqual(3, grown("messages_in"))
-        self.assertEqual(len(delivered + lost + waits), grown("bytes_in"))
-        self.assertEqual((1, len(delivered)), (grown("messages_out"), grown("bytes_out")))
-        self.assertEqual(1, grown("messages_waited"))
-        self.assertMetrics(**{"messages_dropped_total__no-route": 1})
-        self.assertMetrics(waiting_messages=1, waiting_bytes=len(waits))
-        self.net.advance(16)
-        self.browser.take()
-        self.browser.come_back()
-        self.assertMetrics(waiting_messages=0, waiting_bytes=0, messages_dropped_total__stale=1)
-
-    def test_refusals(self) -> None:
-        """
-        Refusals are counted by code and reason, and what could not be read by itself.
-        """
-        self.send(self.device, "domain://registry.example.org")
-        self.send(self.device, "domain://registry.example.org")
-        self.device.send(b"hello")
-        self.device.attempt({"id": 1, "type": "ping", "from": "mn:/x", "to": self.browser.url})
-
-        self.assertMetrics(
-            messages_dropped_total__unreadable=1,
-            **{
-                "messages_refused_total{501,not-handled}": 2,
-                "messages_refused_total{400,malformed}": 1,
-                "messages_refused_total{403,reserved-address}": 1,
-            },
-        )
-
-    def test_bound_addresses_are_counted(self) -> None:
-        """
-        Bound addresses are counted.
-        """
-        to = "domain://msg-node.example.org/address-allocation"
-        self.device.ask(to=to, body={"value": {"number": 5}})
-
-        self.assertMetrics(addresses=5)
-
-    def test_delivery(self) -> None:
-        """
-        The time a message takes is a histogram, in seconds.
-        """
-        before = self.metrics()["msgnode_delivery_seconds_count"]
-        for _ in range(10):
-            self.send(self.device, self.browser.url)
-        found = self.metrics()
-
-        self.assertEqual(10, found["msgnode_delivery_seconds_count"] - before)
-        self.assertEqual(
-            found["msgnode_delivery_seconds_count"], found["msgnode_delivery_seconds_bucket{+Inf}"]
-        )
-        buckets = [
-            value for name, value in found.items() if name.startswith("msgnode_delivery_seconds_bucket")
-        ]
-        self.assertEqual(sorted(buckets), buckets)
-        self.assertGreater(found["msgnode_delivery_seconds_sum"], 0)
-
-    def test_lag(self) -> None:
-        """
-        How late the event loop runs is measured twice a second; the worst is remembered.
-        """
-        self.net.lag.startService()
-        self.net.clock.advance(0.5)
-        self.assertMetrics(event_loop_lag_seconds=0, event_loop_lag_worst_seconds=0)
-
-        self.net.clock.advance(2)
-
-        self.assertMetrics(event_loop_lag_seconds=1.5, event_loop_lag_worst_seconds=1.5)
-        for _ in range(2):
-            self.net.clock.advance(0.5)
-        self.assertMetrics(event_loop_lag_seconds=0, event_loop_lag_worst_seconds=1.5)
-        self.net.lag.stopService()
-        self.assertFalse(
-            [call for call in self.net.clock.getDelayedCalls() if "LoopingCall" in repr(call.func)]
-        )
-
-    def test_idle(self) -> None:
-        """
-        A node that has done nothing has numbers too.
-        """
-        self.net = Network()
-
-        self.assertMetrics(messages_in_total=0, connections__websocket=0, delivery_seconds_count=0)
 
 
 class LagTests(SynchronousTestCase):

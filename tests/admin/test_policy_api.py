@@ -52,7 +52,7 @@ class HTTPTests(DoorTests):
         self.net.tokens.startService()
         self.assertEqual(self.token, (self.state / "admin-token").read_text().strip())
 
-    def test_who(self) -> None:
+    def test_http_policy_api_needs_an_admin_token_of_the_role(self) -> None:
         """
         Without a token 401, with one of another role 403; nothing is changed, and nothing shown.
         """
@@ -70,7 +70,7 @@ class HTTPTests(DoorTests):
         self.assertIsNone(self.net.policies.live)
         self.assertEqual(200, self.ask("GET", "policies", token="both").status)
 
-    def test_put(self) -> None:
+    def test_put_document_is_live_at_once(self) -> None:
         """
         A document that is put is live at once, and has an ETag to change it by.
         """
@@ -94,7 +94,7 @@ class HTTPTests(DoorTests):
         self.assertIn("document:2:", wrong.json()["problems"][0])
         self.assertEqual(DENY, self.ask("GET", "policies").json()["document"])
 
-    def test_sets(self) -> None:
+    def test_policy_set_is_read_put_and_removed(self) -> None:
         """
         One policy set can be read, put and removed.
         """
@@ -178,7 +178,7 @@ class HTTPTests(DoorTests):
             self.assertEqual(400, refused.status)
             self.assertIn(next(iter(wrong)), refused.json()["desc"])
 
-    def test_groups(self) -> None:
+    def test_group_members_come_and_go(self) -> None:
         """
         Groups and their members come and go; one that a rule names cannot go.
         """
@@ -195,7 +195,7 @@ class HTTPTests(DoorTests):
         self.assertEqual(400, gone.status)
         self.assertEqual({"family": ["b@x"]}, self.ask("GET", "groups").json())
 
-    def test_before(self) -> None:
+    def test_document_is_checked_and_message_explained(self) -> None:
         """
         A document can be checked, and a message explained, by it or by what is live.
         """
@@ -280,7 +280,7 @@ class BusTests(DoorTests):
         self.assertEqual(DESK, reply["from"])
         return reply["body"]
 
-    def test_who(self) -> None:
+    def test_policy_responder_refuses_unverified_identity(self) -> None:
         """
         Who has no verified identity, or another one, is refused; what a body claims is nothing.
         """

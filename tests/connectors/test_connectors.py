@@ -161,7 +161,7 @@ class SocketPollTests(ConnectorTests, Opening, OneConnection, DefaultLimit, Sync
     connect = SocketPollRuntime
     closes = True
 
-    def test_unchanged(self) -> None:
+    def test_message_arrives_as_it_was_written(self) -> None:
         """
         A message arrives as it was written, but that what is not ASCII is escaped (engineio.py says why).
         """

@@ -3,7 +3,6 @@ Whatever comes: a client that sends nonsense harms nobody, and is told what it c
 """
 
 import json
-import os
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -12,13 +11,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import decode
+from tests.support.fuzz import TIMES
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
 from tests.support.poll_case import URL, PollCase
 from tests.support.runtimes import TCPRuntime, WebSocketRuntime, dumps
 from tests.support.socketio_runtime import emitted
 
-TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
 ANN = "runtime://example.org/ann"
 
 # JSON that is nearly a message.
@@ -87,7 +86,9 @@ class HeaderTests(SynchronousTestCase):
 
     @settings(max_examples=80 * TIMES, deadline=None)
     @given(_headers, _cuts)
-    def test_decode(self, fields: dict[str, Any], cuts: list[tuple[int, int]]) -> None:
+    def test_any_header_is_a_message_or_malformed(
+        self, fields: dict[str, Any], cuts: list[tuple[int, int]]
+    ) -> None:
         """
         A message or Malformed, in words; never anything else.
         """
@@ -127,7 +128,9 @@ class LineTests(SynchronousTestCase):
         st.integers(1, 200),
     )
     @example([b'{"id":1'], [], 1)
-    def test_others_are_well(self, lines: list[bytes], cuts: list[tuple[int, int]], size: int) -> None:
+    def test_any_lines_leave_others_well(
+        self, lines: list[bytes], cuts: list[tuple[int, int]], size: int
+    ) -> None:
         """
         Others hear each other as before, and the node has nothing to log.
         """
@@ -224,7 +227,7 @@ class SocketTests(SynchronousTestCase):
 
     @settings(max_examples=12 * TIMES, deadline=None)
     @given(st.lists(_moves, max_size=10), st.sampled_from([3, 4]), _cuts)
-    def test_others_are_well(
+    def test_any_socketio_requests_leave_others_well(
         self, moves: list[tuple[str, Any]], version: int, cuts: list[tuple[int, int]]
     ) -> None:
         """

@@ -214,7 +214,7 @@ class ScenarioTests(SynchronousTestCase):
             talk.delete(talk.r2)
             talk.update(talk.r2)
 
-    def test_observer_reloads(self) -> None:
+    def test_reloaded_observer_is_updated(self) -> None:
         """
         An observer whose page is loaded anew is updated, without subscribing again.
         """
@@ -228,7 +228,7 @@ class ScenarioTests(SynchronousTestCase):
             talk.update(talk.r2)
             talk.child()
 
-    def test_reporter_reloads(self) -> None:
+    def test_reloaded_reporter_is_asked_by_new_observers(self) -> None:
         """
         A reporter whose page is loaded anew, and subscribes to less, is still asked by new observers.
         """

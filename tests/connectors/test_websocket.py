@@ -28,7 +28,7 @@ class HandshakeTests(WebSocketCase):
     The way in.
     """
 
-    def test_subprotocol(self) -> None:
+    def test_offered_msgnode_subprotocol_is_chosen(self) -> None:
         """
         `msgnode` is chosen when it is among what the client offers; else none is, and the client connects.
         """
@@ -52,8 +52,8 @@ class HandshakeTests(WebSocketCase):
             client.start("GET", "/ws", Origin="https://app.example.org", **headers)
             self.net.pump()
 
-            self.assertTrue(client._came.startswith(b"HTTP/1.1 101 "))
-            self.assertIn(b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", client._came)
+            self.assertTrue(client.came.startswith(b"HTTP/1.1 101 "))
+            self.assertIn(b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", client.came)
 
     def test_not_an_upgrade(self) -> None:
         """
@@ -76,7 +76,7 @@ class HandshakeTests(WebSocketCase):
             ({"Connection": "keep-alive"}, 400),
         ):
             self.assertEqual(status, self.get("/ws", **{**UPGRADE, **changes}).status, changes)
-        self.assertEqual(set(), self.net.node.sessions.connections)
+        self.assertEqual(set(), set(self.net.node.sessions.connections))
         self.client().open()
 
     def test_unknown_path(self) -> None:
@@ -100,7 +100,7 @@ class HandshakeTests(WebSocketCase):
                 self.assertEqual(404, response.status, path)
                 self.assertEqual(404, response.json()["code"])
 
-    def test_page(self) -> None:
+    def test_root_answers_a_small_page(self) -> None:
         """
         `GET /` answers a small page.
         """
@@ -136,7 +136,7 @@ class HandshakeTests(WebSocketCase):
             client = HTTPClient(self.net)
             client.start("GET", "/ws", Origin=origin, **UPGRADE)
             self.net.pump()
-            self.assertTrue(client._came.startswith(b"HTTP/1.1 %d " % status), origin)
+            self.assertTrue(client.came.startswith(b"HTTP/1.1 %d " % status), origin)
         self.client().open()
 
     def test_path_prefix(self) -> None:
@@ -154,7 +154,7 @@ class HandshakeTests(WebSocketCase):
         self.assertEqual(200, self.get("/localhost/mn/").status)
         self.assertEqual(404, self.get("/localhost/ws").status)
 
-    def test_forwarded_peer(self) -> None:
+    def test_websocket_peer_is_the_last_untrusted_hop(self) -> None:
         """
         Behind a trusted proxy the peer is the last hop that is none; others' claims are ignored.
         """
@@ -260,7 +260,7 @@ class HandshakeTests(WebSocketCase):
 
         self.assertTrue(link.over)
 
-    def test_no_delay(self) -> None:
+    def test_nagle_is_off_for_websocket(self) -> None:
         """
         Nagle's algorithm is off.
         """
@@ -312,7 +312,7 @@ class FaultTests(WebSocketCase):
 
         self.assertCounted(handshake=2)
 
-    def test_silence(self) -> None:
+    def test_client_that_answers_no_ping_or_close_is_dropped(self) -> None:
         """
         So are clients that answer no ping, and those that answer no Close.
         """
@@ -403,7 +403,7 @@ class CompressionTests(WebSocketCase):
 
         self.assertEqual(0x81, self.written(runtime, sender, "v" * 5000)[0])
 
-    def test_bomb(self) -> None:
+    def test_deflated_message_over_the_limit_is_refused(self) -> None:
         """
         A short message that unpacks to one over the limit is refused like a long one.
         """

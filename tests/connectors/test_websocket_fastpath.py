@@ -1,10 +1,11 @@
 """
-What the lane takes and what it leaves: nobody can tell it from Autobahn alone.
+What the fast path takes and what it leaves: nobody can tell it from Autobahn alone.
 """
 
 from autobahn.websocket.compress import PerMessageDeflateOfferAccept
 
-from msgnode.connectors.websocket_fastpath import KEPT, text_frame, unmasked
+from msgnode.connectors.websocket_fastpath import KEPT_BYTES
+from msgnode.connectors.websocket_frames import text_frame, unmasked
 from tests.support.fastpath_pair import MASK, Comparing, Peer, Side, close, frame, ping, xor
 
 DEFLATE = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
@@ -12,28 +13,28 @@ DEFLATE = b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
 
 class TakingTests(Comparing):
     """
-    What the lane takes, and what it leaves to Autobahn.
+    What the fast path takes, and what it leaves to Autobahn.
     """
 
     def test_takes_texts(self) -> None:
         """
-        Texts of either short length, empty, ASCII or not, many in a read, go through the lane.
+        Texts of either short length, empty, ASCII or not, many in a read, go through the fast path.
         """
         texts = [b"", b"a", b"x" * 125, b"y" * 126, "żółć €".encode(), b"z" * 1499, b"z" * 1500, b"w" * 60000]
 
-        side = self.same([("read", b"".join(frame(text) for text in texts))], lane=len(texts))
+        side = self.same([("read", b"".join(frame(text) for text in texts))], fast_path=len(texts))
 
         self.assertEqual([("text", text) for text in texts], side.peer.messages)
 
     def test_continues_cut_frames(self) -> None:
         """
-        A frame that is cut anywhere by the reads goes through the lane all the same.
+        A frame that is cut anywhere by the reads goes through the fast path all the same.
         """
         stream = frame(b"one") + frame("ż".encode() * 100) + frame(b"")
 
         for cut in range(len(stream) + 1):
-            self.same([("read", stream[:cut]), ("read", stream[cut:])], lane=3)
-        self.same([("read", stream[at : at + 1]) for at in range(len(stream))], lane=3)
+            self.same([("read", stream[:cut]), ("read", stream[cut:])], fast_path=3)
+        self.same([("read", stream[at : at + 1]) for at in range(len(stream))], fast_path=3)
 
     def test_leaves_other_frames(self) -> None:
         """
@@ -43,7 +44,7 @@ class TakingTests(Comparing):
             payload = b"\x03\xe8" if first & 0x0F == 8 else b"text"
             for fail_by_drop in (True, False):
                 read = frame(b"a") + frame(payload, first=first) + frame(b"b") + close()
-                self.same([("read", read)], options={"failByDrop": fail_by_drop}, lane=1)
+                self.same([("read", read)], options={"failByDrop": fail_by_drop}, fast_path=1)
 
     def test_leaves_unmasked(self) -> None:
         """
@@ -53,17 +54,17 @@ class TakingTests(Comparing):
             self.same(
                 [("read", frame(b"a") + frame(b"b", mask=None)), ("read", frame(b"c"))],
                 options={"requireMaskedClientFrames": required, "failByDrop": False},
-                lane=1 if required else 2,
+                fast_path=1 if required else 2,
             )
 
     def test_leaves_long_frames(self) -> None:
         """
-        A frame that does not fit in one read is Autobahn's, and the next one is the lane's again.
+        A frame that does not fit in one read is Autobahn's, and the next one is the fast path's again.
         """
         stream = frame(b"v" * 70000) + frame(b"short")
 
-        self.same([("read", stream[at : at + 65536]) for at in range(0, len(stream), 65536)], lane=1)
-        self.same([("read", stream)], lane=0)
+        self.same([("read", stream[at : at + 65536]) for at in range(0, len(stream), 65536)], fast_path=1)
+        self.same([("read", stream)], fast_path=0)
 
     def test_fragmented_message_is_autobahn_until_it_ends(self) -> None:
         """
@@ -71,52 +72,53 @@ class TakingTests(Comparing):
         """
         parts = [frame(b"be", first=0x01), frame(b"gi", first=0x00), ping(), frame(b"n", first=0x80)]
 
-        self.same([("read", part) for part in [*parts, frame(b"next")]], lane=1)
-        self.same([("read", b"".join(parts)), ("read", frame(b"next"))], lane=1)
-        self.same([("read", part) for part in [parts[0], frame(b"inside"), close()]], lane=0)
-        self.same([("read", parts[0][:3]), ("read", parts[0][3:] + frame(b"inside"))], lane=0)
+        self.same([("read", part) for part in [*parts, frame(b"next")]], fast_path=1)
+        self.same([("read", b"".join(parts)), ("read", frame(b"next"))], fast_path=1)
+        self.same([("read", part) for part in [parts[0], frame(b"inside"), close()]], fast_path=0)
+        self.same([("read", parts[0][:3]), ("read", parts[0][3:] + frame(b"inside"))], fast_path=0)
 
     def test_part_inside_fragments(self) -> None:
         """
         A text that begins inside a fragmented message is refused as soon as its header is there.
         """
         self.same(
-            [("read", frame(b"be", first=0x01)), ("read", frame(b"inside")[:8]), ("read", close())], lane=0
+            [("read", frame(b"be", first=0x01)), ("read", frame(b"inside")[:8]), ("read", close())],
+            fast_path=0,
         )
 
     def test_autobahn_holds_bytes(self) -> None:
         """
-        The lane waits while Autobahn has the beginning of a header, though what follows looks like a text.
+        The fast path waits while Autobahn has part of a header, also if what follows looks like a text.
         """
         one = frame(b"a" * 20, mask=bytes((0x81, 0x83, 0, 0)))
         cut = len(ping()) + 2
 
-        self.same([("read", (ping() + one)[:cut]), ("read", one[2:]), ("read", frame(b"b"))], lane=1)
+        self.same([("read", (ping() + one)[:cut]), ("read", one[2:]), ("read", frame(b"b"))], fast_path=1)
 
     def test_autobahn_closes(self) -> None:
         """
-        When the end of Autobahn's frame closes the connection, the rest of the read is not the lane's.
+        When the end of Autobahn's frame closes the connection, the rest of the read is not the fast path's.
         """
         begun = frame(b"binary", first=0x82)
 
         for what in ("close", "drop", "abort"):
             script = [("read", begun[:9]), ("read", begun[9:] + frame(b"text") + close())]
-            self.same(script, reactions={1: what}, lane=0)
+            self.same(script, reactions={1: what}, fast_path=0)
 
     def test_one_ping_in_a_stream_whose_reads_all_end_inside(self) -> None:
         """
-        One ping in a stream whose reads all end inside a frame does not keep the stream out of the lane.
+        One ping in a stream whose reads all end inside a frame does not keep the stream out of the fast path.
         """
         stream = ping() + frame(b"a" * 200) * 10
         reads = [("read", stream[at : at + 300]) for at in range(0, len(stream), 300)]
 
-        self.same(reads, lane=8)
+        self.same(reads, fast_path=8)
 
     def test_early_frames(self) -> None:
         """
         Texts that come before the handshake is done are Autobahn's business.
         """
-        side = Side(lane=True)
+        side = Side(fast_path=True)
         late = side.factory.buildProtocol(None)
         late.makeConnection(side.wire)
 
@@ -130,7 +132,7 @@ class LengthTests(Comparing):
     Limits, and lengths that are not what they should be.
     """
 
-    def test_limits(self) -> None:
+    def test_text_of_just_the_limit_passes_the_fast_path(self) -> None:
         """
         A text of just the limit passes and one byte more is refused, whichever limit it is.
         """
@@ -138,7 +140,9 @@ class LengthTests(Comparing):
             for size, taken in ((129, 2), (130, 2), (131, 1)):
                 for fail_by_drop in (True, False):
                     stream = frame(b"a") + frame(b"x" * size) + close()
-                    self.same([("read", stream)], options={**limits, "failByDrop": fail_by_drop}, lane=taken)
+                    self.same(
+                        [("read", stream)], options={**limits, "failByDrop": fail_by_drop}, fast_path=taken
+                    )
 
     def test_both_limits(self) -> None:
         """
@@ -168,7 +172,7 @@ class LengthTests(Comparing):
                 for fail_by_drop in (True, False):
                     for cut in (1, 2, 3, 4, 8, 12, len(bad)):
                         script = [("read", frame(b"a") + bad[:cut]), ("read", bad[cut:] + close())]
-                        self.same(script, options={"failByDrop": fail_by_drop}, lane=1)
+                        self.same(script, options={"failByDrop": fail_by_drop}, fast_path=1)
 
     def test_enormous(self) -> None:
         """
@@ -177,23 +181,25 @@ class LengthTests(Comparing):
         for claim in (2**63 - 1, 2**63, 2**64 - 1):
             for options in ({}, {"failByDrop": False}, {"maxFramePayloadSize": 1000}):
                 bad = frame(b"x" * 20, claim=claim)
-                self.same([("read", frame(b"a") + bad), ("read", bad), ("lost",)], options=options, lane=1)
+                self.same(
+                    [("read", frame(b"a") + bad), ("read", bad), ("lost",)], options=options, fast_path=1
+                )
 
-    def test_of_a_frame_that_drips_in_the_lane_keeps_no_more(self) -> None:
+    def test_of_a_frame_that_drips_in_the_fast_path_keeps_no_more(self) -> None:
         """
-        Of a frame that drips in, the lane keeps no more than its share; Autobahn keeps the rest.
+        Of a frame that drips in, the fast path keeps no more than its share; Autobahn keeps the rest.
         """
-        stream = frame(b"x" * (KEPT + 5000)) + frame(b"after")
-        side = Side(lane=True)
+        stream = frame(b"x" * (KEPT_BYTES + 5000)) + frame(b"after")
+        side = Side(fast_path=True)
         most = 0
 
         for at in range(0, len(stream), 64):
             side.step("read", stream[at : at + 64])
             most = max(most, len(side.peer._kept))
 
-        self.assertEqual([KEPT + 5000, 5], [len(payload) for _, payload in side.peer.messages])
-        self.assertTrue(KEPT - 64 < most <= KEPT, most)
-        self.same([("read", stream[at : at + 999]) for at in range(0, len(stream), 999)], lane=1)
+        self.assertEqual([KEPT_BYTES + 5000, 5], [len(payload) for _, payload in side.peer.messages])
+        self.assertTrue(KEPT_BYTES - 64 < most <= KEPT_BYTES, most)
+        self.same([("read", stream[at : at + 999]) for at in range(0, len(stream), 999)], fast_path=1)
 
 
 class TextTests(Comparing):
@@ -214,7 +220,7 @@ class TextTests(Comparing):
                     [("read", stream)],
                     options={"failByDrop": fail_by_drop},
                     reactions={1: "answer"},
-                    lane=1,
+                    fast_path=1,
                 )
 
                 self.assertTrue(side.peer.failedByMe)
@@ -244,18 +250,20 @@ class TextTests(Comparing):
         whole = frame("a€b\U0001f600c".encode())
 
         for cut in range(len(whole)):
-            self.same([("read", whole[:cut]), ("read", whole[cut:])], lane=1)
+            self.same([("read", whole[:cut]), ("read", whole[cut:])], fast_path=1)
 
     def test_not_validating(self) -> None:
         """
         Where Autobahn is told not to validate, invalid texts pass, by its own way.
         """
-        self.same([("read", frame(b"\xff") + frame(b"a"))], options={"utf8validateIncoming": False}, lane=0)
+        self.same(
+            [("read", frame(b"\xff") + frame(b"a"))], options={"utf8validateIncoming": False}, fast_path=0
+        )
 
 
 class OptionTests(Comparing):
     """
-    What turns the lane off, and what it costs.
+    What turns the fast path off, and what it costs.
     """
 
     def test_turns_off(self) -> None:
@@ -263,9 +271,9 @@ class OptionTests(Comparing):
         Logs, timings and masks that are out of the ordinary leave all to Autobahn.
         """
         for name in ("logOctets", "logFrames", "trackTimings"):
-            self.same([("read", frame(b"a")), ("act", "answer")], options={name: True}, lane=0)
-        self.same([("read", frame(b"a"))], options={"applyMask": False}, lane=0)
-        side = Side(lane=True, options={"maskServerFrames": True})
+            self.same([("read", frame(b"a")), ("act", "answer")], options={name: True}, fast_path=0)
+        self.same([("read", frame(b"a"))], options={"applyMask": False}, fast_path=0)
+        side = Side(fast_path=True, options={"maskServerFrames": True})
         side.peer.sendText(b"a")
         self.assertEqual(0x81, side.wire.out[0][1])
 
@@ -283,7 +291,7 @@ class OptionTests(Comparing):
             ],
             options=options,
             offer=DEFLATE,
-            lane=0,
+            fast_path=0,
         )
 
         self.assertEqual([("text", b"Hello"), ("text", b"plain")], side.peer.messages)
@@ -297,13 +305,13 @@ class OptionTests(Comparing):
             payload = bytes(at * 7 % 256 for at in range(size))
             self.assertEqual(xor(MASK, payload), unmasked(MASK, payload))
 
-    def test_nothing_kept(self) -> None:
+    def test_idle_connection_holds_nothing_of_the_fast_path(self) -> None:
         """
-        An idle connection holds nothing of the lane's.
+        An idle connection holds nothing of the fast path's.
         """
-        side = Side(lane=True)
+        side = Side(fast_path=True)
         side.step("read", frame(b"a")[:4])
         side.step("read", frame(b"a")[4:])
 
-        self.assertEqual(b"", side.peer._kept)
+        self.assertTrue(side.peer.at_border)
         self.assertIsInstance(side.peer, Peer)

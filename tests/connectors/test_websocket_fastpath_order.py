@@ -2,7 +2,7 @@
 Nothing overtakes, nothing is lost, nothing leaves too late: closing, pings, faults, sending.
 """
 
-from msgnode.connectors.websocket_fastpath import text_frame
+from msgnode.connectors.websocket_frames import text_frame
 from msgnode.transport.cork import Cork
 from tests.support.fastpath_pair import Comparing, Side, close, frame, ping, pong
 
@@ -32,9 +32,9 @@ class ClosingTests(Comparing):
 
     def test_ping_from_handler(self) -> None:
         """
-        What a handler sends by Autobahn and by the lane leaves in the order it was sent.
+        What a handler sends by Autobahn and by the fast path leaves in the order it was sent.
         """
-        self.same([("read", frame(b"a"))], reactions={1: "answer ping answer"}, lane=1)
+        self.same([("read", frame(b"a"))], reactions={1: "answer ping answer"}, fast_path=1)
 
     def test_raw_hook(self) -> None:
         """
@@ -42,25 +42,25 @@ class ClosingTests(Comparing):
         """
         self.same([("read", frame(b"a") + pong(b"raw"))], reactions={1: "answer"})
 
-    def test_queued(self) -> None:
+    def test_texts_go_behind_what_autobahn_has_queued(self) -> None:
         """
         While Autobahn has a queue to send, texts go to its end.
         """
         script = [("read", frame(b"a") + frame(b"b")), ("act", "answer"), ("act", "drain"), ("act", "answer")]
 
-        side = self.same(script, reactions={1: "answer queue answer", 2: "answer"}, lane=2)
+        side = self.same(script, reactions={1: "answer queue answer", 2: "answer"}, fast_path=2)
 
         self.assertEqual(1, len(side.wire.out))
 
     def test_closed_with_part_kept(self) -> None:
         """
-        After a server's close Autobahn finds the peer's Close behind a frame that the lane had begun.
+        After a server's close Autobahn finds the peer's Close behind a frame that the fast path had begun.
         """
         text = frame(b"cut in two")
 
         for cut in range(1, len(text)):
             script = [("read", text[:cut]), ("act", "close"), ("read", text[cut:] + close()), ("wait", 3)]
-            side = self.same(script, lane=0)
+            side = self.same(script, fast_path=0)
 
             self.assertTrue(side.peer.wasClean)
 
@@ -68,7 +68,7 @@ class ClosingTests(Comparing):
         """
         When a handler closes, the rest of the read goes to Autobahn, which finds the peer's Close in it.
         """
-        side = self.same([("read", frame(b"a") + frame(b"b") + close())], reactions={1: "close"}, lane=1)
+        side = self.same([("read", frame(b"a") + frame(b"b") + close())], reactions={1: "close"}, fast_path=1)
 
         self.assertTrue(side.peer.wasClean)
 
@@ -79,7 +79,7 @@ class ClosingTests(Comparing):
         side = self.same(
             [("act", "close"), ("read", frame(b"a")), ("read", frame(b"b")[:7]), ("read", frame(b"b")[7:])],
             reactions={1: "answer", 2: "answer"},
-            lane=0,
+            fast_path=0,
         )
 
         self.assertEqual([b"a", b"b"], [payload for _, payload in side.peer.messages])
@@ -92,7 +92,7 @@ class ClosingTests(Comparing):
             side = self.same(
                 [("read", frame(b"a") + frame(b"b")), ("read", frame(b"c"))],
                 reactions={1: f"answer {how} answer"},
-                lane=1,
+                fast_path=1,
             )
 
             self.assertEqual(text_frame(b"answer 1"), side.wire.out[0])
@@ -115,7 +115,7 @@ class ClosingTests(Comparing):
         """
         A connection that is lost with a frame begun was not closed cleanly.
         """
-        self.same([("read", frame(b"a")[:-1]), ("lost",)], lane=0)
+        self.same([("read", frame(b"a")[:-1]), ("lost",)], fast_path=0)
 
 
 class PingTests(Comparing):
@@ -123,7 +123,7 @@ class PingTests(Comparing):
     The automatic ping.
     """
 
-    def test_busy(self) -> None:
+    def test_client_that_sends_texts_is_not_dropped_for_a_late_pong(self) -> None:
         """
         A client whose pong is late but whose texts come is not dropped.
         """
@@ -137,7 +137,7 @@ class PingTests(Comparing):
                 ("wait", 8),
             ]
 
-            side = self.same(script, options=options, lane=2)
+            side = self.same(script, options=options, fast_path=2)
 
             self.assertEqual(restart, "abort" not in side.wire.out)
 
@@ -179,11 +179,11 @@ class RaisingTests(Comparing):
     A handler with a bug.
     """
 
-    def test_raises(self) -> None:
+    def test_exception_of_a_handler_reaches_the_reactor(self) -> None:
         """
         What a handler raises reaches the reactor, which drops the connection; nothing more is heard.
         """
-        side = self.same([("read", frame(b"a") * 3)], reactions={1: "answer", 2: "answer raise"}, lane=2)
+        side = self.same([("read", frame(b"a") * 3)], reactions={1: "answer", 2: "answer raise"}, fast_path=2)
 
         self.assertEqual(["Surprise(2)"], side.raised)
         self.assertEqual([text_frame(b"answer 1") + text_frame(b"answer 2")], side.wire.out)
@@ -193,7 +193,7 @@ class RaisingTests(Comparing):
         What a handler sent to others before it raised leaves.
         """
         cork = Cork()
-        sender, other = Side(lane=True, cork=cork), Side(lane=True, cork=cork)
+        sender, other = Side(fast_path=True, cork=cork), Side(fast_path=True, cork=cork)
 
         def forward(what: str) -> None:
             other.peer.sendText(b"forwarded")
@@ -204,7 +204,7 @@ class RaisingTests(Comparing):
 
         self.assertRaises(ZeroDivisionError, sender.peer.dataReceived, frame(b"a"))
         self.assertEqual([text_frame(b"forwarded")], other.wire.out)
-        self.assertFalse(cork.held)
+        self.assertFalse(cork.corked)
 
 
 class SendingTests(Comparing):
@@ -212,12 +212,12 @@ class SendingTests(Comparing):
     Texts out.
     """
 
-    def test_frames(self) -> None:
+    def test_text_leaves_in_the_shortest_frame(self) -> None:
         """
         A text leaves in one frame with the shortest length that does.
         """
-        side = Side(lane=True)
-        plain = Side(lane=False)
+        side = Side(fast_path=True)
+        plain = Side(fast_path=False)
         for size in (0, 1, 125, 126, 65535, 65536, 70000):
             side.peer.sendText(b"x" * size)
             plain.peer.sendText(b"x" * size)
@@ -228,7 +228,7 @@ class SendingTests(Comparing):
         """
         A payload that goes to many is framed once; an equal one is framed right, too.
         """
-        factory = Side(lane=True).factory
+        factory = Side(fast_path=True).factory
         payload = b"to all"
         other = b"to " + b"all"[:]
 
@@ -240,7 +240,7 @@ class SendingTests(Comparing):
         """
         A text to a connection that is not open, or not any more, is nothing.
         """
-        new = Side(lane=True)
+        new = Side(fast_path=True)
         young = new.factory.buildProtocol(None)
         young.makeConnection(new.wire)
 
@@ -254,7 +254,7 @@ class SendingTests(Comparing):
         In one read, what goes to another connection before its Close leaves, and what comes after does not.
         """
         cork = Cork()
-        sender, other = Side(lane=True, cork=cork), Side(lane=True, cork=cork)
+        sender, other = Side(fast_path=True, cork=cork), Side(fast_path=True, cork=cork)
         sender.peer.reactions = {1: "forward", 2: "close", 3: "forward"}
         sender.peer.act = lambda what: (
             other.peer.sendText(b"forwarded") if what == "forward" else other.peer.sendClose(3000)
@@ -268,7 +268,7 @@ class SendingTests(Comparing):
         """
         All that one read sends to a connection leaves in one write.
         """
-        side = Side(lane=True, reactions={1: "answer", 2: "answer answer"})
+        side = Side(fast_path=True, reactions={1: "answer", 2: "answer answer"})
         writes: list[bytes] = []
         side.wire.write = writes.append
 

@@ -1,16 +1,13 @@
 """
-Random conversations look the same by the lane and by Autobahn alone.
+Random conversations look the same by the fast path and by Autobahn alone.
 """
-
-import os
 
 from hypothesis import HealthCheck, given, settings
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.support.fastpath_pair import compare
 from tests.support.fastpath_streams import options, reactions, scripts
-
-TIMES = int(os.environ.get("MSGNODE_FUZZ", "1"))  # as many examples as usual
+from tests.support.fuzz import TIMES
 
 
 class StreamTests(SynchronousTestCase):
@@ -18,7 +15,7 @@ class StreamTests(SynchronousTestCase):
     Any stream, cut anyhow.
     """
 
-    @settings(max_examples=100 * TIMES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40 * TIMES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(scripts(), options, reactions)
     def test_whatever_a_client_sends_and_whatever_the_server(
         self, script: list[tuple], options: dict, reactions: dict

@@ -1,5 +1,5 @@
 """
-The lane over Twisted's transports: TCP, UNIX and TLS.
+The fast path over Twisted's transports: TCP, UNIX and TLS.
 """
 
 import socket
@@ -13,7 +13,8 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.websocket_fastpath import LaneFactory, text_frame
+from msgnode.connectors.websocket_fastpath import FastPathFactory
+from msgnode.connectors.websocket_frames import text_frame
 from msgnode.transport.cork import Cork
 from tests.support.fastpath_pair import REQUEST, Peer, Surprise, close, frame, ping
 from tests.support.fastpath_wire import ServerContext, Socket, tcp_server, unix_server
@@ -23,7 +24,7 @@ def new_peer(**reactions: str) -> Any:
     """
     A server's protocol, not connected yet, that reacts to its n-th message.
     """
-    factory = LaneFactory(Cork(), Clock())
+    factory = FastPathFactory(Cork(), Clock())
     factory.protocol = Peer
     peer = factory.buildProtocol(None)
     peer.reactions = {int(number[1:]): what for number, what in reactions.items()}
@@ -32,7 +33,7 @@ def new_peer(**reactions: str) -> Any:
 
 class TCPTests(SynchronousTestCase):
     """
-    The lane on a TCP transport.
+    The fast path on a TCP transport.
     """
 
     server = staticmethod(tcp_server)
@@ -62,7 +63,7 @@ class TCPTests(SynchronousTestCase):
         self.assertEqual(text_frame(b"answer 1") + text_frame(b"answer 2"), self.socket.sent)
         self.assertEqual(1, self.socket.sends)
 
-    def test_order(self) -> None:
+    def test_answers_pongs_and_close_leave_in_order(self) -> None:
         """
         Answers that go straight and pongs that wait in the transport leave in order, and the Close is last.
         """
@@ -102,7 +103,7 @@ class TCPTests(SynchronousTestCase):
         self.assertEqual(text_frame(b"answer 1"), self.socket.sent)
         self.assertEqual(1, len(peer.closed))
 
-    def test_no_delay(self) -> None:
+    def test_nagle_is_off_for_the_fast_path_from_the_beginning(self) -> None:
         """
         Nagle's algorithm is off from the beginning, and UNIX sockets have none.
         """
@@ -114,7 +115,7 @@ class TCPTests(SynchronousTestCase):
 
 class UNIXTests(TCPTests):
     """
-    The lane on a UNIX socket.
+    The fast path on a UNIX socket.
     """
 
     server = staticmethod(unix_server)
@@ -133,7 +134,7 @@ class Listener(Protocol):
 
 class TLSTests(SynchronousTestCase):
     """
-    The lane under TLS, over a TCP transport.
+    The fast path under TLS, over a TCP transport.
     """
 
     def open(self, **reactions: str) -> None:
@@ -192,7 +193,7 @@ class TLSTests(SynchronousTestCase):
         self.assertEqual(text_frame(b"answer 1"), self.heard.data)
         self.assertNotIn(b"answer", sent)
 
-    def test_dropped(self) -> None:
+    def test_answer_leaves_before_a_tls_connection_is_dropped(self) -> None:
         """
         An answer leaves before the connection is dropped, though TLS forgets what is written later.
         """

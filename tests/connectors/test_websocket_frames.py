@@ -11,7 +11,7 @@ from tests.support.websocket_case import WebSocketCase
 
 class FrameTests(WebSocketCase):
     """
-    What goes over an open connection; the lane on, and off.
+    What goes over an open connection; the fast path on, and off.
     """
 
     connect: Any = WebSocketRuntime
@@ -77,7 +77,7 @@ class FrameTests(WebSocketCase):
 
         self.assertEqual(1, runtime.pings)
 
-    def test_binary(self) -> None:
+    def test_binary_websocket_frame_is_closed_1003(self) -> None:
         """
         A binary frame closes the connection with 1003; the session stays.
         """
@@ -178,7 +178,7 @@ class FrameTests(WebSocketCase):
 
             self.assertEqual([(code, reason and reason.encode())], echo)
 
-    def test_reason(self) -> None:
+    def test_close_reason_is_a_word_and_when_to_retry(self) -> None:
         """
         The reason of a close is a word, and says when to come back if that makes sense.
         """

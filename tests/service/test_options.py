@@ -7,7 +7,6 @@ from contextlib import redirect_stderr
 from typing import Any
 
 import pytest
-from twisted.python.usage import UsageError
 
 from msgnode.service.options import RENAMED, Options
 
@@ -43,9 +42,21 @@ def test_renamed_option(old: str, new: str, value: list[str]) -> None:
     assert f"{new.removeprefix('--')}=" in Options().longOpt
 
 
-def test_unknown_option() -> None:
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        ("--nonsense", "option --nonsense not recognized"),
+        ("node.toml", "expected options only, found 'node.toml'"),
+    ],
+)
+def test_unknown_option(given: str, why: str) -> None:
     """
-    What is no option at all is told as ever.
+    An unknown option, or an argument, is refused in one line, without the list of all options.
     """
-    with pytest.raises(UsageError):
-        parsed("--nonsense")
+    said = io.StringIO()
+
+    with redirect_stderr(said), pytest.raises(SystemExit) as stopped:
+        parsed(given)
+
+    expected = f"msgnode: {why}; 'twistd msgnode --help' lists the options\n"
+    assert (2, expected) == (stopped.value.code, said.getvalue())

@@ -1,5 +1,5 @@
 """
-What `/message` takes and gives, in OpenAPI's words.
+The OpenAPI document of `/message`.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ MESSAGE = {
         "type": {"type": "string", "examples": ["create", "read", "update", "delete", "execute"]},
         "from": {
             "type": "string",
-            "description": "With a session's token: one of its own, or missing. Else replaced.",
+            "description": "With a session token: an address of the session, or missing. Otherwise replaced.",
         },
         "to": {
             "anyOf": [
@@ -36,12 +36,17 @@ MESSAGE = {
         },
         "body": {"type": ["object", "null"]},
         "priority": _nullable(type="integer", minimum=0, maximum=9),
-        "ttl": _nullable(type="number", minimum=0, description="Seconds it may wait for its recipient."),
+        "ttl": _nullable(
+            type="number", minimum=0, description="The seconds that the message may wait for its recipient."
+        ),
         "receipt": {"type": "boolean"},
-        "bulk": {"type": "boolean", "description": "It may leave last where messages wait."},
-        "log": {"type": "boolean", "description": "False: write nothing down about it."},
+        "bulk": {
+            "type": "boolean",
+            "description": "Bulk data: it yields to other messages that wait for the same recipient.",
+        },
+        "log": {"type": "boolean", "description": "False: the node does not log the message."},
         "transaction": {
-            "description": "What it belongs to; in every answer of the node, too.",
+            "description": "An identifier of the transaction; every answer of the node repeats it.",
             "anyOf": [
                 {"type": "string", "maxLength": 64},
                 {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
@@ -64,18 +69,18 @@ RESPONSE = {
 }
 
 BEARER = """\
-Whose message it is. Each of these is one:
+The token that identifies the sender. There are three kinds:
 
-- A session's token, `mns_...`: that session sends the message. One that no session has is refused.
-- A device's token, `mnd_...`.
-- An ID or access token of an OpenID provider that the operator trusts: a JWT, or an opaque one where the node
-  asks its provider about it.
+- A session token, `mns_...`: that session sends the message. A token that no session has is refused.
+- A device token, `mnd_...`.
+- An ID token or access token of an OpenID provider that the operator trusts: a JWT, or an opaque token if the
+  node validates it at its provider.
 
-The latter two open no session. The message gets a sender of its own, whom the node's policies know as
-the device or the user, and its recipient does where the body says `"assertedIdentity": null`. A bad one
-is refused. They are looked at where the operator has set `identity.auth`; elsewhere they mean nothing.
-Where it is `required`, nobody sends without a token or a client certificate. The token of a session
-whose identity has ended is refused until the session is opened again.
+A device token or a provider's token opens no session. The message gets a temporary sender address. The node's
+policies see the device or the user, and so does the recipient if the body has `"assertedIdentity": null`. An
+invalid token is refused. These tokens are validated if the operator has set `identity.auth`, and ignored
+otherwise. With `required`, a token or a client certificate is mandatory. The token of a session whose
+identity has expired is refused until the session is opened again.
 """
 
 ERROR = {
@@ -97,8 +102,9 @@ _SEND: dict[str, Any] = {
             "name": "wait",
             "in": "query",
             "description": (
-                "Seconds to wait for a response, 30 at most; 0: do not. Without it create, read, subscribe, "
-                "unsubscribe, execute or delete to one address waits 25 seconds, and all else does not."
+                "Seconds to wait for a response, 30 at most; 0: do not wait. Without it, create, read, "
+                "subscribe, unsubscribe, execute or delete to one address waits 25 seconds, and other "
+                "messages do not wait."
             ),
             "schema": {"type": "integer", "minimum": 0, "maximum": 999999},
         }
@@ -113,7 +119,7 @@ _SEND: dict[str, Any] = {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Response"}}},
         },
         "202": {
-            "description": "Sent; no response was waited for.",
+            "description": "The message was sent; the node did not wait for a response.",
             "content": {
                 "application/json": {
                     "schema": {
@@ -126,19 +132,21 @@ _SEND: dict[str, Any] = {
         },
         "400": _error("Not JSON, or not a message."),
         "401": _error(
-            "The bearer token is no session's, is no good, or its session's identity has ended; or none was "
-            "named where one is required."
+            "The bearer token is invalid, no session has it, or the identity of its session has expired; or "
+            "a token is required and none was sent."
         ),
-        "403": _error("It needs a session, `from` is another's, or this sender may not come in."),
-        "404": _error("Nobody is bound to the address."),
-        "409": _error("A response to the same `from` and `id` is waited for already."),
-        "413": _error("Too long."),
-        "429": _error("Too many messages of this session, user or address; with Retry-After."),
+        "403": _error(
+            "The message needs a session, `from` belongs to another sender, or this sender may not send."
+        ),
+        "404": _error("No session is bound to the address."),
+        "409": _error("Another request already waits for a response to the same `from` and `id`."),
+        "413": _error("The message is too long."),
+        "429": _error("The rate limit of this session, user or address is exceeded; with Retry-After."),
         "503": _error(
-            "The node stops, or cannot write down now what nobody waits for; with Retry-After. "
-            "Or the token's provider does not answer."
+            "The node is stopping, or cannot write a message to disk for which no response is expected; with "
+            "Retry-After. Or the token's provider does not answer."
         ),
-        "504": _error("No response in time; or none from the token's provider."),
+        "504": _error("No response came in time, from the recipient or from the token's provider."),
     },
 }
 
@@ -147,7 +155,7 @@ DOCUMENT: dict[str, Any] = {
     "info": {
         "title": "msgnode",
         "version": __version__,
-        "summary": "One message by POST, its response in the answer.",
+        "summary": "Sends one message by POST, and returns its response in the answer.",
         "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
     },
     "servers": [{"url": ".."}],

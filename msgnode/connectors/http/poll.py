@@ -1,5 +1,5 @@
 """
-The resource `/poll`: what a long-polling client asks, in HTTP's words.
+The resource `/poll`: the HTTP interface of long-polling.
 """
 
 from collections.abc import Generator
@@ -15,7 +15,14 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.connectors.http.poll_connection import PollConnection
 from msgnode.connectors.http.poll_post import OPENS, HTTPRefusal, PollPost, Step, checked
-from msgnode.connectors.http.requests import allow_origin, bearer, parameters, peer_of
+from msgnode.connectors.http.requests import (
+    MAX_WAIT_SECONDS,
+    WAIT_SECONDS,
+    allow_origin,
+    bearer,
+    parameters,
+    peer_of,
+)
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import STOPPING, TOKEN_REJECTED
@@ -28,13 +35,12 @@ from msgnode.transport.sockets import verified_name
 
 log = Logger()
 
-HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a GET waits; less than common proxies allow
-MAX_POSTS = 10  # of one client that wait for an earlier one
+MAX_POSTS = 10  # POSTs of one client that wait for an earlier one
 
 
 class PollResource(Resource):
     """
-    POST and GET of docs/protocol.md, "Long-polling".
+    The resource `/poll`: POST and GET of docs/protocol.md, "Long-polling".
     """
 
     isLeaf = True
@@ -94,13 +100,13 @@ class PollResource(Resource):
         except StopIteration as done:
             answer: bytes = done.value
             return answer
-        lock.acquire()  # nobody has it
+        lock.acquire()  # the lock is free
         self._go_on(step, work, request, lock)
         return NOT_DONE_YET
 
     def _take(self, request: Request, token: str, body: bytes) -> Generator[Step, None, bytes]:
         """
-        Take what was posted, in slices; the answer.
+        Accept the messages of a POST, in slices; returns the answer.
         """
         client = self._client(token, request)
         posting = PollPost(self._node, self._cork, client, body)
@@ -114,7 +120,7 @@ class PollResource(Resource):
         self, step: Step, work: Generator[Step, None, bytes], request: Request, lock: DeferredLock
     ) -> None:
         """
-        It takes more than one turn; the client's next POST waits meanwhile.
+        Finish a POST that takes more than one turn of the reactor; the client's next POST waits for it.
         """
 
         def answered() -> Generator[Step, None, None]:
@@ -133,7 +139,7 @@ class PollResource(Resource):
 
     @staticmethod
     def _failed(why: Failure, request: Request) -> None:
-        log.failure("taking what was posted", why)
+        log.failure("a POST to /poll could not be handled", why)
         if request.channel is not None:
             request.write(answer_error(request, 500, "the node failed over this POST; its log says why"))
             request.finish()
@@ -143,19 +149,20 @@ class PollResource(Resource):
             raise HTTPRefusal(401, "open a session first, or name its token: Authorization: Bearer mns_...")
         client = self._make_client(request)
         client.bearer = token
-        self._node.sessions.arrived(client)
+        self._node.sessions.connections.made(client)
         if client.refusal is None:
-            self._node.receive(message.data, client)
+            with self._cork:
+                self._node.receive(message.data, client)
         over = self._node.input_order.settled(client)
         if over is None:
             return self._opened(request, client)
-        request.notifyFinish().addErrback(lambda gone: self._node.sessions.lost(client))
+        request.notifyFinish().addErrback(lambda gone: self._node.sessions.connections.lost(client))
         over.addCallback(lambda done: self._open_late(request, client))
         return NOT_DONE_YET
 
     def _open_late(self, request: Request, client: PollConnection) -> None:
         """
-        It took a while to look at the client's token.
+        Answer an `open` that had to wait until the client's token was validated.
         """
         try:
             answer = self._opened(request, client)
@@ -181,7 +188,7 @@ class PollResource(Resource):
 
     def _remember(self, client: PollConnection, session: Session) -> None:
         """
-        This client polls for the session from now on.
+        Make this client the one that polls for the session.
         """
         older = self._clients.get(session)
         if older is not None:
@@ -206,7 +213,7 @@ class PollResource(Resource):
         if token is None:
             raise HTTPRefusal(401, "name the session's token: Authorization: Bearer mns_...")
         client = self._client(token, request)
-        hold = min(max(_number(request, "wait", int(HOLD)), 0), LONGEST_HOLD)
+        hold = min(max(_number(request, "wait", int(WAIT_SECONDS)), 0), MAX_WAIT_SECONDS)
         after = _number(request, "after", client.acknowledged)
         if not client.acknowledged <= after <= client.cursor:
             told = f"from {client.acknowledged} to {client.cursor}"
@@ -216,7 +223,7 @@ class PollResource(Resource):
 
     def _client(self, token: str, request: Request) -> PollConnection:
         """
-        The client of that token; a session that has another connection, or lost it, goes on here.
+        Returns the client of that session token; a session with another connection, or none, continues here.
         """
         session = self._node.sessions.by_token(token)
         if session is None:
@@ -230,7 +237,7 @@ class PollResource(Resource):
             self._remember(client, session)
         if client.session is None or session.connection is None:
             client.refusal = None
-            self._node.sessions.arrived(client)
+            self._node.sessions.connections.made(client)
             if client.refusal is not None:
                 raise HTTPRefusal(503, client.refusal.word)
             self._node.handshake.come_back(session, client)

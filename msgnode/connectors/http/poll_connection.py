@@ -1,11 +1,11 @@
 """
 Long-polling, for clients that have nothing but HTTP.
 
-POST brings messages, GET waits for some.  Every message that is handed out
-has a number; a GET names the last one it has, and what comes after it is sent
-again, so a lost answer loses nothing.  The numbers are those of the session's
-outbox, so another connector can go on where polling ended.  Between two GETs
-the client counts as attached but slow: its messages wait in its session.
+POST sends messages to the node, GET waits for messages.  Every delivered
+message has a number; a GET names the last one it has, and all later messages
+are sent again, so a lost answer loses no message.  The numbers are those of the
+session's outbox, so another connector can continue where polling ended.  Between
+two GETs the client counts as connected but slow: its messages wait in its session.
 """
 
 from typing import Any
@@ -15,18 +15,19 @@ from twisted.internet.defer import DeferredLock
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.web.server import Request
 
+from msgnode.connectors.http.requests import MAX_ANSWER_BYTES
 from msgnode.protocol.close_codes import CLOSED, OVER_CAPACITY, SUPERSEDED, TOKEN_REJECTED, Closing
 from msgnode.protocol.errors import error_body
 from msgnode.sessions.access.authentication import LAPSED
+from msgnode.sessions.inbox import Inbox
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import Sessions
 from msgnode.transport.cork import Cork
 from msgnode.transport.http_answers import write_all
 
-LINGER = 60.0  # seconds without a GET until the client counts as away
-MAX_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
-SUPERSEDED_RETRY = 5  # seconds
+LINGER_SECONDS = 60.0  # seconds without a GET until the client counts as disconnected
+SUPERSEDED_RETRY_SECONDS = 5
 
 ENDED = "the session ended"
 TAKEN_OVER = "a newer request of this session took over"
@@ -36,23 +37,23 @@ class PollConnection:
     """
     A polling client; a Connection of session.py that outlives its requests.
 
-    Full whenever no GET waits, so that its session keeps what comes.  What is
-    not counted, a word of mn:/session or an answer after another connection
-    took over, is handed out once, `beside` the rest.
+    Writing is paused whenever no GET waits, so that the session keeps new messages.
+    Messages without a number (from mn:/session, or an answer after another
+    connection took over) are delivered once, and wait in `_beside` until then.
     """
 
     connector = "poll"
     bearer = ""
-    counted = True
+    acks_by_request = True
 
     def __init__(self, peer: str, sessions: Sessions, cork: Cork, clock: IReactorTime) -> None:
         self.peer = peer
-        self.identity = ""  # by the certificate of the connection its first request came by
+        self.identity = ""  # from the client certificate of its first request's connection
         self.session: Session | None = None
-        self.full = True
+        self.write_paused = True
         self.greeting: list[bytes] | None = []  # collects the answer to `open`
         self.refusal: Closing | None = None
-        self._accepted = self._acknowledged = 0  # the last that were known, once there is no outbox
+        self._accepted = self._acknowledged = 0  # the last known numbers, once there is no outbox
         self._beside: list[bytes] = []
         self._sessions = sessions
         self._cork = cork
@@ -64,31 +65,39 @@ class PollConnection:
     @property
     def outbox(self) -> Outbox | None:
         """
-        The session's, while this is the session's connection.
+        The outbox of the session, while this is the session's connection.
         """
         session = self.session
-        return session.outbox if session is not None and session.connection is self else None
+        return session.mailbox.outbox if session is not None and session.connection is self else None
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """
+        The inbox of the session, while this is the session's connection.
+        """
+        session = self.session
+        return session.mailbox.inbox if session is not None and session.connection is self else None
 
     @property
     def accepted(self) -> int:
         """
-        How many messages were taken by POST.
+        The number of messages accepted by POST.
         """
-        if self.outbox is not None:
-            self._accepted = self.outbox.received
+        if self.inbox is not None:
+            self._accepted = self.inbox.received
         return self._accepted
 
     @property
     def on_disk(self) -> int:
         """
-        How many of them the client may forget.
+        The number of accepted messages that are on disk, which the client may forget.
         """
-        return self.outbox.on_disk if self.outbox is not None else self._accepted
+        return self.inbox.on_disk if self.inbox is not None else self._accepted
 
     @property
     def acknowledged(self) -> int:
         """
-        The number of the last message the client says it has.
+        The number of the last message that the client has acknowledged.
         """
         if self.outbox is not None:
             self._acknowledged = self.outbox.acknowledged
@@ -97,16 +106,16 @@ class PollConnection:
     @property
     def cursor(self) -> int:
         """
-        The number of the last message handed out.
+        The number of the last message delivered.
         """
         return self.outbox.last if self.outbox is not None else self._acknowledged
 
     def take_from(self, first: int, parts: list[bytes]) -> list[bytes]:
         """
-        The messages that are new, if the first of them has this number.
+        Returns the messages that are new, if the first of `parts` has this number.
         """
-        if self.outbox is not None:
-            self.outbox.at = first - 1  # it knows itself what it had
+        if self.inbox is not None:
+            self.inbox.position = first - 1  # the inbox skips what it has received before
             return parts
         fresh = parts[self._accepted + 1 - first :]
         self.took(0)
@@ -114,20 +123,21 @@ class PollConnection:
 
     def took(self, number: int) -> None:
         """
-        So many more of them were taken.
+        Count so many more messages as accepted.
         """
         if self.outbox is None:
             self._accepted += number
-            # What is answered here cannot wait in the session, which has another connection.
-            self.full = sum(map(len, self._beside)) >= MAX_HANDED_OUT
+            # Answers to these messages cannot wait in the session, which has another connection.
+            self.write_paused = sum(map(len, self._beside)) >= MAX_ANSWER_BYTES
 
     def give_way(self) -> None:
         """
-        Another object stands for this client from now on.
+        End this connection: a newer one of the same session replaces it.
         """
-        self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
+        self.refusal = SUPERSEDED
+        self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY_SECONDS)
         self._stop_timer()
-        self._sessions.lost(self)
+        self._sessions.connections.lost(self)
 
     # -- Connection ----------------------------------------------------------
 
@@ -138,15 +148,15 @@ class PollConnection:
             self._beside.append(data)
             self._flush_soon()
 
-    def fetch(self) -> None:
+    def outbox_ready(self) -> None:
         outbox = self.outbox
         if outbox is not None and self._waiting is not None:
-            self.full = outbox.sent_bytes >= MAX_HANDED_OUT
+            self.write_paused = outbox.sent_bytes >= MAX_ANSWER_BYTES
             self._flush_soon()
 
     def _flush_soon(self) -> None:
         if self._waiting is not None:
-            if self._cork.held:
+            if self._cork.corked:
                 self._cork.add(self)
             else:
                 self._cork.settle()
@@ -157,69 +167,69 @@ class PollConnection:
         if why.code == CLOSED.code:
             self._refuse(401, ENDED)
         elif why.code == SUPERSEDED.code:
-            self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
+            self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY_SECONDS)
         elif why.code == TOKEN_REJECTED.code:
             self._refuse(401, LAPSED, why.retry_after)
         else:
             self._refuse(503, why.word, why.retry_after)
         self._stop_timer()
-        self._sessions.lost(self)
+        self._sessions.connections.lost(self)
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         """
-        Its requests wait for their answer instead.
+        Does nothing: a client's requests wait for their answers instead.
         """
 
     def resume_reading(self) -> None:
         """
-        Its requests wait for their answer instead.
+        Does nothing: a client's requests wait for their answers instead.
         """
 
-    def unreadable(self, text: str, code: int) -> None:
+    def report_undecodable(self, text: str, code: int) -> None:
         """
-        Never called: a POST is looked through before it is taken.
+        Never called: a POST is checked before it is accepted.
         """
 
     # -- GET -----------------------------------------------------------------
 
     def poll(self, request: Request, after: int, hold: float) -> None:
         """
-        Answer with what comes after number `after`; wait for it up to `hold` seconds.
+        Answer with the messages after number `after`; wait for them up to `hold` seconds.
         """
-        self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY)
+        self._refuse(409, TAKEN_OVER, SUPERSEDED_RETRY_SECONDS)
         if self.outbox is not None:
             self.outbox.acknowledge(after)
         self._stop_timer()
         self._waiting = request
         request.notifyFinish().addErrback(self._hung_up, request)
         with self._cork:
-            if self.outbox is None or self.outbox.sent_bytes < MAX_HANDED_OUT:
-                self._sessions.ready(self)
+            if self.outbox is None or self.outbox.sent_bytes < MAX_ANSWER_BYTES:
+                self._sessions.connections.write_resumed(self)
             outbox = self.outbox
-            if self._beside or (outbox is not None and outbox.sent and not outbox.held):
+            if self._beside or (outbox is not None and outbox.sent and not outbox.blocked_on_disk):
                 self._cork.add(self)
         if self._waiting is request:
             self._timer = self._clock.callLater(hold, self._nothing_came)
 
     def flush(self) -> None:
         """
-        Answer the GET that waits with all there is.
+        Answer the waiting GET with all messages there are.
         """
         if self._waiting is None:
             return
         outbox, cursor = self.outbox, self.cursor
         owed: list[bytes] = []
-        if outbox is not None and not outbox.held:
+        if outbox is not None and not outbox.blocked_on_disk:
             try:
                 owed = self._owed(outbox)
-            except OSError:  # this GET has said what the client has; the rest can be counted anew
-                outbox.weed(outbox.asked)
+            except OSError:  # this GET has named the client's last message, so the rest can be renumbered
+                outbox.drop_unreadable(outbox.client_requested)
                 self._cork.settle()
                 owed = self._owed(outbox)
-            cursor = outbox.acknowledged + outbox.holes + len(owed)
+            cursor = outbox.acknowledged + outbox.gaps + len(owed)
         if self._beside or owed:
             parts = [b'{"cursor":%d,"messages":[' % cursor]
             for data in self._beside + owed:
@@ -230,12 +240,12 @@ class PollConnection:
 
     def _owed(self, outbox: Outbox) -> list[bytes]:
         """
-        As much as fits in an answer.
+        Returns as many unacknowledged messages as fit in one answer.
         """
         found: list[bytes] = []
         size = 0
         for kept in outbox.sent:
-            if size >= MAX_HANDED_OUT:
+            if size >= MAX_ANSWER_BYTES:
                 break
             found.append(self._sessions.journal.data(kept))
             size += kept.size
@@ -271,15 +281,15 @@ class PollConnection:
     # -- between two GETs ------------------------------------------------------
 
     def _pause(self) -> None:
-        self._sessions.paused(self)
+        self._sessions.connections.write_paused(self)
         self.linger()
 
     def linger(self) -> None:
         """
-        Give the client time for its next GET, then let it count as away.
+        Give the client time for its next GET; after that it counts as disconnected.
         """
         self._stop_timer()
-        self._timer = self._clock.callLater(LINGER, self._sessions.lost, self)
+        self._timer = self._clock.callLater(LINGER_SECONDS, self._sessions.connections.lost, self)
 
     def _stop_timer(self) -> None:
         if self._timer is not None and self._timer.active():

@@ -1,9 +1,9 @@
 """
-A POST to `/poll` from its body until its answer: all its messages are looked at, then all are taken.
+A POST to `/poll`, from its body until its answer: all messages are checked, then all are accepted.
 
-Both is done in slices, so that an array of thousands leaves others their turn.
-The client's next POST waits; of a session that goes elsewhere meanwhile the
-rest is not taken, and its client is told so.
+Both steps run in slices, so that an array of thousands does not block other
+clients.  The client's next POST waits.  If another connection takes the session
+over meanwhile, the remaining messages are refused, and the answer says so.
 """
 
 import re
@@ -13,19 +13,23 @@ import msgspec
 from msgspec import Raw
 from twisted.internet.defer import Deferred
 
-from msgnode.connectors.http.poll_connection import ENDED, SUPERSEDED_RETRY, TAKEN_OVER, PollConnection
+from msgnode.connectors.http.poll_connection import (
+    ENDED,
+    SUPERSEDED_RETRY_SECONDS,
+    TAKEN_OVER,
+    PollConnection,
+)
 from msgnode.node import Node
 from msgnode.protocol.address import SESSION
+from msgnode.protocol.close_codes import SUPERSEDED
 from msgnode.protocol.errors import Malformed
 from msgnode.protocol.message import Message, decode
-from msgnode.structures.time_slices import MESSAGES, SIZE
+from msgnode.structures.time_slices import MESSAGES, SLICE_BYTES
 from msgnode.transport.cork import Cork
 
 OPENS = ("open", "re-open")
-DISK_RETRY = 2  # seconds
-LOOKED_AT = (
-    8 * MESSAGES
-)  # messages of which the form is checked in one slice; it costs less than to carry them
+DISK_RETRY_SECONDS = 2
+LOOKED_AT = 8 * MESSAGES  # messages checked in one slice; to check one costs less than to route it
 
 _VALUE = msgspec.json.Decoder(Raw)
 _BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -36,7 +40,7 @@ Step = Deferred[None] | None
 
 class HTTPRefusal(Exception):
     """
-    A request that is refused whole, with its HTTP status.
+    The refusal of a whole request, with its HTTP status.
     """
 
     def __init__(self, status: int, text: str, retry_after: int | None = None) -> None:
@@ -47,7 +51,7 @@ class HTTPRefusal(Exception):
 
 def elements(body: bytes) -> Iterator[bytes]:
     """
-    The messages in a body, one object or an array of them, as they came; each is found when it is asked for.
+    Yields the messages in a body, which is one object or an array of them, as the bytes that came.
     """
     at = _end(_SPACE, body, 0)
     if body[at : at + 1] != b"[":
@@ -74,7 +78,7 @@ def elements(body: bytes) -> Iterator[bytes]:
 
 def _length(view: memoryview) -> int:
     """
-    How long the value is that stands there, with the space behind it.  Only msgspec's complaint says so.
+    Returns the length of the JSON value at the start, with the space after it; only msgspec's error has it.
     """
     try:
         _VALUE.decode(view)
@@ -104,7 +108,7 @@ def checked(data: bytes, longest: int) -> Message:
 
 class PollPost:
     """
-    The messages that one client posted.
+    One POST of a client, with its messages.
     """
 
     def __init__(self, node: Node, cork: Cork, client: PollConnection, body: bytes) -> None:
@@ -115,9 +119,9 @@ class PollPost:
 
     def work(self, number: Callable[[int], int]) -> Generator[Step, None, int]:
         """
-        The slices, and in the end how many messages there were; HTTPRefusal: none was taken.
+        Accept the messages in slices; returns how many there were.  Raises HTTPRefusal if none was accepted.
 
-        `number` is that of the first message, given the next one's.
+        `number` gets the number that is expected, and returns that of the first message.
         """
         self.check_disk()
         parts: list[bytes] = []
@@ -142,20 +146,26 @@ class PollPost:
 
     def _take(self, parts: list[bytes], first: int) -> Generator[Step, None, None]:
         """
-        Pass the messages on; those that came before, by the number of the first one, are skipped.
+        Route the messages; those that came before, by the number of the first one, are skipped.
         """
         client, session = self._client, self._client.session
-        mine = session is not None and session.connection is client
+        if session is None:
+            raise self._gone()
+        mine = session.connection is client
+        outbox = session.mailbox.outbox
+        if not mine and outbox is not None and outbox.client_requested:
+            # The client has resumed on another connection, and sends the messages again there.
+            raise HTTPRefusal(409, f"{TAKEN_OVER}; none of these was taken", SUPERSEDED_RETRY_SECONDS)
         fresh = client.take_from(first, parts)
         done = 0
         while done < len(fresh):
             if done:
                 yield None
                 if client.session is None:
-                    raise HTTPRefusal(401, ENDED)
+                    raise self._gone()
                 if client.session is not session or (session.connection is client) != mine:
                     raise HTTPRefusal(
-                        409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY
+                        409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY_SECONDS
                     )
             done += self._take_some(fresh[done : done + MESSAGES])
             settled = self._node.input_order.settled(client)
@@ -163,14 +173,26 @@ class PollPost:
                 yield settled
             self.check_disk()
 
+    def _gone(self) -> HTTPRefusal:
+        """
+        Returns the refusal for a client without a session: a newer client replaced it, or the session ended.
+        """
+        why = self._client.refusal
+        if why is not None and why.code == SUPERSEDED.code:
+            return HTTPRefusal(
+                409, f"{TAKEN_OVER}; some of these may have been taken", SUPERSEDED_RETRY_SECONDS
+            )
+        return HTTPRefusal(401, ENDED)
+
     def _take_some(self, parts: list[bytes]) -> int:
         """
-        Pass on as much as a read of a socket would bring, or up to what takes its time; how many that were.
+        Route about as many messages as one read of a socket has, or up to one that must wait; returns their
+        number.
         """
-        client, held = self._client, self._node.input_order.held
+        client, pending = self._client, self._node.input_order.pending
         taken = size = 0
         with self._cork:
-            while taken < len(parts) and size < SIZE and client not in held:
+            while taken < len(parts) and size < SLICE_BYTES and client not in pending:
                 size += len(parts[taken])
                 self._node.receive(parts[taken], client)
                 taken += 1
@@ -179,9 +201,11 @@ class PollPost:
 
     def check_disk(self) -> None:
         """
-        Who is told that a message was taken may forget it; so it must be written down by then.
+        Refuse the POST while the disk fails: a client may forget an accepted message, so it must be on disk.
         """
         failing = self._node.message_log.failing
         if failing is not None:
             again = "some of it may have been taken: post it again with the same 'seq'"
-            raise HTTPRefusal(503, f"the node cannot write this down now: {failing}; {again}", DISK_RETRY)
+            raise HTTPRefusal(
+                503, f"the node cannot write to disk now: {failing}; {again}", DISK_RETRY_SECONDS
+            )

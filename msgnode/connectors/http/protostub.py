@@ -1,9 +1,9 @@
 """
-The protostubs the node gives to browsers: its own, and those an operator has put beside it.
+The protostubs that the node serves to browsers: its own, and those in the operator's directory.
 
-A runtime asks for `default.ps.js` and its descriptor `default.ps.json`; one
-of the older kind asks a catalogue for version, cguid and a descriptor that
-has the code in it.
+A runtime fetches `default.ps.js` and its descriptor `default.ps.json`; an older
+runtime asks a catalogue for version, cguid and a descriptor that contains the
+code.
 """
 
 import gzip
@@ -23,14 +23,14 @@ from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_name
 from msgnode.transport.http_answers import answer_error
 
-OURS = ("default.ps.js", "default.mjs", "default.d.mts")
+OURS = ("default.ps.js", "default.mjs", "default.d.mts", "client.mjs", "client.d.mts")
 CATALOGUE = "activate.js"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*\.ps\.(js|json)")
 
 
 class StubCatalogue:
     """
-    Every file by its name below `/.well-known/protocolstub`; `public` is where the asker reaches the node.
+    The files below `/.well-known/protocolstub` by name; `public` is the node's URL as the client sees it.
     """
 
     def __init__(self, config: Config, now: Callable[[], float] = time.time) -> None:
@@ -44,7 +44,7 @@ class StubCatalogue:
 
     def read(self, name: str, public: str) -> bytes | None:
         """
-        What to send, or None if there is nothing of this name.
+        Returns the content of the file, or None if there is no file of this name.
         """
         if _FILE.fullmatch(name) and (found := self._operators(name)) is not None:
             return found
@@ -56,7 +56,7 @@ class StubCatalogue:
 
     def _operators(self, name: str) -> bytes | None:
         """
-        A file of the operator's directory; it wins over our own.
+        Returns a file of the operator's directory, which takes precedence over the node's own.
         """
         if not self._config.stubs:
             return None
@@ -148,12 +148,13 @@ TYPES = {
     "sourcePackage": "application/json",
 }
 METHODS = b"GET, HEAD, POST, OPTIONS"
-WORTH_PACKING = 1000  # bytes
+WORTH_PACKING_BYTES = 1000
+MAX_PACKED_BYTES = 1024 * 1024  # packing more would keep other clients waiting
 
 
 class ProtocolStub(Resource):
     """
-    Answers with a file and its ETag, or 304 to who has it.  A POST is what older runtimes ask with.
+    The resource of the protostub files: answers with a file and its ETag, or 304.  Older runtimes use POST.
     """
 
     isLeaf = True
@@ -178,11 +179,11 @@ class ProtocolStub(Resource):
         data = self._stubs.read(name, self._public(request))
         if data is None:
             return answer_error(request, 404, f"no protostub file named {name[:200]!r}")
-        return _answer(request, TYPES[re.split(r"[./]", name)[-1]], data)
+        return answer_file(request, TYPES[re.split(r"[./]", name)[-1]], data)
 
     def _public(self, request: Request) -> str:
         """
-        The URL that `/ws` lies below, for WebSocket.
+        The WebSocket URL of the node, without `/ws`.
         """
         given = self._config.public_url
         return re.sub("^http", "ws", given).rstrip("/") if given else self._as_asked(request)
@@ -200,13 +201,18 @@ class ProtocolStub(Resource):
         return f"{'wss' if secure else 'ws'}://{host}{below}"
 
 
-def _answer(request: Request, kind: str, data: bytes) -> bytes | int:
+def answer_file(request: Request, kind: str, data: bytes) -> bytes | int:
+    """
+    Answers with this content, packed if the client reads that, or 304 if the client has it.
+    """
     accepted = request.getHeader("accept-encoding") or ""
-    packed = len(data) > WORTH_PACKING and re.search(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))", accepted)
+    packed = WORTH_PACKING_BYTES < len(data) <= MAX_PACKED_BYTES and re.search(
+        r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))", accepted
+    )
     etag = f'"{sha256(data).hexdigest()[:24]}{"-gzip" if packed else ""}"'
     request.setHeader(b"ETag", etag.encode())
     request.setHeader(b"Vary", b"Accept-Encoding")
-    # Kept, but asked for anew each time: an upgrade of the node reaches its pages at once.
+    # A cache must revalidate each time, so that an upgrade of the node reaches its pages at once.
     request.setHeader(b"Cache-Control", b"no-cache")
     if request.method != b"POST" and _has(request, etag):
         request.setResponseCode(304)
@@ -217,7 +223,7 @@ def _answer(request: Request, kind: str, data: bytes) -> bytes | int:
         request.setHeader(b"Content-Encoding", b"gzip")
         data = gzip.compress(data, mtime=0)
     if request.method == b"HEAD":
-        # Twisted would write a line about a body it has to leave out.
+        # Twisted would log a warning about a body that it must not send.
         request.setHeader(b"Content-Length", str(len(data)).encode())
         request.finish()
         return NOT_DONE_YET
@@ -226,7 +232,7 @@ def _answer(request: Request, kind: str, data: bytes) -> bytes | int:
 
 def _has(request: Request, etag: str) -> bool:
     """
-    Is this one of the versions the client has?  Proxies mark some as weak; that is no difference here.
+    Does the client have this version?  A weak ETag, which proxies make, counts as well.
     """
     known = (request.getHeader("if-none-match") or "").split(",")
     return any(tag.strip().removeprefix("W/") in (etag, "*") for tag in known)

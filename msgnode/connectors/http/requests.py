@@ -1,5 +1,5 @@
 """
-What an HTTP request asks: its headers, its parameters, and where its page comes from.
+The token, the parameters and the origin of an HTTP request.
 """
 
 from urllib.parse import parse_qs, urlsplit
@@ -9,6 +9,8 @@ from twisted.web.server import Request
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.transport.sockets import bearer_token
 
+WAIT_SECONDS, MAX_WAIT_SECONDS = 25.0, 30.0  # for which a request may wait; common proxies allow no more
+MAX_ANSWER_BYTES = 1024 * 1024  # of the messages in one answer to a poll; the others stay in the mailbox
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -18,7 +20,7 @@ def headers(request: Request, name: bytes) -> list[str]:
 
 def bearer(request: Request) -> str | None:
     """
-    The token in `Authorization: Bearer`; None if the request has no such header.
+    Returns the token in `Authorization: Bearer`; None if the request has no such header.
     """
     return bearer_token(next(iter(headers(request, b"Authorization")), ""))
 

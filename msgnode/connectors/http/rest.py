@@ -1,9 +1,9 @@
 """
-REST at `/message`: one message by POST, its response in the answer.
+REST at `/message`: one message by POST, and its response in the HTTP response.
 
-Without a session the message gets a sender of its own, which lives as long as
-the request.  With a session's token it is sent by that session, and the
-response comes here instead of by the session's connection.
+Without a session the message gets a sender address that exists as long as the
+request.  With a session token it is sent by that session, and the response is
+returned here instead of on the session's connection.
 """
 
 from functools import partial
@@ -18,7 +18,16 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode.connectors.http.openapi import DOCUMENT
-from msgnode.connectors.http.requests import allow_origin, authority_of, bearer, headers, parameters, peer_of
+from msgnode.connectors.http.requests import (
+    MAX_WAIT_SECONDS,
+    WAIT_SECONDS,
+    allow_origin,
+    authority_of,
+    bearer,
+    headers,
+    parameters,
+    peer_of,
+)
 from msgnode.connectors.http.rest_exchange import NotNow, RestRequest, again_in
 from msgnode.connectors.http.site import NotHere
 from msgnode.node import Node
@@ -26,7 +35,7 @@ from msgnode.protocol import lossless_json
 from msgnode.protocol.address import SESSION, Domain, is_multicast
 from msgnode.protocol.close_codes import STOPPING
 from msgnode.protocol.errors import Rejected
-from msgnode.protocol.message import SHORT, Message, decode
+from msgnode.protocol.message import SHORT_BYTES, Message, decode
 from msgnode.protocol.token_redaction import redacted
 from msgnode.sessions.access.authentication import LAPSED
 from msgnode.sessions.queue import REQUESTS
@@ -35,13 +44,12 @@ from msgnode.transport.cork import Cork
 from msgnode.transport.http_answers import answer_error, answer_json
 from msgnode.transport.sockets import verified_name
 
-HOLD, LONGEST_HOLD = 25.0, 30.0  # seconds a request waits; less than common proxies allow
 ANSWERED = REQUESTS | {"delete"}
 
 
 class Messages(Resource):
     """
-    POST of docs/protocol.md, "REST".
+    The resource `/message`: docs/protocol.md, "REST".
     """
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
@@ -76,11 +84,11 @@ class Messages(Resource):
 
     def _is_known_origin(self, request: Request) -> bool:
         """
-        May a page of that origin speak for whoever looks at it, where the operator named no origins?
+        May a page of that origin send messages for its user, if no allowed origins are configured?
 
-        Any page may have a browser post what a form could post.  A session's
-        token shows that it is the client's own doing; without one, only pages
-        of this very host may.
+        Any page can make a browser post what a form could post.  A session token
+        shows that the client itself sends it; without one, only pages of this
+        host may.
         """
         config = self._node.config
         origin = next(iter(headers(request, b"Origin")), "")
@@ -139,7 +147,9 @@ class Messages(Resource):
             return NOT_DONE_YET
         if self._has_nobody(message):
             exchange.end()
-            return answer_error(request, 404, f"nobody is bound to {', '.join(_recipients(message))}"[:300])
+            return answer_error(
+                request, 404, f"no session is bound to {', '.join(_recipients(message))}"[:300]
+            )
         return NOT_DONE_YET
 
     def _taken(self, exchange: RestRequest, request: Request) -> bytes:
@@ -149,11 +159,11 @@ class Messages(Resource):
 
     def _check_disk(self, advice: str) -> None:
         """
-        Who is told that a message was taken may forget it; so it must be written down by then.
+        A client may forget a message once it was accepted, so that must be on disk by then.
         """
         failing = self._node.message_log.failing
         if failing is not None:
-            raise NotNow(f"the node cannot write this down now: {failing}; {advice}")
+            raise NotNow(f"the node cannot write to disk now: {failing}; {advice}")
 
     def _checked(self, data: bytes) -> Message:
         longest = self._node.config.limits.message_bytes
@@ -164,18 +174,18 @@ class Messages(Resource):
         except UnicodeDecodeError as why:
             raise Rejected(f"not UTF-8 at byte {why.start}") from None
         message = decode(data)
-        if len(data) <= SHORT:  # to look at more is the recipient's
+        if len(data) <= SHORT_BYTES:  # longer bodies are checked by the recipient
             message.fields()
         if message.to == SESSION:
             raise Rejected("sessions are opened and closed at /ws or /poll")
-        redacted(message)  # its header is what will be delivered, but for `token`, or it is refused here
+        redacted(message)  # its header is delivered unchanged except for `token`, or it is refused here
         return message
 
     # -- the sender ----------------------------------------------------------
 
     def _asker(self, exchange: RestRequest, token: str) -> tuple[Session | None, Deferred[None] | None]:
         """
-        The session whose token this is; else, where tokens are looked at, when it is known who bears it.
+        The session that has this session token; else a Deferred, while an identity token is checked.
         """
         session = self._node.sessions.by_token(token) if token else None
         if session is not None:
@@ -183,7 +193,7 @@ class Messages(Resource):
                 raise Rejected(LAPSED, 401, "token")
             return session, None
         if token.startswith("mns_"):
-            raise Rejected("no session has this token; open one, or leave the token out", 401, "token")
+            raise Rejected("no session has this token; open a session, or leave the token out", 401, "token")
         authenticator = self._node.authenticator
         if authenticator.is_open:
             return None, None
@@ -210,7 +220,7 @@ class Messages(Resource):
         )
 
     def _from_visitor(self, message: Message, exchange: RestRequest) -> Message:
-        message = redacted(message)  # no visitor has a token to show in it
+        message = redacted(message)  # a sender without a session has no token to show in it
         for to in _recipients(message):
             if to == self._domain.node or to.startswith(self._domain.node + "/"):
                 raise Rejected(f"{to} serves sessions; name the token of one"[:300], 403, "no-session")
@@ -229,7 +239,7 @@ class Messages(Resource):
 
 class OpenAPIResource(Resource):
     """
-    The same, described in OpenAPI.
+    The resource that describes `/message` in OpenAPI.
     """
 
     isLeaf = True
@@ -245,23 +255,23 @@ def _recipients(message: Message) -> list[str]:
 
 def _wait(asked: dict[str, str], message: Message) -> float:
     """
-    How many seconds to wait for a response; 0 where none is expected.
+    Returns the seconds to wait for a response; 0 if none is expected.
     """
     given = asked.get("wait")
     if given is None:
         single = isinstance(message.to, str) and not is_multicast(message.to)
-        return HOLD if single and message.type.lower() in ANSWERED else 0
+        return WAIT_SECONDS if single and message.type.lower() in ANSWERED else 0
     if not given.isascii() or not given.isdigit() or len(given) > 6:
         raise Rejected(f"'wait' must be a whole number of seconds, not {given[:40]!r}")
-    return min(int(given), LONGEST_HOLD)
+    return min(int(given), MAX_WAIT_SECONDS)
 
 
 def _with_sender(message: Message, from_: str) -> Message:
     """
-    The same message from somebody else.
+    Returns the same message with another sender.
     """
     try:
         fields = msgspec.json.decode(message.data, type=dict[str, Raw])
         return decode(msgspec.json.encode({**fields, "from": from_}))
-    except msgspec.DecodeError:  # half a character, which msgspec does not take
+    except msgspec.DecodeError:  # a lone surrogate, which msgspec rejects
         return decode(lossless_json.dumps({**lossless_json.loads(message.data), "from": from_}))

@@ -2,6 +2,7 @@
 One request of the REST connector, from its POST until its answer.
 """
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
@@ -23,7 +24,7 @@ log = Logger()
 
 class NotNow(Rejected):
     """
-    A message that the node cannot take at the moment.
+    The refusal of a message that the node cannot accept at the moment.
     """
 
     code = 503
@@ -33,40 +34,37 @@ class NotNow(Rejected):
 
 class RestRequest:
     """
-    A Connection of session.py that is never a session's own: what is answered to it comes here.
+    A Connection of session.py for one request: never a session's own connection, but it gets the response.
     """
 
     connector = "rest"
     bearer = ""
-    counted = False
+    acks_by_request = False
 
     def __init__(self, node: Node, clock: IReactorTime, request: Request) -> None:
         self.peer = self.identity = ""
         self.session: Session | None = None
-        self.full = self.over = False
+        self.write_paused = self.over = False
         self._node = node
         self._clock = clock
         self._request = request
-        self._expected: tuple[str, int | str] | None = None
+        self._stop_expecting: Callable[[], object] | None = None
         self._timer: IDelayedCall | None = None
-        node.sessions.connections.add(self)
+        node.sessions.connections.add_transient(self)
         request.notifyFinish().addErrback(self._hung_up)
 
     def expect(self, message: Message, wait: float) -> None:
         """
-        The response to this message comes here, within `wait` seconds.
+        Wait up to `wait` seconds for the response to this message.
         """
         assert self.session is not None
-        key = message.from_, message.id
-        if key in self._node.awaited:
-            raise Rejected(f"{message.from_} waits for a response to {message.id!r} already"[:300], 409)
-        self._expected = key
-        self._node.awaited[key] = self.session, self._heard
+        expected = self._node.expected_responses
+        self._stop_expecting = expected.expect(message, self.session, self._heard)
         self._timer = self._clock.callLater(wait, self._nothing_came, message.to, wait)
 
     def known(self, verdict: Verdict) -> None:
         """
-        What became of the token it brought.
+        Use the result of the validation of its token.
         """
         if isinstance(verdict, Rejected):
             raise verdict
@@ -74,7 +72,7 @@ class RestRequest:
 
     def answer_now(self, answer: bytes | int | None) -> None:
         """
-        The answer to a request that had to wait until its sender was known.
+        Send the answer to a request that had to wait until its sender was authenticated.
         """
         if isinstance(answer, bytes):
             self.end()
@@ -85,31 +83,31 @@ class RestRequest:
         if isinstance(why.value, Rejected):
             self._refuse(why.value.code, str(why.value), again_in(why.value))
         else:
-            log.failure("a request by REST", why)
+            log.failure("a REST request could not be handled", why)
             self._refuse(500, "the node failed over this message; its log says why")
 
     def end(self) -> None:
         """
-        Nobody waits any more; a late response goes to the session.
+        Stop waiting for the response; a late one goes to the session.
         """
         if self.over:
             return
         self.over = True
-        if self._expected is not None:
-            del self._node.awaited[self._expected]
+        if self._stop_expecting is not None:
+            self._stop_expecting()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         session = self.session
-        self._node.sessions.lost(self)
-        if session is not None and session.visits:
-            self.session, self.full = session, True  # for a visitor there is no later
+        self._node.sessions.connections.lost(self)
+        if session is not None and session.is_ephemeral:
+            self.session, self.write_paused = session, True  # an ephemeral session gets nothing later
 
     def _heard(self, message: Message) -> None:
         try:
             code = message.field("code")
         except Malformed:
             code = None
-        if not (type(code) is int and 100 <= code < 200):  # else the response is still to come
+        if not (type(code) is int and 100 <= code < 200):  # a provisional response: the final one follows
             self._answer(message.data)
 
     def _answer(self, data: bytes) -> None:
@@ -138,40 +136,40 @@ class RestRequest:
 
     def send(self, data: bytes) -> None:
         """
-        The node's own answer.
+        Handle an answer of the node itself.
         """
         self._heard(decode(data))
 
-    def fetch(self) -> None:
+    def outbox_ready(self) -> None:
         """
-        Never called: nothing is counted here.
+        Never called: this connection has no outbox.
         """
 
     def lose(self, why: Closing) -> None:
         self._refuse(503, why.word, why.retry_after)
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         """
-        It has sent the one message it sends.
+        Does nothing: the only message of this request has been read.
         """
 
     def resume_reading(self) -> None:
         """
-        It has sent the one message it sends.
+        Does nothing: the only message of this request has been read.
         """
 
-    def unreadable(self, text: str, code: int) -> None:
+    def report_undecodable(self, text: str, code: int) -> None:
         """
-        Never called: a POST is looked through before it is taken.
+        Never called: a POST is checked before it is accepted.
         """
 
 
 def again_in(why: Rejected) -> int | None:
     """
-    The seconds after which it may be tried again, where that is known.
+    Returns the seconds after which the client may try again, or None if that is unknown.
     """
     retry_after = why.retry_after if isinstance(why, Blocked | NotNow | TooFast) else None
     return None if retry_after is None else ceil(retry_after)

@@ -1,8 +1,8 @@
 """
-The web port: one Site, and the bounds of who comes to it.
+The web port: one Site, with bounds on time and memory for each client.
 
-Whoever drips bytes gains no time, and no body is taken that is larger than
-the connectors may use.
+A client that sends byte by byte gains no time, and no body is accepted that is
+larger than the connectors may use.
 """
 
 import json
@@ -25,12 +25,12 @@ from msgnode.protocol.close_codes import OVER_CAPACITY
 from msgnode.protocol.errors import error_body
 from msgnode.protocol.peer_address import peer_name
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
-from msgnode.sessions.limits.partial_input import FREE, PartialInput
+from msgnode.sessions.limits.partial_input import FREE_BYTES, PartialInput
 from msgnode.transport.allowed_hosts import Hosts, Misdirected
 from msgnode.transport.sockets import RejectedConnection, limit_read_size
 
 MAX_LENGTH_DIGITS = 32  # characters of a Content-Length
-IDLE = 60  # seconds between two requests, and for one body
+IDLE_SECONDS = 60  # between two requests, and for one body
 
 
 class BoundedRequest(Request):
@@ -43,7 +43,7 @@ class BoundedRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         if not self.channel.deaf:
-            # Twisted would take apart what calls itself a form, and curl calls everything that.
+            # Twisted would parse a body that claims to be a form, as every body of curl does.
             self.requestHeaders.removeHeader(b"content-type")
             super().requestReceived(command, path, version)
 
@@ -60,7 +60,7 @@ class BoundedRequest(Request):
         size = self.content.tell() + len(data)
         if size > self.channel.site.longest:
             self._refuse()
-        elif size > FREE and not self._has_room(size):
+        elif size > FREE_BYTES and not self._has_room(size):
             self.content = BytesIO()
             text = "the node has no room for this body now"
             self.channel.refuse(503, b"Service Unavailable", text, OVER_CAPACITY.retry_after)
@@ -94,36 +94,36 @@ class BoundedRequest(Request):
         )
 
 
-class Held(Protocol):
+class PendingRequest(Protocol):
     """
-    A request that a lane has taken, and not yet answered.
+    A request that a fast path has taken, and not yet answered.
     """
 
     def lost(self) -> None: ...
 
 
-class Lane(Protocol):
+class FastPath(Protocol):
     """
     A fast path that may take a request before Twisted's web server looks at it.
     """
 
-    def take(self, data: bytes, channel: "DeadlineChannel") -> bool: ...
+    def try_handle(self, data: bytes, channel: "DeadlineChannel") -> bool: ...
 
 
 class DeadlineChannel(HTTPChannel):
     """
-    Gives a client so long for a whole request, however it spreads its bytes.
+    A channel with one deadline for a whole request, also if its bytes come one by one.
     """
 
-    deaf = False  # refused a request; the rest of it is thrown away
-    host: str | None = None  # whom it counts for, while it does
-    held: Held | None = None
+    deaf = False  # a request was refused; the rest of it is thrown away
+    host: str | None = None  # the host that the connection is counted for, while it is
+    pending: PendingRequest | None = None
     site: "BoundedSite"
     transport: Any
 
-    _behind = b""  # what came behind a request that is held
-    _unread = False  # more answers wait for the client to read them than the socket holds
-    _successor: Any = None  # whose the socket is from now on
+    _behind = b""  # the bytes that came after a request that is held
+    _unread = False  # more unread answers wait than the socket buffers
+    _successor: Any = None  # the protocol that has the socket from now on
 
     def connectionMade(self) -> None:
         # Before it is scheduled: Twisted looks through all its timers to move one forward.
@@ -138,24 +138,24 @@ class DeadlineChannel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         super().connectionLost(reason)
         self.leave()
-        held, self.held, self._behind = self.held, None, b""
+        pending, self.pending, self._behind = self.pending, None, b""
         self._forget_behind()
-        if held is not None:
-            held.lost()
+        if pending is not None:
+            pending.lost()
 
-    def hold(self, held: Held) -> None:
+    def hold(self, pending: PendingRequest) -> None:
         """
-        A lane has taken a request, and will answer it later.
+        A fast path has taken a request, and will answer it later.
         """
-        self.held = held
+        self.pending = pending
         self.setTimeout(None)
 
     def answered(self) -> None:
         """
-        The request that was held is answered; go on with what came behind it.
+        The held request is answered; continue with the bytes after it.
         """
-        self.held = None
-        self.setTimeout(IDLE)
+        self.pending = None
+        self.setTimeout(IDLE_SECONDS)
         if self._behind:
             self.callLater(0, self._go_on)
 
@@ -177,7 +177,7 @@ class DeadlineChannel(HTTPChannel):
 
     def leave(self) -> None:
         """
-        This socket is gone, or carries a client's connection from now on.
+        The socket is closed, or is a client's WebSocket from now on: do not count it any more.
         """
         if self.host is not None and self.site.connection_limits is not None:
             self.site.connection_limits.leave(self.host)
@@ -185,7 +185,7 @@ class DeadlineChannel(HTTPChannel):
 
     def give_way(self, successor: Any) -> None:
         """
-        The socket is another protocol's, which gets what came behind the request in the same read, too.
+        Give the socket to another protocol, with the bytes that came behind the request in the same read.
         """
         self._successor = successor
 
@@ -199,7 +199,7 @@ class DeadlineChannel(HTTPChannel):
 
     def requestDone(self, request: Request) -> None:
         super().requestDone(request)
-        # HTTPChannel stops reading only where the answers that nobody reads fill up between two requests.
+        # HTTPChannel stops reading only if unread answers fill the socket between two requests.
         if self._unread and not self.requests:
             self.transport.pauseProducing()
 
@@ -212,23 +212,23 @@ class DeadlineChannel(HTTPChannel):
     def dataReceived(self, data: bytes) -> None:
         if self.deaf:
             return
-        if self.held is not None or self._behind:
+        if self.pending is not None or self._behind:
             self._behind += data
             if len(self._behind) > self.site.longest or not self._has_room():
                 self.transport.abortConnection()
             return
-        lane = self.site.lane
+        fast_path = self.site.fast_path
         between = self.persistent and not self.requests and not self._buffer and self.line_mode
-        if lane is not None and between and lane.take(data, self):
-            if self.held is None:
-                self.setTimeout(IDLE)
+        if fast_path is not None and between and fast_path.try_handle(data, self):
+            if self.pending is None:
+                self.setTimeout(IDLE_SECONDS)
             return
-        # HTTPChannel's own would start the time-out anew.
+        # HTTPChannel's own would start the timeout again.
         LineReceiver.dataReceived(self, data)
 
     def refuse(self, status: int, phrase: bytes, text: str, retry_after: float | None = None) -> None:
         """
-        Answer a request that has not come as a whole, and will not be read.
+        Refuse a request that is not complete yet, without reading the rest.
         """
         if self.deaf:
             return
@@ -240,18 +240,18 @@ class DeadlineChannel(HTTPChannel):
             + b"Access-Control-Allow-Origin: *\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
         )
         self.loseConnection()
-        # What still comes is read and thrown away until the client has seen why.
+        # The rest is read and thrown away until the client has read the answer.
         self.deaf = True
 
     def lineReceived(self, line: bytes) -> None:
-        # After a refusal Twisted would go on with the lines behind it, without a request to put them in.
+        # After a refusal Twisted would parse the lines after it, without a request that they belong to.
         if not self.deaf:
             super().lineReceived(line)
 
     def headerReceived(self, line: bytes) -> bool:
         name, _, value = line.partition(b":")
         if len(value) > MAX_LENGTH_DIGITS and name.strip().lower() == b"content-length":
-            # Python makes no number of so many digits, and Twisted would let it say so in the log.
+            # Python refuses to parse so many digits, and Twisted would log that as a failure.
             self.refuse(400, b"Bad Request", f"Content-Length has at most {MAX_LENGTH_DIGITS} characters")
             return False
         return bool(super().headerReceived(line))
@@ -262,7 +262,7 @@ class DeadlineChannel(HTTPChannel):
 
     def allHeadersReceived(self) -> None:
         super().allHeadersReceived()
-        self.setTimeout(IDLE)
+        self.setTimeout(IDLE_SECONDS)
 
     def timeoutConnection(self) -> None:
         self.loseConnection()
@@ -270,9 +270,9 @@ class DeadlineChannel(HTTPChannel):
     def loseConnection(self) -> None:
         super().loseConnection()
         self.deaf = True
-        # Who does not read would keep the connection, and what it did not read, for ever.
+        # A client that does not read would keep the connection and the unsent bytes for ever.
         if self._abortingCall is None:
-            self._abortingCall = self.callLater(IDLE, self._abort)
+            self._abortingCall = self.callLater(IDLE_SECONDS, self._abort)
 
     def _abort(self) -> None:
         self._abortingCall = None
@@ -281,9 +281,9 @@ class DeadlineChannel(HTTPChannel):
 
 class BoundedSite(Site):
     """
-    A Site with these bounds, and without a log line a poll.
+    A Site with these limits, and without a log line for each request.
 
-    `hosts` makes the names that it answers for; None: it serves pages, and answers for any.
+    `hosts` makes the list of host names that it answers for; None: it answers for any.
     """
 
     noisy = False
@@ -299,11 +299,11 @@ class BoundedSite(Site):
         hosts: Callable[[Config], Hosts] | None = None,
         partial_input: PartialInput | None = None,
     ) -> None:
-        super().__init__(root, timeout=IDLE, reactor=clock)
+        super().__init__(root, timeout=IDLE_SECONDS, reactor=clock)
         self.displayTracebacks = False
-        self.lane: Lane | None = None
-        self.connection_limits = connection_limits  # None: whoever comes is heard
-        self.partial_input = partial_input  # None: nobody counts the bodies that are under way
+        self.fast_path: FastPath | None = None
+        self.connection_limits = connection_limits  # None: no limit
+        self.partial_input = partial_input  # None: incomplete bodies are not counted
         self._config = config
         self._make_hosts = hosts
         self.apply()
@@ -314,7 +314,7 @@ class BoundedSite(Site):
 
     def apply(self) -> None:
         """
-        The configuration may have changed.
+        Use the reloaded configuration.
         """
         # Bytes of a body: an array may be twice a message.
         self.longest = 2 * self._config.limits.message_bytes
@@ -327,7 +327,7 @@ class BoundedSite(Site):
         return super().getResourceFor(request) if refusal is None else Misdirected(refusal)
 
     def buildProtocol(self, addr: Any) -> Any:
-        if self.connection_limits is not None and not self.connection_limits.heard(addr):
+        if self.connection_limits is not None and not self.connection_limits.may_accept(addr):
             return RejectedConnection()
         return super().buildProtocol(addr)
 

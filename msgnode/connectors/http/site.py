@@ -1,5 +1,5 @@
 """
-The paths of the web port: who is behind each, and what is told where nobody is.
+The paths of the web port: a resource for each, and a 404 answer with a hint for all others.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,8 @@ color-scheme:light dark}code{font-family:ui-monospace,monospace}</style>
 <p>A messaging node answers here. Runtimes connect to <code>/ws</code> (WebSocket),
 <code>/stub/connect</code> or <code>/socket.io/</code>, clients without WebSocket to <code>/poll</code>.
 Pages load the protostub from
-<a href=".well-known/protocolstub/default.mjs">.well-known/protocolstub/default.mjs</a>.
+<a href=".well-known/protocolstub/default.mjs">.well-known/protocolstub/default.mjs</a>, or the client
+<a href=".well-known/protocolstub/client.mjs">.well-known/protocolstub/client.mjs</a>.
 One message alone may be posted to <a href="message/openapi.json">/message</a>.
 <a href="live">live</a> says how it is.</p>
 </html>
@@ -31,7 +32,7 @@ One message alone may be posted to <a href="message/openapi.json">/message</a>.
 
 class Folder(Resource):
     """
-    A path that only leads to others: 404 in words for itself and for everything unknown.
+    A path that only has children: 404 with a text for itself and for every unknown child.
     """
 
     def getChild(self, path: bytes, request: Request) -> Resource:
@@ -43,7 +44,7 @@ class Folder(Resource):
 
 class Page(Folder):
     """
-    The root: a page for people.
+    The root: a page for human readers.
     """
 
     def getChild(self, path: bytes, request: Request) -> Resource:
@@ -59,7 +60,7 @@ class Page(Folder):
 
 class NotHere(Resource):
     """
-    404.
+    A 404 answer that lists the paths for clients.
     """
 
     isLeaf = True
@@ -72,7 +73,7 @@ class NotHere(Resource):
 
 class Upgrade(WebSocketResource):
     """
-    A WebSocket endpoint; a request that is no upgrade is told so.
+    A WebSocket endpoint; a request that is no upgrade is answered 426.
     """
 
     def render(self, request: Request) -> Any:
@@ -105,7 +106,7 @@ def _has_body(request: Request) -> bool:
 
 def _protocol_of(transport: Any) -> Any:
     """
-    What the transport, or the TLS above it, gives its bytes to.
+    Returns the protocol that gets the bytes of the transport, or of the TLS layer on it.
     """
     wrapper = transport if isinstance(transport, ProtocolWrapper) else transport.protocol
     return wrapper.wrappedProtocol if isinstance(wrapper, ProtocolWrapper) else wrapper

@@ -1,9 +1,9 @@
 """
-Socket.IO's own acknowledgements of what a client sent.
+Socket.IO's own acknowledgements of the messages that a client sent.
 
-They are what its application hears, so they leave after the message is written
-down.  The `ok` to a POST tells only its library that the packets came: any
-other answer would end the client, which drops what it had yet to send.
+The application of the client gets them, so the node sends them after the
+message is on disk.  The `ok` to a POST only says to its library that the packets
+came: any other answer would end the client, which drops its unsent messages.
 """
 
 from collections.abc import Callable
@@ -13,22 +13,22 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.transport.cork import Cork
 
-LOOK_AGAIN = 0.5  # seconds until a disk that took nothing is looked at again
+LOOK_SECONDS = 0.5  # seconds until a failing disk is checked again
 MAX_OWED = 1000
 
 
 class Disk(Protocol):
     """
-    A function that says why nothing can be written; None while it can.
+    The part of the message log that says why it cannot write; None while it can.
     """
 
     @property
-    def failing(self) -> Exception | None: ...
+    def failing(self) -> str | None: ...
 
 
 class Acks:
     """
-    Acknowledgements owed to one client; `put` sends it a packet, `flooded` is called if it asks for too many.
+    The unsent acknowledgements of one client; `put` sends one, `flooded` is called if there are too many.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Acks:
 
     def owe(self, number: bytes) -> None:
         """
-        The message of that number was taken.  Called with the cork in.
+        Acknowledge the message of that number at the next flush of the cork.  Called while the cork is held.
         """
         self._owed.append(b"43%s[]" % number)
         if len(self._owed) > MAX_OWED:
@@ -59,18 +59,18 @@ class Acks:
 
     def flush(self) -> None:
         """
-        The cork comes out: what was taken is written down by now, if it could be.
+        Send the acknowledgements if the messages are on disk; the cork calls this after the journal's flush.
         """
         if self._disk.failing is None:
             owed, self._owed = self._owed, []
             for packet in owed:
                 self._put(packet)
         elif self._owed and self._again is None:
-            self._again = self._clock.callLater(LOOK_AGAIN, self._look)
+            self._again = self._clock.callLater(LOOK_SECONDS, self._look)
 
     def stop(self) -> None:
         """
-        The client is gone.
+        Drop the acknowledgements: the client is disconnected.
         """
         self._owed.clear()
         if self._again is not None and self._again.active():

@@ -1,10 +1,11 @@
 """
-One client of Socket.IO, over whatever carries it at the moment.
+One Socket.IO client, by polling or by WebSocket.
 
-It begins by polling and mostly goes on by WebSocket; its session does not
-notice.  While it polls, what an answer carries is kept in the session's outbox
-until the next poll shows that the answer came, else it is sent again when the
-runtime opens its session anew.  The protocol has no better acknowledgement.
+It begins by polling and mostly changes to WebSocket; its session does not
+notice.  While it polls, the messages of an answer stay in the session's outbox
+until the next poll shows that the answer came.  Otherwise they are sent again
+when the runtime opens its session again.  The protocol has no better
+acknowledgement.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,44 +18,44 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from msgnode.connectors.http.requests import MAX_ANSWER_BYTES
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.acks import Acks
-from msgnode.connectors.socketio.polling import MAX_HANDED_OUT, Events, ParkedPoll, Polls
+from msgnode.connectors.socketio.heartbeat import Heartbeat
+from msgnode.connectors.socketio.polling import Events, ParkedPoll, Polls
 from msgnode.node import Node
 from msgnode.protocol.close_codes import OPEN_TIMEOUT, OVER_CAPACITY, SLOW, Closing
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.resume import negotiate
 from msgnode.sessions.session import Session
-from msgnode.structures.time_slices import MESSAGES, SIZE
+from msgnode.structures.time_slices import MESSAGES, SLICE_BYTES
 from msgnode.transport.cork import Cork
 
 log = Logger()
 
-PATIENCE = {3: 60.0, 4: 20.0}  # seconds after the next ping is due until a client counts as lost
-PING = 25.0  # seconds between pings where the operator wants none on WebSocket
-NUDGE = 0.1  # seconds a poll is held while the client changes to WebSocket
-PROBING = 10.0  # seconds for that change
+HOLD_SECONDS = 0.1  # seconds that a poll is held while the client changes to WebSocket
+PROBE_SECONDS = 10.0  # seconds for that change
 
 TOO_LONG = Closing(1009, "too long")
 
 
 class ClientWebSocket(Protocol):
     """
-    The WebSocket of a client.
+    The WebSocket of a Socket.IO client.
     """
 
     def sendText(self, payload: bytes) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
-    def part(self, why: Closing) -> None: ...
-    def cut(self) -> None: ...
+    def close_with(self, why: Closing) -> None: ...
+    def abort(self) -> None: ...
 
 
 class SocketClient:
     """
-    A Connection of session.py.  `way` is None while it polls.
+    A Connection of session.py.  `websocket` is None while it polls.
 
-    Then it is full whenever no GET waits, so that its session keeps what comes.
+    While it polls it is full whenever no GET waits, so that its messages wait in the session.
     """
 
     connector = "socketio"
@@ -73,13 +74,13 @@ class SocketClient:
         self.version = version
         self.peer = self.identity = self.bearer = ""
         self.session: Session | None = None
-        self.full = True
-        self.counted = True
+        self.write_paused = True
+        self.acks_by_request = True
         self.ended = False
-        self._pauses = 0  # wishes that it be not read from
-        self.posting = False  # what it posted takes more than one turn
+        self._pauses = 0  # how many have asked that it is not read from
+        self.posting = False  # its POST takes more than one turn of the event loop
         self.refusal: Closing | None = None
-        self.way: ClientWebSocket | None = None
+        self.websocket: ClientWebSocket | None = None
         self.probing: ClientWebSocket | None = None
         self._node = node
         self._cork = cork
@@ -88,31 +89,32 @@ class SocketClient:
         self._forget = forget
         self._linger = linger
         self.polls = Polls(self, cork, events, node.sessions.journal)
-        flooded = partial(node.sessions.part, self, OVER_CAPACITY)
+        flooded = partial(node.sessions.connections.close, self, OVER_CAPACITY)
         self._acks = Acks(self._answer, flooded, node.message_log, cork, clock)
-        self._heard_at = clock.seconds()
-        self._beat: IDelayedCall | None = None
+        self._heartbeat = Heartbeat(
+            clock, version, lambda: node.config.websocket.ping_seconds, self._ping, self.gone
+        )
         self._nudge: IDelayedCall | None = None
         self._trial: IDelayedCall | None = None
 
-    def begin(self, way: ClientWebSocket | None, upgrades: list[str]) -> None:
+    def begin(self, websocket: ClientWebSocket | None, upgrades: list[str]) -> None:
         """
-        The client is there; tell it how it is spoken with.
+        Start a new client, and send it the parameters of its connection.
         """
-        if way is not None:
-            self._take_way(way)
-        self._node.sessions.arrived(self)
+        if websocket is not None:
+            self._use_websocket(websocket)
+        self._node.sessions.connections.made(self)
         if self.ended:
             return  # one too many
         told = {
             "sid": self.sid,
             "upgrades": upgrades,
-            "pingInterval": round(self._interval * 1000),
-            "pingTimeout": round(PATIENCE[self.version] * 1000),
+            "pingInterval": round(self._heartbeat.interval * 1000),
+            "pingTimeout": round(self._heartbeat.timeout * 1000),
             "maxPayload": 2 * self._node.config.limits.message_bytes,
         }
         self._put(codec.OPEN + codec.encode(told))
-        self._beat = self._clock.callLater(self._interval, self._beaten)
+        self._heartbeat.start()
 
     def greet(self) -> None:
         """
@@ -121,40 +123,40 @@ class SocketClient:
         if self.version == 3 and not self.ended:
             self._put(codec.CONNECTED)
 
-    # -- what comes ----------------------------------------------------------
+    # -- receiving -----------------------------------------------------------
 
     def take(self, packets: list[bytes], taken: Callable[[], object]) -> bool:
         """
-        Carry the packets of a POST.  False: it takes more than one turn, and `taken` is called at the end.
+        Handle the packets of a POST.  False: that takes more than one turn, and `taken` is called at the end.
         """
         work = self._carry(packets)
         for step in work:
             self.posting = True
             over = self._node.slices.work(chain([step], work))
-            over.addErrback(partial(log.failure, "carrying what a client of Socket.IO posted"))
+            over.addErrback(partial(log.failure, "a POST of a Socket.IO client could not be handled"))
             over.addCallback(self._posted, taken)
             return False
         return True
 
     def _carry(self, packets: list[bytes]) -> Iterator[Deferred[None] | None]:
         """
-        As many at once as a read of a socket would bring.
+        Handle the packets in slices, each about as long as one read of a socket.
         """
-        held, at = self._node.input_order.held, 0
+        pending, at = self._node.input_order.pending, 0
         while at < len(packets) and not self.ended:
             if at:
                 yield None
             begin, size = at, 0
             self._unbound()
             with self._cork:
-                while at < min(len(packets), begin + MESSAGES) and size < SIZE and self not in held:
+                while at < min(len(packets), begin + MESSAGES) and size < SLICE_BYTES and self not in pending:
                     size += len(packets[at])
                     self.heard(packets[at])
                     at += 1
             settled = self._node.input_order.settled(self)
             if settled is not None:
                 yield settled
-        if self.way is None and self.polls.waiting is None:
+        if self.websocket is None and self.polls.waiting is None:
             self._pause()
 
     def _posted(self, done: object, taken: Callable[[], object]) -> None:
@@ -163,18 +165,18 @@ class SocketClient:
 
     def heard(self, packet: bytes) -> None:
         """
-        One packet, which is valid UTF-8.
+        Handle one packet, which is valid UTF-8.
         """
         if self.ended:
             return
-        self._heard_at = self._clock.seconds()
+        self._heartbeat.heard()
         if packet.startswith(b"42["):
             self._event(packet[2:])
             return
         kind = packet[:1]
         if kind == codec.PING:
-            # Who does not read would be answered without end.
-            if self.way is None or not self.full:
+            # The answers to a client that does not read would use memory without limit.
+            if self.websocket is None or not self.write_paused:
                 self._put(codec.PONG + packet[1:])
         elif kind == codec.MESSAGE:
             self._socket(packet)
@@ -206,7 +208,7 @@ class SocketClient:
 
     def _acknowledge(self, number: bytes) -> None:
         """
-        Say that the message was taken, once the node's work on it is done.
+        Acknowledge the message once it is processed.
         """
         settled = self._node.input_order.settled(self)
         if settled is None:
@@ -227,11 +229,12 @@ class SocketClient:
             return False
         if len(data) > self._node.config.limits.message_bytes:
             self._node.counts.unreadable += 1
-            self._node.sessions.part(self, TOO_LONG)
+            self._node.sessions.connections.close(self, TOO_LONG)
             return False
-        outbox = self.outbox
-        if outbox is not None and self.counted and not outbox.asked:
-            outbox.at = outbox.received  # it repeats nothing
+        outbox, session = self.outbox, self.session
+        inbox = session.mailbox.inbox if session is not None else None
+        if outbox is not None and inbox is not None and self.acks_by_request and not outbox.client_requested:
+            inbox.position = inbox.received  # it repeats no messages
         self._node.receive(data, self)
         return not self.ended
 
@@ -240,20 +243,20 @@ class SocketClient:
     @property
     def outbox(self) -> Outbox | None:
         """
-        The session's, while this is the session's connection.
+        The session's outbox, while this is the session's connection.
         """
         session = self.session
         if session is None or session.connection is not self or self.ended:
             return None
-        return session.outbox
+        return session.mailbox.outbox
 
     def send(self, data: bytes) -> None:
         self._put(self._events.of(data))
 
-    def fetch(self) -> None:
+    def outbox_ready(self) -> None:
         outbox = self.outbox
         if outbox is not None and self.polls.waiting is not None:
-            self.full = outbox.sent_bytes >= MAX_HANDED_OUT
+            self.write_paused = outbox.sent_bytes >= MAX_ANSWER_BYTES
             self.polls.flush_soon()
 
     def lose(self, why: Closing) -> None:
@@ -265,106 +268,106 @@ class SocketClient:
             told["retry_after"] = why.retry_after
         with self._cork:
             self._put(codec.event("close", told))
-            # Its library comes back by itself, unless it is told that it is wanted no more.
-            # Who had nothing to say would do that for ever.
+            # Its library reconnects by itself unless it gets DISCONNECTED.  A client that never opened a
+            # session would reconnect for ever.
             if why.retry_after is None or why.code == OPEN_TIMEOUT.code:
                 self._put(codec.DISCONNECTED)
             self.ended = True
             self._stop_timers()
-            if self.way is not None:
+            if self.websocket is not None:
                 self._forget(self)
-                self.way.part(why)
+                self.websocket.close_with(why)
                 return
             if not self._node.draining:
                 self._linger(self)
         if self.probing is not None:
-            self.probing.cut()
-        self._node.sessions.lost(self)
+            self.probing.abort()
+        self._node.sessions.connections.lost(self)
 
-    def drop(self) -> None:
-        if self.way is not None:
-            self.way.cut()
+    def abort(self) -> None:
+        if self.websocket is not None:
+            self.websocket.abort()
         else:
             self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
         """
-        A client that polls is not answered meanwhile.
+        Stop reading; a polling client gets no answer meanwhile.
         """
         self._pauses += 1
-        if self.way is not None:
-            self.way.pause_reading()
+        if self.websocket is not None:
+            self.websocket.pause_reading()
 
     def resume_reading(self) -> None:
         self._pauses -= 1
-        if self.way is not None:
-            self.way.resume_reading()
+        if self.websocket is not None:
+            self.websocket.resume_reading()
 
-    def unreadable(self, text: str, code: int) -> None:
+    def report_undecodable(self, text: str, code: int) -> None:
         """
-        A stub would hand such an answer to its application; it is counted instead.
+        Count the message, but send no error: a stub would pass it to its application.
         """
 
     def gone(self) -> None:
         """
-        The client is gone, without a word or with one.
+        The client is disconnected, with or without a close.
         """
-        way, self.ended = self.way, True
+        websocket, self.ended = self.websocket, True
         self._stop_timers()
         self._forget(self)
         self.polls.take_beside()
         self.polls.release()
-        self._node.sessions.lost(self)
-        for wire in (way, self.probing):
+        self._node.sessions.connections.lost(self)
+        for wire in (websocket, self.probing):
             if wire is not None:
-                wire.cut()
+                wire.abort()
 
     # -- polling -------------------------------------------------------------
 
     def poll(self, poll: ParkedPoll) -> None:
         """
-        Answer this GET with what there is, or when something comes.
+        Answer this GET with the messages that wait, or with the next one.
         """
-        self._heard_at = self._clock.seconds()
+        self._heartbeat.heard()
         polls = self.polls
         polls.waiting = poll
         with self._cork:
             if not self.ended:
                 polls.acknowledge()
-                self._node.sessions.ready(self)
+                self._node.sessions.connections.write_resumed(self)
             elif not polls.size:
-                # Not before the reason has come: today's clients would not read that.
+                # Not before the client has the reason: after CLOSE today's clients do not read it.
                 polls.put(codec.CLOSE)
                 self._stop_timers()
                 self._forget(self)
             self._cork.add(polls)
         if polls.waiting is poll and self.probing is not None:
-            self._nudge = self._clock.callLater(NUDGE, polls.release)
+            self._nudge = self._clock.callLater(HOLD_SECONDS, polls.release)
 
     def _put(self, packet: bytes) -> None:
-        if self.way is not None:
-            self.way.sendText(packet)
+        if self.websocket is not None:
+            self.websocket.sendText(packet)
             return
         self.polls.put(packet)
 
     def _answer(self, packet: bytes) -> None:
         """
-        Send what waits in no session.
+        Send a packet that no session keeps.
         """
         self._put(packet)
-        if self.full:
-            self._node.sessions.unread.add(self, len(packet))
+        if self.write_paused:
+            self._node.sessions.connections.unread.add(self, len(packet))
 
     def answered(self) -> None:
         """
-        No GET waits any more.
+        The waiting GET was answered.
         """
         self._stop(self._nudge)
         self._pause()
 
     def hung_up(self, poll: ParkedPoll) -> None:
         """
-        A GET was cut.  A client gives up over one, so it will not ask again.
+        The connection of a GET was lost.  A client gives up then, so it will not poll again.
         """
         if self.polls.waiting is poll:
             self.polls.waiting = None
@@ -372,43 +375,43 @@ class SocketClient:
 
     def _pause(self) -> None:
         """
-        No GET waits: what comes waits in the session.
+        No GET waits: messages wait in the session.
         """
         if self.outbox is not None:
-            self._node.sessions.paused(self)
+            self._node.sessions.connections.write_paused(self)
         else:
             self._unbound()
 
     def _unbound(self) -> None:
-        # What is answered past the session cannot wait there.
-        if self.way is None:
+        # Answers without a session cannot wait in one.
+        if self.websocket is None:
             size = self.polls.size
-            self.full = size >= MAX_HANDED_OUT
-            if size >= 2 * MAX_HANDED_OUT:
-                self._node.sessions.part(self, SLOW)
+            self.write_paused = size >= MAX_ANSWER_BYTES
+            if size >= 2 * MAX_ANSWER_BYTES:
+                self._node.sessions.connections.close(self, SLOW)
 
     # -- WebSocket -----------------------------------------------------------
 
-    def probe(self, way: ClientWebSocket) -> None:
+    def probe(self, websocket: ClientWebSocket) -> None:
         """
-        The client tries a WebSocket; an older attempt is given up.
+        The client tries a WebSocket; an older attempt is closed.
         """
-        older, self.probing = self.probing, way
+        older, self.probing = self.probing, websocket
         if older is not None:
-            older.cut()
+            older.abort()
         self._stop(self._trial)
-        self._trial = self._clock.callLater(PROBING, self._probed_long, way)
+        self._trial = self._clock.callLater(PROBE_SECONDS, self._probed_long, websocket)
 
-    def probed(self, way: ClientWebSocket) -> None:
+    def probed(self, websocket: ClientWebSocket) -> None:
         """
-        It works.  The client polls no more once its last poll is answered.
+        The WebSocket works.  The client stops polling once its last poll is answered.
         """
-        way.sendText(codec.PROBED)
+        websocket.sendText(codec.PROBED)
         self.polls.release()
 
-    def upgrade(self, way: ClientWebSocket) -> None:
+    def upgrade(self, websocket: ClientWebSocket) -> None:
         """
-        From now on this is the client's WebSocket.  Its last poll was answered, and the answer came.
+        Use the WebSocket from now on.  The client's last poll was answered, and the answer came.
         """
         self.probing = None
         self._stop(self._trial)
@@ -416,47 +419,38 @@ class SocketClient:
         polls.acknowledge()
         packets = polls.take_beside()
         polls.release()
-        if outbox is not None and outbox.asked:
+        if outbox is not None and outbox.client_requested:
             while owed := polls.owed():
                 packets += owed
-        self._take_way(way)
+        self._use_websocket(websocket)
         for packet in packets:
-            way.sendText(packet)
-        if outbox is not None and session is not None and not outbox.asked:
+            websocket.sendText(packet)
+        if outbox is not None and session is not None and not outbox.client_requested:
             negotiate(session, False, False, fresh=True)
-            session.go_on()
-        self._node.sessions.ready(self)
+            session.redeliver()
+        self._node.sessions.connections.write_resumed(self)
 
-    def _probed_long(self, way: ClientWebSocket) -> None:
-        if self.probing is way:
+    def _probed_long(self, websocket: ClientWebSocket) -> None:
+        if self.probing is websocket:
             self.probing = None
-            way.cut()
+            websocket.abort()
 
-    def _take_way(self, way: ClientWebSocket) -> None:
-        self.way = way
-        self.counted = self.full = False
+    def _use_websocket(self, websocket: ClientWebSocket) -> None:
+        self.websocket = websocket
+        self.acks_by_request = self.write_paused = False
         for _ in range(self._pauses):
-            way.pause_reading()
+            websocket.pause_reading()
 
-    # -- heartbeats ----------------------------------------------------------
+    # -- timers --------------------------------------------------------------
 
-    @property
-    def _interval(self) -> float:
-        return self._node.config.websocket.ping_seconds or PING
-
-    def _beaten(self) -> None:
-        silent = self._clock.seconds() - self._heard_at
-        interval = self._interval
-        if silent >= interval + PATIENCE[self.version]:
-            self.gone()
-            return
-        if self.version == 4 and (self.way is None or not self.full):
+    def _ping(self) -> None:
+        if self.version == 4 and (self.websocket is None or not self.write_paused):
             self._put(codec.PING)
-        self._beat = self._clock.callLater(interval, self._beaten)
 
     def _stop_timers(self) -> None:
         self._acks.stop()
-        for timer in (self._beat, self._nudge, self._trial):
+        self._heartbeat.stop()
+        for timer in (self._nudge, self._trial):
             self._stop(timer)
 
     @staticmethod

@@ -1,14 +1,14 @@
 """
-Engine.IO and Socket.IO in bytes: packets, what polling makes of several, and events.
+The wire format of Engine.IO and Socket.IO: packets, bodies of several packets, and events.
 
-Two generations are spoken.  Version 3 of Engine.IO carries Socket.IO 1 and 2:
+Two versions are supported.  Version 3 of Engine.IO carries Socket.IO 1 and 2:
 `length:packet`, one after another, and the client pings.  Version 4 carries
 Socket.IO 3 and later: packets with a separator between them, and the node
 pings.  docs/protocol.md, "Socket.IO", shows them.
 
 In a body of version 3 the clients of Socket.IO 1 encode UTF-8 twice and count
-bytes; those of Socket.IO 2 encode once and count UTF-16 units, and nothing
-says who is who.  Both are read; what is written is ASCII, where they agree.
+bytes; those of Socket.IO 2 encode once and count UTF-16 units.  A body does not
+say which it is.  The node reads both, and writes ASCII, in which they agree.
 """
 
 import codecs
@@ -26,8 +26,8 @@ PROBE, PROBED = b"2probe", b"3probe"
 EVENT = b'42["message",'
 VERSIONS = (3, 4)
 SEPARATOR = b"\x1e"  # of version 4
-MAX_DIGITS = 10  # of a length
-MAX_ACK_DIGITS = 20  # of the number by which a client wants a packet acknowledged
+MAX_DIGITS = 10  # digits of a length
+MAX_ACK_DIGITS = 20  # digits of the number by which a client wants a packet acknowledged
 
 encode = msgspec.json.encode
 _decoder = msgspec.json.Decoder(tuple[str, Raw])
@@ -36,13 +36,13 @@ _SOCKET = re.compile(rb"4([0-6])(?:(/[^,]*)(?:,|$))?([0-9]*)(.*)", re.DOTALL)
 
 class Garbled(ValueError):
     """
-    The bytes are neither Engine.IO nor Socket.IO; the text says why.
+    The error of bytes that are neither Engine.IO nor Socket.IO; the text says why.
     """
 
 
 class TooMany(Garbled):
     """
-    A POST with more packets than the limit.
+    The error of a POST with more packets than the limit.
     """
 
 
@@ -62,14 +62,14 @@ class SocketPacket(NamedTuple):
 
 def join(packets: Iterable[bytes], version: int) -> bytes:
     """
-    The body of a poll's answer.
+    Returns the body of the answer to a poll.
     """
     return b"".join(pieces(packets, version))
 
 
 def pieces(packets: Iterable[bytes], version: int) -> list[bytes]:
     """
-    The same in pieces, among which are the packets, as far as they are in ASCII.
+    Returns the same body in pieces; a packet in ASCII is a piece of its own, and not copied.
     """
     found: list[bytes] = []
     for packet in packets:
@@ -83,9 +83,9 @@ def pieces(packets: Iterable[bytes], version: int) -> list[bytes]:
 
 def split(body: bytes, version: int, most: int = 10**9) -> list[bytes]:
     """
-    The packets of a POST, each valid UTF-8; Garbled if a byte of the body is wrong.
+    Returns the packets of a POST, each valid UTF-8; raises Garbled if a byte of the body is wrong.
 
-    TooMany if there are more than `most`, before they are built.
+    Raises TooMany if there are more than `most`, before they are built.
     """
     if not body:
         raise Garbled("a body holds at least one packet")
@@ -118,7 +118,7 @@ def _from_text(text: str, most: int) -> list[bytes]:
 
 def _measured(body: bytes, width: int, most: int) -> list[bytes]:
     """
-    What follows each length; a character has `width` bytes.
+    Returns the packet after each length; a character has `width` bytes.
     """
     packets: list[bytes] = []
     at, colon = 0, b":\0"[:width]
@@ -146,7 +146,7 @@ def _check_text(data: bytes) -> str:
 
 def _escape(why: UnicodeError) -> tuple[str, int]:
     assert isinstance(why, UnicodeEncodeError)
-    # All that is not ASCII stands in strings of JSON.
+    # Characters outside ASCII occur only in JSON strings.
     return json.dumps(why.object[why.start : why.end])[1:-1], why.end
 
 
@@ -162,14 +162,14 @@ def _in_ascii(packet: bytes) -> bytes:
 
 def event(name: str, value: object) -> bytes:
     """
-    A Socket.IO event.
+    Returns a Socket.IO event packet.
     """
     return b"42" + encode([name, value])
 
 
 def no_namespace(namespace: bytes, version: int) -> bytes:
     """
-    The answer to a client that wants another namespace than `/`.
+    Returns the answer to a client that connects to another namespace than `/`.
     """
     text = "Invalid namespace"
     return b"44%s,%s" % (namespace, encode(text if version == 3 else {"message": text}))
@@ -177,24 +177,24 @@ def no_namespace(namespace: bytes, version: int) -> bytes:
 
 def message_event(data: bytes) -> bytes:
     """
-    The event that carries one message.
+    Returns the event packet of one message.
     """
     return b"%s%s]" % (EVENT, data)
 
 
 def socket_packet(packet: bytes) -> SocketPacket:
     """
-    What an Engine.IO message says in Socket.IO's words.
+    Parses an Engine.IO message packet as a Socket.IO packet.
     """
     found = _SOCKET.fullmatch(packet)
     if found is None or len(found[3]) > MAX_ACK_DIGITS:
-        raise Garbled(f"no packet of Socket.IO: {packet[:40]!r}")
+        raise Garbled(f"not a packet of Socket.IO: {packet[:40]!r}")
     return SocketPacket(found[1], found[2] or b"/", found[3], found[4])
 
 
 def message_of(payload: bytes) -> bytes:
     """
-    The message in an event's `["message", m]`, where m is an object or a string that holds one.
+    Returns the message of an event `["message", m]`, where m is an object or a string that contains one.
     """
     try:
         name, argument = _decoder.decode(payload)

@@ -1,25 +1,25 @@
 """
-The polls of one client of Socket.IO: what their answers carry, and what came.
+The polls of one Socket.IO client: the packets of their answers, and their acknowledgement.
 
-What an answer carries of the session's outbox is acknowledged by the next
-poll; the protocol has no better acknowledgement.
+The next poll acknowledges the messages in the last answer; the protocol has no
+better acknowledgement.
 """
 
 from itertools import islice
 from typing import Protocol
 
+from msgnode.connectors.http.requests import MAX_ANSWER_BYTES
 from msgnode.connectors.socketio import codec
 from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.outbox import Outbox
 from msgnode.transport.cork import Cork
 
-MAX_HANDED_OUT = 1024 * 1024  # bytes in one answer; the rest waits in the session
-PACKET = 64  # bytes of memory for a packet beside its own
+PACKET_OVERHEAD_BYTES = 64  # bytes of memory for a packet, in addition to its content
 
 
 class ParkedPoll(Protocol):
     """
-    A GET that waits.
+    A waiting GET.
     """
 
     def answer(self, pieces: list[bytes]) -> None: ...
@@ -27,7 +27,7 @@ class ParkedPoll(Protocol):
 
 class PollOwner(Protocol):
     """
-    The client whose polls they are.
+    The client that sends the polls.
     """
 
     version: int
@@ -39,7 +39,7 @@ class PollOwner(Protocol):
 
 class Events:
     """
-    Messages as events, each built once for all that it goes to in a row.
+    A cache of the last event packet, so that a message for many clients is encoded once.
     """
 
     def __init__(self) -> None:
@@ -55,9 +55,9 @@ class Polls:
     """
     The polls of one client.
 
-    `waiting` is the GET that waits; what is not counted is handed out once, beside the rest.
+    `waiting` is the waiting GET.  Packets without a number wait in `_beside`, and are sent once.
 
-    `size` is what waits here and not in the session, in bytes.
+    `size` is the memory of the packets that wait here and not in the session, in bytes.
     """
 
     def __init__(self, poller: PollOwner, cork: Cork, events: Events, journal: DeliveryJournal) -> None:
@@ -68,12 +68,12 @@ class Polls:
         self._cork = cork
         self._events = events
         self._journal = journal
-        self._outbox: Outbox | None = None  # the one that `_handed` counts in
-        self._handed = 0  # the number of the last message handed out
+        self._outbox: Outbox | None = None  # the outbox that `_handed` is a number of
+        self._handed = 0  # the number of the last message sent
 
     def put(self, packet: bytes) -> None:
         self._beside.append(packet)
-        self.size += len(packet) + PACKET
+        self.size += len(packet) + PACKET_OVERHEAD_BYTES
         self.flush_soon()
 
     def take_beside(self) -> list[bytes]:
@@ -82,10 +82,10 @@ class Polls:
 
     def flush_soon(self) -> None:
         """
-        With all else that the node answers to what it just read.
+        Flush together with all other answers to the last read.
         """
         if self.waiting is not None:
-            if self._cork.held:
+            if self._cork.corked:
                 self._cork.add(self)
             else:
                 self._cork.settle()
@@ -93,7 +93,7 @@ class Polls:
 
     def flush(self) -> None:
         """
-        Answer the GET that waits with all there is.
+        Answer the waiting GET with all packets there are.
         """
         if self.waiting is not None:
             packets = self.take_beside() + self.owed()
@@ -102,7 +102,7 @@ class Polls:
 
     def release(self) -> None:
         """
-        Answer the GET that waits with nothing.
+        Answer the waiting GET without a message.
         """
         if self.waiting is not None:
             self.answer([codec.NOOP])
@@ -115,19 +115,19 @@ class Polls:
 
     def owed(self) -> list[bytes]:
         """
-        What comes after the last message that was handed out, as much as fits in an answer.
+        Returns the messages after the last one sent, as many as fit in one answer.
         """
         outbox = self._poller.outbox
-        if outbox is None or outbox.held:
+        if outbox is None or outbox.blocked_on_disk:
             return []
-        first = outbox.acknowledged + outbox.holes
+        first = outbox.acknowledged + outbox.gaps
         if outbox is not self._outbox:
             self._outbox, self._handed = outbox, first
         begin = max(0, self._handed - first)
         found: list[bytes] = []
         size = 0
         for kept in islice(outbox.sent, begin, None):
-            if size >= MAX_HANDED_OUT:
+            if size >= MAX_ANSWER_BYTES:
                 break
             found.append(self._events.of(self._journal.data(kept)))
             size += kept.size
@@ -136,8 +136,8 @@ class Polls:
 
     def acknowledge(self) -> None:
         """
-        The last answer has come; a client that said `resume` counts for itself.
+        Acknowledge the last answer, unless the client has requested `resume`: then it acknowledges by itself.
         """
         outbox = self._poller.outbox
-        if outbox is not None and outbox is self._outbox and not outbox.asked:
+        if outbox is not None and outbox is self._outbox and not outbox.client_requested:
             outbox.acknowledge(max(self._handed, outbox.acknowledged))

@@ -1,11 +1,11 @@
 """
-A fast lane for the polls of Socket.IO, past Twisted's web server.
+A fast path for the polls of Socket.IO, which avoids Twisted's web server.
 
 A message by polling costs two requests, and most of a request's time goes into
-objects nobody looks at.  A poll or POST of a client that is known, come whole
-in one read, in RFC 9112's strict grammar and with nothing unusual in its
-header, is taken here; whatever else comes is the web server's, and so is every
-refusal.  A proxy in front and this lane must never differ about where a
+objects that are never used.  This path handles a poll or POST of a known client
+that comes whole in one read, follows the strict grammar of RFC 9112 and has no
+unusual header field.  The web server handles all other requests, and sends every
+refusal.  A proxy in front and this path must never disagree about where a
 request ends.
 """
 
@@ -18,29 +18,29 @@ from msgnode.connectors.socketio.client import SocketClient
 from msgnode.connectors.socketio.codec import Garbled
 from msgnode.connectors.socketio.resource import HTML, TEXT, take
 from msgnode.connectors.socketio.websocket import SocketIOFactory, Unfit
-from msgnode.transport.cork import CHUNK, Cork, Outlet
+from msgnode.transport.cork import CHUNK_BYTES, Cork, Outlet
 
 GET, POST = b"GET /socket.io/?", b"POST /socket.io/?"
 END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 8192
 MAX_FIELDS = 64
 
-# RFC 9112, section 3 and 5, and nothing that it lets a server forgive: a request line of visible characters,
-# then `name: value` lines; no space before the colon, no folded line, no control character, no bare CR or LF.
-# Each character can be matched in one way only, so that no head takes longer than it is long.
+# RFC 9112, sections 3 and 5, without the deviations that it lets a server accept: a request line of visible
+# characters, then `name: value` lines; no space before the colon, no folded line, no control character, no
+# bare CR or LF.  Each character can be matched in one way only, so that the match takes linear time.
 _HEAD = re.compile(
     rb"(?:GET|POST) [!-~]+ HTTP/1\.1"
     rb"(?:\r\n[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*)+\r\n\r\n"
 )
-# What means something here, or might to a proxy in between.
+# Header fields with a meaning here, or perhaps for a proxy in between.
 _UNUSUAL = frozenset((b"origin", b"expect", b"transfer-encoding", b"upgrade", b"te", b"trailer"))
-# What a request has once at most.
+# Header fields that a request has at most once.
 _ONCE = frozenset((b"host", b"content-length", b"connection"))
 
 
-class LanePoll:
+class FastPathPoll:
     """
-    A GET that waits on its HTTP connection.
+    A waiting GET on its HTTP connection.
     """
 
     __slots__ = ("_channel", "_cork", "client")
@@ -53,7 +53,7 @@ class LanePoll:
     def answer(self, pieces: list[bytes]) -> None:
         outlet = Outlet(self._channel.transport, self._cork)
         size = sum(map(len, pieces))
-        if size <= CHUNK:
+        if size <= CHUNK_BYTES:
             outlet.write(answered(TEXT, b"".join(pieces)))
         else:
             for part in (head(TEXT, size), *pieces):
@@ -62,14 +62,14 @@ class LanePoll:
 
     def lost(self) -> None:
         """
-        Its connection is gone.
+        The HTTP connection is lost: end the poll.
         """
         self.client.hung_up(self)
 
 
-class LanePost:
+class FastPathPost:
     """
-    A POST that takes more than one turn, on its HTTP connection.
+    A POST on its HTTP connection that takes more than one turn of the reactor.
     """
 
     __slots__ = ("_channel", "_cork")
@@ -85,22 +85,22 @@ class LanePost:
 
     def lost(self) -> None:
         """
-        Its connection is gone.
+        The HTTP connection is lost: send no answer.
         """
         self._channel = None
 
 
-class PollLane:
+class PollFastPath:
     """
-    Looks at what a connection reads between two requests.
+    The fast path of a factory: tries each request that a connection reads.
     """
 
     def __init__(self, factory: SocketIOFactory) -> None:
         self._factory = factory
 
-    def take(self, data: bytes, channel: Any) -> bool:
+    def try_handle(self, data: bytes, channel: Any) -> bool:
         """
-        Carry out the request, if it is one for the lane.
+        Handle the request and return True, if it is one for the fast path.
         """
         posted = data.startswith(POST)
         end = data.find(END, 0, MAX_HEAD_BYTES) if posted or data.startswith(GET) else -1
@@ -111,13 +111,13 @@ class PollLane:
             return False
         if posted:
             return self._post(data[end + 4 :], client, channel)
-        poll = LanePoll(client, channel, self._factory.cork)
+        poll = FastPathPoll(client, channel, self._factory.cork)
         channel.hold(poll)
         client.poll(poll)
         return True
 
     def _post(self, body: bytes, client: SocketClient, channel: Any) -> bool:
-        post = LanePost(channel, self._factory.cork)
+        post = FastPathPost(channel, self._factory.cork)
         most = self._factory.node.config.limits.messages_per_post
         try:
             if take(body, client, most, post.answer):
@@ -125,12 +125,12 @@ class PollLane:
             else:
                 channel.hold(post)
         except (Garbled, Unfit):
-            return False  # nothing of it was taken; the web server says so
+            return False  # nothing was accepted; the web server sends the refusal
         return True
 
     def _client(self, line: bytes) -> SocketClient | None:
         """
-        The client in the rest of a request line.
+        Returns the client that the rest of a request line names.
         """
         query, _, protocol = line.rpartition(b" ")
         if protocol != b"HTTP/1.1" or b"%" in query or b"+" in query or b";" in query:
@@ -147,7 +147,7 @@ class PollLane:
 
 def is_usual(data: bytes, end: int, posted: bool) -> bool:
     """
-    Is this one whole request, well-formed to the letter, whose header says nothing but what all say?
+    Is this exactly one request, strictly well-formed, with only the usual header fields?
     """
     if _HEAD.fullmatch(data, 0, end + 4) is None:
         return False
@@ -164,7 +164,7 @@ def is_usual(data: bytes, end: int, posted: bool) -> bool:
 
 def _fields(head: bytes) -> dict[bytes, bytes] | None:
     """
-    The fields by their names in lower case; None if one is unusual, or stands twice where it may not.
+    Returns the fields by their names in lower case; None if one is unusual, or occurs twice but must not.
     """
     lines = head.split(b"\r\n")[1:]
     if len(lines) > MAX_FIELDS:
@@ -181,7 +181,7 @@ def _fields(head: bytes) -> dict[bytes, bytes] | None:
 
 def answered(kind: bytes, body: bytes) -> bytes:
     """
-    A whole answer of HTTP.
+    Returns a whole HTTP response.
     """
     return head(kind, len(body)) + body
 

@@ -1,8 +1,8 @@
 """
-Socket.IO at `/socket.io/`: what the NodejsProtoStub connects with.
+Socket.IO at `/socket.io/`, for the NodejsProtoStub.
 
-The resource answers polls and hands WebSockets on; codec.py is what is on
-the wire, and client.py the client behind both.
+The resource answers polls and passes WebSockets on; codec.py has the wire
+format, and client.py the client behind both.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ TEXT, HTML = b"text/plain; charset=UTF-8", b"text/html"
 
 def check_alone(client: SocketClient) -> None:
     """
-    A client has one GET at a time.
+    Refuse a second GET of one client, and end the client.
     """
     if client.polls.waiting is not None:
         client.gone()
@@ -34,7 +34,7 @@ def check_alone(client: SocketClient) -> None:
 
 def take(body: bytes, client: SocketClient, most: int, taken: Callable[[], object]) -> bool:
     """
-    The body of a client's POST.  False: it takes more than one turn, and `taken` is called at the end.
+    Accept the body of a client's POST.  False: it takes more than one turn, and `taken` is called at the end.
     """
     if client.posting:
         raise Unfit("two POSTs of one client at once")
@@ -46,7 +46,7 @@ def take(body: bytes, client: SocketClient, most: int, taken: Callable[[], objec
 
 class RequestPoll:
     """
-    A GET as Twisted's web server has it.
+    A waiting GET that Twisted's web server handles.
     """
 
     def __init__(self, request: Request, client: SocketClient) -> None:
@@ -61,7 +61,7 @@ class RequestPoll:
 
 class SocketIO(Resource):
     """
-    Polls of all clients.
+    The resource `/socket.io/`: the polls of all clients.
     """
 
     isLeaf = True

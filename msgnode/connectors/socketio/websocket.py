@@ -1,38 +1,35 @@
 """
-The WebSockets of Socket.IO's clients, and who the clients are.
+The WebSockets of Socket.IO clients, and the table of the clients.
 """
 
 from typing import Any
 
 from autobahn.websocket.types import ConnectionDeny
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, IReactorTime
-from zope.interface import implementer
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from msgnode.connectors.node_websocket import NodeWebSocket, NodeWebSocketFactory
 from msgnode.connectors.socketio import codec
 from msgnode.connectors.socketio.client import SocketClient
 from msgnode.connectors.socketio.polling import Events
-from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
 from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.transport.cork import Cork
 from msgnode.transport.sockets import bearer, verified_name
 
-CLOSE_HANDSHAKE = 5  # seconds for a client to answer our Close
-FAREWELL = 30.0  # seconds for a client that does not poll to fetch why it was closed
-UNSUPPORTED = Closing(1003, "text only")
+LINGER_SECONDS = 30.0  # seconds in which a closed client may fetch the reason by a poll
 NO_PROBE = Closing(1002, "expected 2probe, then 5")
 
 
 class Unfit(Exception):
     """
-    The parameters of a request are not those of a client; the text says why.
+    The error of a request whose parameters are invalid for a client; the text says why.
     """
 
 
 def version_in(asked: dict[str, str]) -> int:
     """
-    The version of Engine.IO that a client speaks.
+    Returns the version of Engine.IO in the parameters of a client.
     """
     found = asked.get("EIO", "")
     if found not in map(str, codec.VERSIONS):
@@ -40,10 +37,9 @@ def version_in(asked: dict[str, str]) -> int:
     return int(found)
 
 
-@implementer(IPushProducer)
-class SocketIOWebSocket(LaneProtocol):
+class SocketIOWebSocket(NodeWebSocket):
     """
-    A WebSocket of a client: all it ever has, or what it changes to.
+    A WebSocket of a Socket.IO client: its only connection, or the one that it changes to from polling.
     """
 
     factory: "SocketIOFactory"
@@ -52,10 +48,7 @@ class SocketIOWebSocket(LaneProtocol):
     _tried = False  # it has said 2probe
 
     def onConnect(self, request: Any) -> None:
-        config = self.factory.node.config
-        allowed = config.origins
-        if request.origin and "*" not in allowed and request.origin not in allowed:
-            raise ConnectionDeny(403, "this origin is not allowed")
+        self.check_origin(request)
         asked = {name: values[0] for name, values in request.params.items()}
         try:
             self._version = version_in(asked)
@@ -65,15 +58,10 @@ class SocketIOWebSocket(LaneProtocol):
         except Unfit as why:
             raise ConnectionDeny(400, str(why)) from None
         self._bearer = "" if self._sid else bearer(request.headers.get("authorization", ""))
-        forwarded = request.headers.get("x-forwarded-for", "")
-        self.peer = self.factory.node.connection_limits.named(self.transport.getPeer(), forwarded)
+        self.name_peer(request)
 
     def onOpen(self) -> None:
-        # Reads and writes are ours from here on, no longer the HTTP channel's.
-        self.transport.unregisterProducer()
-        self.outlet.pace(self)
-        for name in ("http_request_data", "http_headers", "http_response_data", "http_request_params"):
-            self.__dict__.pop(name, None)
+        self.take_over()
         if self._sid:
             self.client = self.factory.polling(self._sid)
             self.client.probe(self)
@@ -85,15 +73,10 @@ class SocketIOWebSocket(LaneProtocol):
         client.begin(self, [])
         client.greet()
 
-    def onMessage(self, payload: bytes, isBinary: bool) -> None:
-        # What comes after our Close comes too late.
-        if self.state == self.STATE_OPEN:
-            super().onMessage(payload, isBinary)
-
     def textReceived(self, payload: bytes) -> None:
         client = self.client
         assert client is not None
-        if client.way is self:
+        if client.websocket is self:
             client.heard(payload)
         elif payload == codec.PROBE:
             self._tried = True
@@ -102,108 +85,72 @@ class SocketIOWebSocket(LaneProtocol):
         elif payload == codec.UPGRADE and self._tried and client.probing is self and not client.ended:
             client.upgrade(self)
         else:
-            self.part(NO_PROBE)
-
-    def binaryReceived(self, payload: bytes) -> None:
-        self.turn_away(UNSUPPORTED)
+            self.close_with(NO_PROBE)
 
     def turn_away(self, why: Closing) -> None:
-        if self.client is not None and self.client.way is self:
-            self.factory.node.sessions.part(self.client, why)
+        connection = self.paused_connection()
+        if connection is not None:
+            self.factory.node.sessions.connections.close(connection, why)
         else:
-            self.part(why)
+            self.close_with(why)
 
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
         client, self.client = self.client, None
         if client is None:
             return
-        if client.way is self:
+        if client.websocket is self:
             client.gone()
         elif client.probing is self:
             client.probing = None
 
-    def sendCloseFrame(self, *args: Any, **kwargs: Any) -> None:
-        super().sendCloseFrame(*args, **kwargs)
-        # Nothing more can be sent: what comes from now on waits for the next connection.
-        if self.client is not None and self.client.way is self:
-            self.factory.node.sessions.leave(self.client)
+    def paused_connection(self) -> SocketClient | None:
+        """
+        The client, once it uses this WebSocket.
+        """
+        return self.client if self.client is not None and self.client.websocket is self else None
 
-    # -- the client's way ----------------------------------------------------
+    # -- the client's WebSocket ------------------------------------------------
 
     def settled(self) -> Deferred[None] | None:
         return self.factory.node.input_order.settled(self.client) if self.client is not None else None
 
-    def part(self, why: Closing) -> None:
-        if self.state == self.STATE_OPEN:
-            self.sendCloseFrame(why.code, why.reason.encode(), isReply=False)
-
-    def cut(self) -> None:
+    def abort(self) -> None:
         self.client = None
-        self.outlet.forget()
-        self.transport.abortConnection()
-
-    # -- IPushProducer: the transport says whether it takes more -------------
-
-    def pauseProducing(self) -> None:
-        if self.client is not None and self.client.way is self:
-            self.factory.node.sessions.paused(self.client)
-
-    def resumeProducing(self) -> None:
-        if self.client is not None and self.client.way is self:
-            self.factory.node.sessions.ready(self.client)
-
-    def stopProducing(self) -> None:
-        pass
+        super().abort()
 
 
-class SocketIOFactory(LaneFactory):
+class SocketIOFactory(NodeWebSocketFactory):
     """
-    Makes the WebSockets, and knows all clients by their sid.
+    The factory of the WebSockets, with the table of all clients by their sid.
     """
 
     protocol = SocketIOWebSocket
 
     def __init__(self, node: Node, cork: Cork, clock: IReactorTime) -> None:
-        super().__init__(cork, clock, node.slices, node.counts.websocket_faults)
-        self.node = node
-        self.partial_input = node.partial_input
-        self._clock = clock
+        super().__init__(node, cork, clock)
         self._events = Events()
         self._clients: dict[str, SocketClient] = {}
         self._lingering: dict[SocketClient, IDelayedCall] = {}
-        self.apply()
 
     def apply(self) -> None:
-        """
-        The configuration may have changed; connections that are open keep their options.
-        """
-        config = self.node.config
         # A message is a string in an event, where its quotes take twice the room.
-        most = 2 * config.limits.message_bytes
-        self.setProtocolOptions(
-            maxFramePayloadSize=most,
-            maxMessagePayloadSize=most,
-            failByDrop=False,
-            openHandshakeTimeout=config.session.open_deadline_seconds,
-            closeHandshakeTimeout=CLOSE_HANDSHAKE,
-            allowNullOrigin=True,
-        )
+        self.set_options(2 * self.node.config.limits.message_bytes)
 
     def make_client(self, version: int) -> SocketClient:
         client = SocketClient(
-            self.node, self.cork, self._clock, self._events, version, self.forget, self.linger
+            self.node, self.cork, self.clock, self._events, version, self.forget, self.linger
         )
         self._clients[client.sid] = client
         return client
 
     def polling(self, sid: str) -> SocketClient:
         """
-        The client of that name, if it polls.
+        Returns the polling client with that sid.
         """
         client = self._clients.get(sid)
         if client is None:
             raise Unfit("no client has this 'sid'; begin with a GET without one")
-        if client.way is not None:
+        if client.websocket is not None:
             raise Unfit("this client has changed to WebSocket")
         return client
 
@@ -211,7 +158,7 @@ class SocketIOFactory(LaneFactory):
         """
         The client was closed, and may fetch the reason; of too many the one that has waited longest may not.
         """
-        self._lingering[client] = self._clock.callLater(FAREWELL, self.forget, client)
+        self._lingering[client] = self.clock.callLater(LINGER_SECONDS, self.forget, client)
         if len(self._lingering) > max(1, self.node.config.limits.delayed_closes):
             self.forget(next(iter(self._lingering)))
 

@@ -22,7 +22,7 @@ class GetTests(PollCase):
 
         self.assertGot([1, 2, 3], 3, self.get())
 
-    def test_held(self) -> None:
+    def test_get_is_held_until_something_comes(self) -> None:
         """
         A GET waits for something to come, and is answered with all that came in one read.
         """
@@ -33,7 +33,7 @@ class GetTests(PollCase):
 
         self.assertGot([1, 2], 2, held)
 
-    def test_204(self) -> None:
+    def test_get_that_brings_nothing_is_204(self) -> None:
         """
         When nothing comes the answer is 204: after the time that was asked for, 25 s if none was, 30 at most.
         """
@@ -97,7 +97,7 @@ class GetTests(PollCase):
             self.assertError(400, self.get(f"?after={after}").response)
         self.assertGot([2], 2, self.get("?after=1"))
 
-    def test_much(self) -> None:
+    def test_one_poll_answer_brings_about_a_megabyte(self) -> None:
         """
         One answer brings about a megabyte; the rest comes with the next ones, in order.
         """
@@ -136,7 +136,7 @@ class GetTests(PollCase):
         self.send(1)
         self.assertGot([1], 1, second)
 
-    def test_hangs_up(self) -> None:
+    def test_poller_that_hangs_up_loses_nothing(self) -> None:
         """
         A client that hangs up while its GET is held loses nothing.
         """
@@ -157,7 +157,7 @@ class GetTests(PollCase):
 
         self.send(1)
 
-        self.assertIn(b'"cursor":1', client._came)
+        self.assertIn(b'"cursor":1', client.came)
         self.assertTrue(client.link.over)
 
     def test_lingers(self) -> None:

@@ -34,7 +34,7 @@ class PostTests(PollCase):
         self.assertEqual((202, {"accepted": 1}), (response.status, response.json()))
         self.assertEqual([1], [message["id"] for message in self.other.take()])
 
-    def test_array(self) -> None:
+    def test_posted_array_is_taken_in_order(self) -> None:
         """
         An array of messages is taken in its order.
         """
@@ -98,7 +98,7 @@ class PostTests(PollCase):
         (reply,) = self.get().response.json()["messages"]
         self.assertEqual((8, 501), (reply["id"], reply["body"]["code"]))
 
-    def test_seq(self) -> None:
+    def test_messages_taken_before_are_skipped_by_seq(self) -> None:
         """
         Messages that were taken before, by the number of the first one, are skipped.
         """
@@ -252,7 +252,7 @@ class PostTests(PollCase):
 
         self.assertTrue(client.link.over)
 
-    def test_forwarded_peer(self) -> None:
+    def test_poller_behind_a_trusted_proxy(self) -> None:
         """
         Behind a trusted proxy the peer is the one that the proxy names.
         """
@@ -332,7 +332,7 @@ class OddRequestTests(PollCase):
     What calls itself something else, or comes from somewhere else.
     """
 
-    def test_form(self) -> None:
+    def test_posted_form_is_read_as_what_it_is(self) -> None:
         """
         A body that calls itself a form is read as what it is, whatever stands in its texts.
         """
@@ -343,7 +343,7 @@ class OddRequestTests(PollCase):
 
             self.assertEqual((202, [message]), (response.status, self.other.take()))
 
-    def test_origin(self) -> None:
+    def test_poll_from_a_forbidden_origin_takes_no_session(self) -> None:
         """
         A page of an origin that is not allowed may not take a session over, also where no preflight asks.
         """
@@ -384,7 +384,7 @@ class OddRequestTests(PollCase):
         self.net.pump()
 
         self.assertEqual(413, client.response.status)
-        self.assertEqual(1, client._came.count(b"HTTP/1.1"))
+        self.assertEqual(1, client.came.count(b"HTTP/1.1"))
         self.assertEqual([], self.other.take())
 
     def test_long_header(self) -> None:

@@ -63,7 +63,7 @@ class ElementsTests(SynchronousTestCase):
             with self.assertRaises(HTTPRefusal, msg=body):
                 list(elements(body))
 
-    def test_one_at_a_time(self) -> None:
+    def test_array_element_is_taken_apart_one_at_a_time(self) -> None:
         """
         An element costs no more than itself before the next one is asked for.
         """
@@ -113,7 +113,7 @@ class PostingTests(PollCase):
         self.assertEqual((202, {"accepted": MANY}), (client.response.status, client.response.json()))
         self.assertEqual(list(range(MANY)), self.ids())
 
-    def test_few(self) -> None:
+    def test_few_posted_messages_are_answered_in_that_turn(self) -> None:
         """
         What one turn may have is answered in that turn.
         """
@@ -202,7 +202,7 @@ class PostingTests(PollCase):
 
         self.assertLess(self.ids().index(-1), MANY)
 
-    def test_repeated(self) -> None:
+    def test_repeated_array_is_taken_once(self) -> None:
         """
         An array that is posted again with its `seq` is taken once, however many slices it is.
         """
@@ -225,7 +225,7 @@ class PostingTests(PollCase):
         self.assertEqual({"accepted": MANY, "received": MANY}, again.json())
         self.assertEqual(list(range(MANY)), self.ids())
 
-    def test_taken_over(self) -> None:
+    def test_array_of_a_taken_over_session_is_409(self) -> None:
         """
         When the session goes on elsewhere meanwhile, the rest is not taken: 409.
         """

@@ -43,7 +43,7 @@ class FileTests(Base):
     What browsers load.
     """
 
-    def test_code(self) -> None:
+    def test_three_stub_files_are_served_to_every_origin(self) -> None:
         """
         The three files are those of the package, for pages of every origin.
         """
@@ -80,7 +80,7 @@ class FileTests(Base):
         self.assertEqual(expected, response.json())
         self.assertEqual("application/json", response.headers["Content-Type"])
 
-    def test_message_token(self) -> None:
+    def test_stub_is_told_to_send_the_message_token(self) -> None:
         """
         A node that wants the token in every message tells the stub to put it there.
         """
@@ -124,7 +124,7 @@ class CachingTests(Base):
     Asked for anew each time, sent only when it changed.
     """
 
-    def test_etag(self) -> None:
+    def test_unchanged_stub_is_not_sent_again(self) -> None:
         """
         Who has the file is told so, however a proxy has written its tag.
         """
@@ -149,7 +149,7 @@ class CachingTests(Base):
 
         self.assertEqual(200, other.status)
 
-    def test_gzip(self) -> None:
+    def test_stub_is_gzipped_under_a_tag_of_its_own(self) -> None:
         """
         Packed for who can read it, under a tag of its own.
         """
@@ -203,7 +203,7 @@ class PublicURLTests(Base):
         self.assertEqual("ws://d/msgnode/ws", self.url(Host="d", prefix="/msgnode"))
         self.assertEqual("ws://example.org/ws", self.url(Host='evil"/x'))
 
-    def test_proxy(self) -> None:
+    def test_stub_url_believes_a_trusted_proxy(self) -> None:
         """
         What a proxy says of the outside is believed if it is trusted.
         """

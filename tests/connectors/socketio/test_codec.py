@@ -84,7 +84,7 @@ def test_separated(texts):
         (b"\x00\x03\xff4ab", "not UTF-8"),
     ],
 )
-def test_garbled(body, why):
+def test_body_that_is_no_packets_says_why(body, why):
     """
     A body that is none is told why.
     """
@@ -93,7 +93,7 @@ def test_garbled(body, why):
 
 
 @given(st.binary(max_size=60), st.sampled_from([3, 4]))
-def test_anything(body, version):
+def test_any_bytes_are_utf8_packets_or_garbled(body, version):
     """
     Whatever comes is split into UTF-8, or garbled.
     """
@@ -114,7 +114,7 @@ def test_anything(body, version):
         (b'["message",7]', b"7"),
     ],
 )
-def test_events(payload, data):
+def test_event_holds_message_as_object_or_string(payload, data):
     """
     A message stands in its event as an object, to the byte, or as a string.
     """

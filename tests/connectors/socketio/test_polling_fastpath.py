@@ -1,5 +1,5 @@
 """
-The fast lane for polls: nobody can tell the difference but by the clock.
+The fast path for polls: nobody can tell the difference but by the clock.
 """
 
 import json
@@ -34,7 +34,7 @@ def requests(draw: Any) -> tuple[bytes, list[bytes]]:
     return draw(st.sampled_from((b"GET", b"POST"))), draw(st.lists(field, max_size=3))
 
 
-class LaneTests(SocketCase):
+class FastPathTests(SocketCase):
     """
     What it takes, what it leaves, and what stands around that on a connection.
     """
@@ -44,13 +44,13 @@ class LaneTests(SocketCase):
         self.open()
         self.taken: list[bool] = []
         site = self.net.listener("web")
-        lane = site.lane
-        self.addCleanup(setattr, site, "lane", lane)
-        site.lane = self
-        self._lane = lane
+        fast_path = site.fast_path
+        self.addCleanup(setattr, site, "fast_path", fast_path)
+        site.fast_path = self
+        self._fast_path = fast_path
 
-    def take(self, data: bytes, channel: Any) -> bool:
-        self.taken.append(self._lane.take(data, channel))
+    def try_handle(self, data: bytes, channel: Any) -> bool:
+        self.taken.append(self._fast_path.try_handle(data, channel))
         return self.taken[-1]
 
     def raw(self, *parts: bytes) -> bytes:
@@ -61,7 +61,7 @@ class LaneTests(SocketCase):
         for part in parts:
             client.transport.write(part)
             self.net.pump()
-        return bytes(client._came)
+        return client.came
 
     def get(self, query: str = "", head: str = "Host: x\r\n") -> bytes:
         return f"GET /socket.io/{query or self.query} HTTP/1.1\r\n{head}\r\n".encode()
@@ -87,7 +87,7 @@ class LaneTests(SocketCase):
         self.assertEqual((posts[0][0], posts[0][2]), (posts[1][0], posts[1][2]))
         self.assertEqual(polls[0], polls[1])
 
-    def test_left(self) -> None:
+    def test_unusual_requests_are_left_to_the_web_server(self) -> None:
         """
         The web server gets whatever is unusual, and all that is refused.
         """
@@ -136,12 +136,12 @@ class LaneTests(SocketCase):
         for part in (self.get(), self.posted(b"1:2")[:30], self.posted(b"1:2")[30:]):
             client.transport.write(part)
             self.net.pump()
-        self.assertEqual(b"", bytes(client._came))
+        self.assertEqual(b"", client.came)
 
         self.send(5)
         self.net.pump()
 
-        answers = bytes(client._came).split(b"HTTP/1.1 200 OK\r\n")[1:]
+        answers = client.came.split(b"HTTP/1.1 200 OK\r\n")[1:]
         self.assertEqual([5], self.ids(codec.split(answers[0].partition(b"\r\n\r\n")[2], 3)))
         self.assertTrue(answers[1].endswith(b"ok"))
         self.assertEqual([b"3"], self.poll())
@@ -182,7 +182,7 @@ class LaneTests(SocketCase):
 
     def test_open_counts(self) -> None:
         """
-        The lane carries what a POST says: a session is opened by it.
+        The fast path carries what a POST says: a session is opened by it.
         """
         self.connect()
         self.taken.clear()
@@ -193,11 +193,11 @@ class LaneTests(SocketCase):
 
     # -- beside the web server ---------------------------------------------------
 
-    def outcome(self, lane: Any, *parts: bytes) -> tuple[list[bytes], bool]:
+    def outcome(self, fast_path: Any, *parts: bytes) -> tuple[list[bytes], bool]:
         """
         The status of each answer, and whether the connection is left open.
         """
-        self.net.listener("web").lane = self if lane else None
+        self.net.listener("web").fast_path = self if fast_path else None
         primer = HTTPClient(self.net)  # so that a poll has something to be answered
         primer.request("POST", f"/socket.io/{self.query}", b"1:2")
         primer.hang_up()
@@ -211,10 +211,10 @@ class LaneTests(SocketCase):
         return re.findall(rb"HTTP/1\.1 (\d+)", came), connected
 
     def assertSame(self, *parts: bytes) -> None:
-        with_lane, without = self.outcome(True, *parts), self.outcome(False, *parts)
-        self.assertEqual(without, with_lane, parts)
+        with_fast_path, without = self.outcome(True, *parts), self.outcome(False, *parts)
+        self.assertEqual(without, with_fast_path, parts)
 
-    def test_a_request_that_the_web_server_refuses_is_refused_in_the_lane(self) -> None:
+    def test_a_request_that_the_web_server_refuses_is_refused_in_the_fast_path(self) -> None:
         """
         What RFC 9112 does not allow is never taken, so that nobody sends a second request in a body.
         """
@@ -248,7 +248,7 @@ class LaneTests(SocketCase):
     @given(requests(), st.booleans())
     def test_any_head_is_answered_as_the_web_server_answers_it(self, parts: Any, behind: bool) -> None:
         """
-        Whatever stands in a head, the lane and the web server agree on the answers and on what follows.
+        Whatever stands in a head, the fast path and the web server agree on the answers and on what follows.
         """
         template, fields = parts
         request = self.posted(b"1:2") if template == b"POST" else self.get()
@@ -260,7 +260,7 @@ class LaneTests(SocketCase):
         self.assertSame(whole, *([self.posted(b"1:2")] if behind else []))
 
 
-def test_lengths():
+def test_content_length_must_be_there_once_and_right():
     """
     The length must be there once, and be that of what came.
     """

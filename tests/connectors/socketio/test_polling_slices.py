@@ -110,7 +110,7 @@ class SocketTurnsTests(SynchronousTestCase):
         self.assertIn(f"at most {MESSAGES} packets", many.response.json()["desc"])
         self.assertEqual(list(range(MESSAGES)), self.ids())
 
-    def test_memory(self) -> None:
+    def test_tiny_packets_take_little_memory(self) -> None:
         """
         What a POST of tiny packets takes is a small multiple of its bytes.
         """
@@ -125,7 +125,7 @@ class SocketTurnsTests(SynchronousTestCase):
         self.assertEqual(413, response.status)
         self.assertLess(peak, 6 * len(body) + 1_000_000)
 
-    def test_pings(self) -> None:
+    def test_thousands_of_posted_pings_are_answered_in_slices(self) -> None:
         """
         Thousands of pings in one POST are answered in slices, too.
         """
@@ -148,7 +148,7 @@ class NewSocketTurnsTests(SocketTurnsTests):
 
 class PageTurnsTests(SocketTurnsTests):
     """
-    The same past the fast lane.
+    The same past the fast path.
     """
 
     runtime = PagePollRuntime
@@ -159,7 +159,7 @@ class AckTests(SynchronousTestCase):
     The number by which a client wants a packet acknowledged.
     """
 
-    def test_long_number(self) -> None:
+    def test_acknowledgement_number_of_megabytes_is_none(self) -> None:
         """
         A number of megabytes is none.
         """

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.connectors.socketio import codec
-from tests.support.durable import DurableNode, Refusing
+from tests.support.durable import DurableNode
 from tests.support.fakes import directory
 from tests.support.http_client import HTTPClient, Response
 from tests.support.network import Network
@@ -131,7 +131,7 @@ class PollingTests(SocketCase):
     Polls, as the NodejsProtoStub makes them.
     """
 
-    def test_handshake(self) -> None:
+    def test_first_poll_is_the_engineio_handshake(self) -> None:
         """
         The first poll names the client and the heartbeats; the second connects it to the namespace.
         """
@@ -339,7 +339,7 @@ class PollingTests(SocketCase):
         self.assertEqual([b"1"], self.poll())
         self.assertError(503, self.request("GET", "?EIO=3&transport=polling"))
 
-    def test_acknowledgement(self) -> None:
+    def test_polled_event_is_acknowledged_once_taken(self) -> None:
         """
         An event that asks for it is acknowledged once it was taken.
         """
@@ -483,7 +483,7 @@ class RefusedTests(SocketCase):
         self.assertIn(b'"code":1009', self.poll()[0])
         self.assertEqual(1, len(self.net.node.sessions.connections))
 
-    def test_unread_pongs(self) -> None:
+    def test_pinging_client_that_never_polls_is_sent_away(self) -> None:
         """
         Who pings and pings, and never polls, is sent away.
         """
@@ -518,7 +518,7 @@ class UpgradeTests(SocketCase):
     From polling to WebSocket.
     """
 
-    def test_upgrade(self) -> None:
+    def test_probe_upgrades_polling_to_websocket(self) -> None:
         """
         The probe is answered, the poll that waits is released, and what comes next comes by WebSocket.
         """
@@ -587,7 +587,7 @@ class UpgradeTests(SocketCase):
         self.send(4)
 
         self.assertEqual([4], self.ids(probe.raw))
-        outbox = self.net.node.sessions.get(URL).outbox
+        outbox = self.net.node.sessions.get(URL).mailbox.outbox
         self.assertEqual((0, 4), (outbox.acknowledged, outbox.last))
 
     def test_much_resumes_across(self) -> None:
@@ -702,7 +702,7 @@ class WebSocketTests(SocketCase):
     Clients that begin with a WebSocket.
     """
 
-    def test_handshake(self) -> None:
+    def test_websocket_client_is_connected_by_version(self) -> None:
         """
         In version 3 the client is connected by itself; in version 4 when it asks.
         """
@@ -726,7 +726,7 @@ class WebSocketTests(SocketCase):
 
         self.assertEqual((4403, "refused"), (probe.code, probe.reason))
 
-    def test_binary(self) -> None:
+    def test_binary_socketio_frame_closes_the_connection(self) -> None:
         """
         A binary frame closes the connection: messages are text.
         """
@@ -777,7 +777,7 @@ class WebSocketTests(SocketCase):
 
         self.assertNotReadFrom(deaf, 200_000)
 
-    def test_unread_pongs(self) -> None:
+    def test_websocket_pings_wait_while_pongs_are_unread(self) -> None:
         """
         Pings of WebSocket get no pong while the last ones are not read.
         """
@@ -803,7 +803,7 @@ class WebSocketTests(SocketCase):
         self.assertFalse(runtime.is_connected)
         self.assertIsNone(self.net.node.sessions.get(URL).connection)
 
-    def test_metrics(self) -> None:
+    def test_socketio_client_counts_as_one_connection(self) -> None:
         """
         Whatever carries it, a client counts as one connection of `socketio`.
         """
@@ -823,12 +823,11 @@ class FullDiskTests(SocketCase):
 
     def setUp(self) -> None:
         self.node: Any = DurableNode(directory(self))
-        self.node.links = []
         self.addCleanup(lambda: (self.node.spool.close(), self.node.store.shut()))
         self.net = Network(node=self.node)
         self.other = TCPRuntime(self.net, "runtime://example.org/b").open()
         self.open()
-        self.disk = self.node.spool._write = Refusing()
+        self.disk = self.node.disk
         self.disk.full = True
         self.other.drop()
         self.net.pump()
@@ -838,15 +837,15 @@ class FullDiskTests(SocketCase):
         event = emitted(json.dumps(message).encode())[2:]
         return self.post(*(b"42%d%s" % (number, event) for number in numbers))
 
-    def test_ok(self) -> None:
+    def test_post_is_answered_ok_while_the_disk_is_full(self) -> None:
         """
         A POST is answered as ever, for what else could be said would end the client; the message is carried.
         """
         self.assertEqual((200, b"ok"), (self.emit(7).status, self.emit(8).body))
 
-        self.assertEqual(2, len(self.node.sessions.get("runtime://example.org/b").owed()))
+        self.assertEqual(2, len(self.node.sessions.get("runtime://example.org/b").mailbox.undelivered()))
 
-    def test_acknowledgement(self) -> None:
+    def test_event_is_acknowledged_when_it_is_on_disk(self) -> None:
         """
         What the application asked to be told is said when the message is on disk, and not before.
         """

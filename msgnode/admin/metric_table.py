@@ -1,0 +1,327 @@
+"""
+The table of the node's metrics: the name, the HELP text and the source of each number.
+
+docs/operations.md repeats it for operators.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from msgnode.node import Node
+
+CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when no client uses them
+
+Samples = Iterator[tuple[tuple[str, ...], float]]  # the values of the labels, and the number
+
+
+class Number(NamedTuple):
+    """
+    A metric without labels: its name after `msgnode_`, its HELP text, and how it is read.
+    """
+
+    name: str
+    help: str
+    read: Callable[[Node], float]
+
+
+class Family(NamedTuple):
+    """
+    A metric with labels: its name after `msgnode_`, its HELP text, its labels, and how its samples are read.
+    """
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    read: Callable[[Node], Samples]
+
+
+def _connections(node: Node) -> Samples:
+    numbers = Counter(dict.fromkeys(CONNECTORS, 0))
+    numbers.update(connection.connector for connection in node.sessions.connections)
+    for connector, number in numbers.items():
+        yield (connector,), number
+
+
+def _sessions(node: Node) -> Samples:
+    numbers = Counter(dict.fromkeys((*CONNECTORS, ""), 0))
+    numbers.update(s.connection.connector if s.connection else "" for s in node.sessions)
+    for connector, number in numbers.items():
+        yield ("attached" if connector else "away", connector), number
+
+
+def _circuits(node: Node) -> Samples:
+    for back_end in node.back_ends:
+        yield (_label(back_end.name),), float(back_end.down)
+
+
+def _dropped(node: Node) -> Samples:
+    counts = node.counts
+    yield ("unreadable",), counts.unreadable
+    yield ("no-route",), counts.no_route
+    yield ("stale",), counts.stale
+    yield ("overflow",), counts.overflowed
+    yield ("shed",), counts.shed
+
+
+def _rejected(node: Node) -> Samples:
+    yield ("told",), node.connection_limits.refused
+    yield ("unheard",), node.connection_limits.dropped
+
+
+def _over_limit(node: Node) -> Samples:
+    for limit, number in sorted(node.budget.refused.items()):
+        yield (f"limits.{limit}",), number
+
+
+def _refused(node: Node) -> Samples:
+    for (code, reason), number in sorted(node.counts.refused.items()):
+        yield (str(code), reason), number
+
+
+def _registry_refused(node: Node) -> Samples:
+    for code, number in sorted(node.registry_counts.refused.items()):
+        yield (str(code),), number
+
+
+def _back_end_requests(node: Node) -> Samples:
+    for back_end in node.back_ends:
+        for outcome, number in sorted(back_end.counts.items()):
+            yield (_label(back_end.name), outcome), number
+
+
+def _message_identities(node: Node) -> Samples:
+    looks = node.message_identity
+    for state, number in sorted(looks.counts.items() if looks is not None else ()):
+        yield (state,), number
+
+
+def _label(name: str) -> str:
+    """
+    The name of a back end, as Prometheus' labels are written.
+    """
+    return name.lower().replace(" ", "_")
+
+
+CONNECTED = (
+    Family("connections", "Open connections.", ("connector",), _connections),
+    Family(
+        "sessions",
+        "Sessions that are attached, by their connector, or away.",
+        ("state", "connector"),
+        _sessions,
+    ),
+)
+AUTHENTICATED = Number(
+    "sessions_authenticated",
+    "Sessions with a verified identity, attached or away.",
+    lambda node: sum(bool(session.identity) for session in node.sessions),
+)
+ADDRESSES = (
+    Number("addresses", "Addresses that sessions are bound to.", lambda node: len(node.routes)),
+    Number(
+        "addresses_owned",
+        "Addresses that a session owns because it announced them.",
+        lambda node: len(node.routes.owners),
+    ),
+)
+HELD = (
+    Number(
+        "held_connections",
+        "Connections whose next messages wait while an earlier one is processed.",
+        lambda node: len(node.input_order),
+    ),
+    Number(
+        "held_bytes",
+        "Bytes of memory for messages of held connections.",
+        lambda node: node.input_order.buffered_bytes,
+    ),
+)
+RESOURCES = (
+    Number(
+        "undelivered_memory_bytes",
+        "Bytes of memory used by messages that are queued or unacknowledged.",
+        lambda node: node.sessions.journal.bytes_in_memory,
+    ),
+    Number(
+        "flows",
+        "Decisions that the compiled data plane repeats.",
+        lambda node: node.data_plane.flows,
+    ),
+    Number(
+        "flow_bytes",
+        "Bytes of memory used by the flows of the compiled data plane, about.",
+        lambda node: node.data_plane.flow_bytes,
+    ),
+    Number(
+        "sockets",
+        "Open sockets of the web and lines listeners.",
+        lambda node: len(node.connection_limits),
+    ),
+    Number(
+        "store_failing",
+        "1 while the node cannot write to its disk, else 0.",
+        lambda node: float(bool(node.disk_failure())),
+    ),
+    Number(
+        "disk_low",
+        "1 while the disk has too little room for new sessions and messages, else 0.",
+        lambda node: node.watermark.low,
+    ),
+    Number(
+        "spool_bytes",
+        "Bytes of undelivered messages in the spool.",
+        lambda node: node.message_log.live,
+    ),
+    Number(
+        "registry_entries",
+        "Entries in the embedded registries.",
+        lambda node: node.registry_counts.entries,
+    ),
+    Number(
+        "registry_bytes",
+        "Bytes that the entries of the embedded registries count for.",
+        lambda node: node.registry_counts.bytes,
+    ),
+    Number(
+        "records",
+        "Definitions of records that the node knows.",
+        lambda node: len(node.known_records),
+    ),
+    Number(
+        "disk_free_bytes",
+        "Bytes that are free on the disk of the state.",
+        lambda node: node.watermark.free,
+    ),
+)
+CIRCUITS = Family(
+    "back_end_circuit_open",
+    "1 while the circuit breaker of this back end is open, else 0.",
+    ("back_end",),
+    _circuits,
+)
+COUNTERS = (
+    Number(
+        "messages_by_flow",
+        "Messages that the compiled data plane carried by itself.",
+        lambda node: node.data_plane.carried,
+    ),
+    Number("messages_in", "Messages received from clients.", lambda node: node.counts.received),
+    Number("bytes_in", "Bytes of messages received from clients.", lambda node: node.counts.received_bytes),
+    Number(
+        "messages_out",
+        "Messages sent to clients, counted once per recipient.",
+        lambda node: node.counts.sent,
+    ),
+    Number(
+        "bytes_out",
+        "Bytes of messages sent to clients, counted once per recipient.",
+        lambda node: node.counts.sent_bytes,
+    ),
+    Number(
+        "messages_waited",
+        "Messages that were queued for their session.",
+        lambda node: node.counts.waited,
+    ),
+    Number(
+        "unkept",
+        "Messages not queued because the disk has no room.",
+        lambda node: node.counts.turned_away,
+    ),
+    Number(
+        "held_back",
+        "Times that a client got more in one turn of the event loop than is buffered.",
+        lambda node: node.counts.held_back,
+    ),
+    Number(
+        "unread_answers",
+        "Times that the node stopped reading from a client that reads no answers.",
+        lambda node: node.counts.unread_answers,
+    ),
+    Number(
+        "waiting_unreadable",
+        "Queued messages that could not be read back.",
+        lambda node: node.counts.unread,
+    ),
+    Number("echoes_suppressed", "Messages not echoed to their own sender.", lambda node: node.counts.echoes),
+    Number(
+        "slices",
+        "Slices of long work, between which other clients were served.",
+        lambda node: node.slices.done,
+    ),
+    Number(
+        "disk_refused",
+        "Requests and messages refused because the disk is low.",
+        lambda node: node.watermark.refused,
+    ),
+    Number(
+        "inflated_bytes", "Bytes of compressed messages after inflation.", lambda node: node.inflation.total
+    ),
+    Number(
+        "inflated_pauses",
+        "Times that a client was paused because its compressed messages inflated to too much.",
+        lambda node: node.inflation.pauses,
+    ),
+    Number(
+        "records_checked",
+        "Messages whose body was checked against the definition of their record.",
+        lambda node: node.known_records.checked,
+    ),
+    Number(
+        "records_reload_failures",
+        "Reloads of definitions that had errors, after which the old ones stayed.",
+        lambda node: node.known_records.refused_reloads,
+    ),
+    Number(
+        "unlogged",
+        "Messages left out of the traffic log at their sender's request.",
+        lambda node: node.counts.unlogged,
+    ),
+)
+COUNTER_FAMILIES = (
+    Family(
+        "messages_punted",
+        "Messages that the compiled data plane left to Python, by reason.",
+        ("reason",),
+        lambda node: (((reason,), number) for reason, number in node.data_plane.punted.items()),
+    ),
+    Family("messages_dropped", "Messages that were not delivered, by reason.", ("reason",), _dropped),
+    Family(
+        "connections_rejected",
+        "Connections rejected because of a limit: told to retry later, or closed at once.",
+        ("how",),
+        _rejected,
+    ),
+    Family("over_limit", "Requests refused because of a limit, by the limit's key.", ("limit",), _over_limit),
+    Family(
+        "messages_refused",
+        "Messages refused, by code and reason of the answer.",
+        ("code", "reason"),
+        _refused,
+    ),
+    Family(
+        "websocket_faults",
+        "Protocol errors of WebSocket clients below the level of messages.",
+        ("what",),
+        lambda node: (((what,), number) for what, number in sorted(node.counts.websocket_faults.items())),
+    ),
+    Family("registry_refused", "Entries that the embedded registries refused.", ("code",), _registry_refused),
+    Family(
+        "back_end_requests",
+        "Requests to back ends, by outcome.",
+        ("back_end", "outcome"),
+        _back_end_requests,
+    ),
+    Family(
+        "message_identities",
+        "Messages with identity tokens that the node has checked.",
+        ("state",),
+        _message_identities,
+    ),
+    Family(
+        "session_events",
+        "Events of sessions: opened, detached, closed and others.",
+        ("event",),
+        lambda node: (((event,), number) for event, number in sorted(node.counts.sessions.items())),
+    ),
+)
