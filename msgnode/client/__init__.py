@@ -6,6 +6,7 @@ A client of a messaging node, for programs, devices and the command line.
 
 from msgnode.client.asyncio_client import AsyncClient
 from msgnode.client.client import Client
+from msgnode.client.delivery import Delivery, Hop
 from msgnode.client.errors import CannotConnect, ClientError, Closed, Full, NoToken, Refused, TimedOut
 from msgnode.client.message import NOT_HANDLED, Message
 from msgnode.client.registration import Registration
@@ -17,7 +18,9 @@ __all__ = [
     "Client",
     "ClientError",
     "Closed",
+    "Delivery",
     "Full",
+    "Hop",
     "Message",
     "NoToken",
     "Refused",

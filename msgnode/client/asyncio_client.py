@@ -1,8 +1,8 @@
 """
-The client for asyncio: the same, with coroutines.
+The client for asyncio: the same client, with coroutines.
 
-Twisted's own reactor for asyncio runs on the program's loop, beside whatever
-else runs there; nothing global is installed.
+Twisted's own reactor for asyncio runs on the program's loop, together with its
+other tasks; no global reactor is installed.
 """
 
 import asyncio
@@ -19,9 +19,11 @@ from twisted.internet.interfaces import IHostnameResolver, IHostResolution, IRes
 from zope.interface import implementer
 
 from msgnode.client.client import Client
-from msgnode.client.message import WAIT, Message
-from msgnode.client.registration import EXPIRES, Registration
-from msgnode.client.subscriptions import Handler
+from msgnode.client.delivery import Delivery
+from msgnode.client.handlers import Handler
+from msgnode.client.message import WAIT_SECONDS, Message
+from msgnode.client.records import RecordClass
+from msgnode.client.registration import EXPIRES_SECONDS, Registration
 
 T = TypeVar("T")
 
@@ -30,7 +32,7 @@ _reactors: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncioSelectorReactor] 
 
 class AsyncClient:
     """
-    See Client.  Handlers may be coroutine functions.  Made where a loop runs.
+    A client for asyncio; see Client.  Handlers may be coroutine functions.  Make it in a running loop.
     """
 
     def __init__(self, url: str, runtime: str = "", **options: Any) -> None:
@@ -51,6 +53,18 @@ class AsyncClient:
     def token(self) -> str:
         return self.client.token
 
+    @property
+    def domain(self) -> str:
+        return self.client.domain
+
+    @property
+    def is_open(self) -> bool:
+        return self.client.is_open
+
+    @property
+    def missed(self) -> int:
+        return self.client.missed
+
     async def connect(self, retry: bool = False) -> None:
         await self._wait(self.client.connect(retry))
 
@@ -67,33 +81,47 @@ class AsyncClient:
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    def on(self, address: str, handler: Handler) -> None:
-        self.client.on(address, handler)
+    def handle(self, what: str | RecordClass, handler: Handler | None = None, *, serial: bool = False) -> Any:
+        return self.client.handle(what, handler, serial=serial)
 
     def publish(self, to: str | list[str], body: Any = None, **header: Any) -> None:
         self.client.publish(to, body, **header)
 
-    async def request(self, to: str, body: Any = None, *, timeout: float = WAIT, **header: Any) -> Message:
+    async def request(
+        self, to: str, body: Any = None, *, timeout: float = WAIT_SECONDS, **header: Any
+    ) -> Message:
         return await self._wait(self.client.request(to, body, timeout=timeout, **header))
 
-    async def deliver(self, to: str, body: Any = None, *, timeout: float = WAIT, **header: Any) -> Message:
+    async def deliver(
+        self, to: str, body: Any = None, *, timeout: float = WAIT_SECONDS, **header: Any
+    ) -> Delivery:
         return await self._wait(self.client.deliver(to, body, timeout=timeout, **header))
 
-    async def subscribe(self, addresses: str | Iterable[str], handler: Handler | None = None) -> None:
-        await self._wait(self.client.subscribe(addresses, handler))
+    async def subscribe(
+        self, addresses: str | Iterable[str], handler: Handler | None = None, *, serial: bool = False
+    ) -> None:
+        await self._wait(self.client.subscribe(addresses, handler, serial=serial))
 
     async def unsubscribe(self, addresses: str | Iterable[str]) -> None:
         await self._wait(self.client.unsubscribe(addresses))
 
     async def allocate(
-        self, number: int = 1, *, scheme: str = "hyperty", handler: Handler | None = None
+        self,
+        number: int = 1,
+        *,
+        scheme: str = "hyperty",
+        handler: Handler | None = None,
+        serial: bool = False,
     ) -> list[str]:
-        return await self._wait(self.client.allocate(number, scheme=scheme, handler=handler))
+        asked = self.client.allocate(number, scheme=scheme, handler=handler, serial=serial)
+        return await self._wait(asked)
 
     async def free(self, addresses: str | Iterable[str]) -> None:
         await self._wait(self.client.free(addresses))
 
-    async def register(self, url: str, *, user: str, expires: int = EXPIRES, **entry: Any) -> Registration:
+    async def register(
+        self, url: str, *, user: str, expires: int = EXPIRES_SECONDS, **entry: Any
+    ) -> Registration:
         return await self._wait(self.client.register(url, user=user, expires=expires, **entry))
 
     async def find(self, what: str, **criteria: Any) -> dict[str, Any]:
@@ -111,7 +139,7 @@ def _reactor(loop: asyncio.AbstractEventLoop) -> AsyncioSelectorReactor:
 @implementer(IHostResolution)
 class _Resolution:
     """
-    A name being looked up.
+    A host name that is being resolved.
     """
 
     def __init__(self, name: str, task: "asyncio.Task[Any]") -> None:
@@ -125,7 +153,7 @@ class _Resolution:
 @implementer(IHostnameResolver)
 class _LoopResolver:
     """
-    Names are looked up by the loop, because no reactor's threads run here.
+    A resolver that lets the loop look names up, because the reactor's threads do not run here.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,9 +1,9 @@
 """
-The client's side of a session: connected, or about to be again.
+The client's side of a session: connected, or about to connect again.
 
-It opens the session, comes back to it when the connection is lost, and sees
-to it that what is sent arrives once and in order, as long as the session
-lives.  docs/protocol.md has the rules: "Acknowledged resume", "Closing and close codes".
+It opens the session, re-opens it when the connection is lost, and delivers
+each message once and in order, as long as the session exists.  docs/protocol.md
+has the rules: "Acknowledged resume", "Closing and close codes".
 """
 
 from collections.abc import Callable
@@ -17,72 +17,70 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.client.backoff import Backoff
-from msgnode.client.endpoint import Endpoint
+from msgnode.client.endpoint import Backoff, Endpoint
 from msgnode.client.errors import CannotConnect, Closed, Full
-from msgnode.client.keepalive import QUIET, Keepalive
 from msgnode.client.login import Login
 from msgnode.client.message import decode, encode
 from msgnode.client.resume_state import ResumeState
-from msgnode.client.transports import Link
+from msgnode.client.transports import QUIET_SECONDS, Keepalive, Link
 from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import OPEN_TIMEOUT, Closing
 
 log = Logger()
 
 ACK_AFTER = 64  # messages
-ACK_WITHIN = 0.5  # seconds
-PATIENCE = 10.0  # seconds for the node to answer `open`, or to close
-RENEWAL = "renewal"  # the id of what shows a newer identity token
-MAX_KEPT = 64 * 1024 * 1024  # bytes that are not acknowledged
+ACK_SECONDS = 0.5
+OPEN_SECONDS = 10.0  # for the node to answer `open`, or to close
+RENEWAL = "renewal"  # the id of the message with a newer identity token
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # bytes of unacknowledged messages
 TOO_LONG, TOKEN = 1009, 4401
-# Trying again is useless, whatever a node forgot to say about it.
+# Close codes after which it is useless to try again, unless the node says when.
 _FINAL = frozenset({1003, 4401, 4403, 4409})
 
 
 class ConnectionOwner(Protocol):
     """
-    The client whose connection it is.
+    The client that owns the connection.
     """
 
     def received(self, data: bytes) -> None:
         """
-        A message, as it came.
+        Called with each message, as it arrived.
         """
 
     def renewal(self) -> list[bytes]:
         """
-        What a new session must be told before anything else.
+        Returns the messages that a new session needs before all others.
         """
 
     def unsent(self, data: bytes) -> None:
         """
-        The node will not take this message.
+        Called when the node refuses this message.
         """
 
     def changed(self, is_open: bool) -> None:
         """
-        There is a connection now, or none.
+        Called when the session is open, and when its connection is lost.
         """
 
     def ended(self, why: Exception) -> None:
         """
-        The client has stopped for good.
+        Called when the client has stopped for good.
         """
 
 
 class ClientConnection:
     """
-    The client's session: connected, or about to be again.
+    The client's side of a session: connected, or about to connect again.
 
-    `tally` has what is counted, `token` what the node gave out.
+    `resume_state` has the counters and the unacknowledged messages, `token` is the session token.
     """
 
     def __init__(
         self,
         reactor: Any,
-        place: Endpoint,
-        holder: ConnectionOwner,
+        endpoint: Endpoint,
+        owner: ConnectionOwner,
         runtime: str,
         token: str,
         login: Login | None,
@@ -91,33 +89,33 @@ class ClientConnection:
     ) -> None:
         self.runtime = runtime
         self.token = token
-        self.tally = ResumeState()
-        self.opened = 0  # times
+        self.resume_state = ResumeState()
+        self.opened = 0  # number of times
         self._reactor = reactor
-        self._place = place
+        self._endpoint = endpoint
         self._login = login
         self._resume = resume
-        self._holder = holder
+        self._owner = owner
         self._backoff = Backoff(chance)
-        self._service = ClientService(place.endpoint, place.factory(self), self._wait, reactor)
-        self._link: Link | None = None  # once the session is open on it
+        self._service = ClientService(endpoint.endpoint, endpoint.factory(self), self._wait, reactor)
+        self._link: Link | None = None  # the link of the open session
         self._opening: Link | None = None
-        self._asking = False  # who we are, before the session can be opened
+        self._asking = False  # waits for an identity token, before the session can be opened
         self._since = self._arrived = 0.0
         self._too_long = False
-        self._complaint = ""  # why we cut the connection ourselves
+        self._complaint = ""  # why we closed the connection ourselves
         self._first: Deferred[None] | None = None
         self._closing: Deferred[None] | None = None
         self._flushing: list[tuple[int, Deferred[None]]] = []
         self._timer: IDelayedCall | None = None
         self._ack: IDelayedCall | None = None
-        self._pulse: Keepalive | None = None
+        self._keepalive: Keepalive | None = None
 
     @property
     def is_open(self) -> bool:
         return self._link is not None
 
-    # -- what the client does ------------------------------------------------
+    # -- called by the client ------------------------------------------------
 
     def start(self, retry: bool) -> Deferred[None]:
         """
@@ -133,28 +131,28 @@ class ClientConnection:
 
     def send(self, data: bytes) -> None:
         """
-        Send, now or when there is a connection.
+        Send the data, now or when there is a connection.
         """
-        tally, link = self.tally, self._link
-        if link is None or tally.counting:
-            if tally.size > MAX_KEPT:
-                raise Full(f"{len(tally.kept)} messages wait for the node; wait for flushed()")
-            tally.keep(data)
+        state, link = self.resume_state, self._link
+        if link is None or state.counting:
+            if state.size > MAX_KEPT_BYTES:
+                raise Full(f"{len(state.kept)} messages wait for the node; wait for flushed()")
+            state.keep(data)
         if link is not None:
             link.send(data)
 
     def flushed(self) -> Deferred[None]:
         """
-        Fires when the node has all that was sent until now; where it does not acknowledge, when it left here.
+        Fires when the node has acknowledged all messages; if it does not acknowledge, when they are written.
         """
         done: Deferred[None] = Deferred()
-        self._flushing.append((self.tally.total, done))
+        self._flushing.append((self.resume_state.total, done))
         self._look_flushed()
         return done
 
     def close(self, end: bool) -> Deferred[None]:
         """
-        Leave; with `end`, the session ends too, with its addresses.
+        Close the connection; with `end`, the session and its addresses, too.
         """
         if self._closing is not None:
             return self._closing
@@ -164,49 +162,51 @@ class ClientConnection:
         if link is None:
             self._stop()
             return done
-        # Else the senders of what came last are told that it never did.
+        # Without this the senders of the last messages get receipts that they were not delivered.
         self._acknowledge()
         if end:
             link.send(encode({"id": 0, "type": "close", "from": self._from, "to": SESSION}))
         else:
             link.leave()
-        self._timer = self._reactor.callLater(PATIENCE, link.abort)
+        self._timer = self._reactor.callLater(OPEN_SECONDS, link.abort)
         return done
 
-    # -- what a link tells ---------------------------------------------------
+    # -- called by a link ----------------------------------------------------
 
     def arrived(self, link: Link) -> None:
         """
-        There is a connection: open the session on it.
+        Open the session on a new connection.
         """
         self._opening, self._asking, self._arrived = link, False, self._reactor.seconds()
-        late = f"'open' was not answered within {PATIENCE:g} s; is this the node's port for {link.speaks}?"
-        self._timer = self._reactor.callLater(PATIENCE, self._drop, link, late)
+        late = (
+            f"'open' was not answered within {OPEN_SECONDS:g} s; is this the node's port for {link.speaks}?"
+        )
+        self._timer = self._reactor.callLater(OPEN_SECONDS, self._drop, link, late)
         if self._login is None:
             self._open(link, {})
             return
         self._asking = True
         asked = self._login.token()
         asked.addCallbacks(lambda token: self._open(link, {"token": token}), self._not_known, (), {}, (link,))
-        asked.addErrback(lambda why: log.failure("opening the session", why))
+        asked.addErrback(lambda why: log.failure("the session could not be opened", why))
 
     def _open(self, link: Link, body: dict[str, Any]) -> None:
         if self._opening is not link:
-            return  # it was lost meanwhile
+            return  # the link was lost meanwhile
         self._asking = False
         kind = "re-open" if self.token else "open"
         request: dict[str, Any] = {"id": 0, "type": kind, "to": SESSION}
         if self._from:
             request["from"] = self._from
         if self._resume:
-            body["resume"] = self.tally.wish
+            body["resume"] = self.resume_state.request
         if body:
             request["body"] = body
         link.send(encode(request))
 
     def _not_known(self, why: Failure, link: Link) -> None:
         """
-        There is no identity token to open with.
+        Drop the connection: there is no identity token to open the session with.
         """
         if self._first is None:
             log.warn("{why}; trying again later", why=why.getErrorMessage())
@@ -216,27 +216,27 @@ class ClientConnection:
 
     def heard(self, data: bytes) -> None:
         """
-        Something came.
+        Handle a message that arrived.
         """
-        # Spelt as every node we know does; the rest of the message is decoded once, by the client.
+        # All known nodes write it like this; the rest of the message is decoded once, by the client.
         if (self._link is None or b'"mn:/session"' in data) and self._from_node(data):
             return
-        tally = self.tally
-        tally.received += 1
-        self._holder.received(data)
-        if not tally.counting:
+        state = self.resume_state
+        state.received += 1
+        self._owner.received(data)
+        if not state.counting:
             return
-        if tally.received - tally.told >= ACK_AFTER:
+        if state.received - state.acked >= ACK_AFTER:
             self._acknowledge()
         elif self._ack is None:
-            self._ack = self._reactor.callLater(ACK_WITHIN, self._late)
+            self._ack = self._reactor.callLater(ACK_SECONDS, self._late)
 
     def lost(self, link: Link, why: Closing | None, text: str) -> None:
         """
-        The connection is gone.
+        Handle the loss of the connection.
         """
         was_open, self._link, self._opening = self._link is not None, None, None
-        # The node gave up, or we did, before anybody said who this is.
+        # The connection was closed before there was an identity token.
         nobody = self._asking and (bool(self._complaint) if why is None else why.code == OPEN_TIMEOUT.code)
         text, self._complaint = self._complaint or text, ""
         self._cancel()
@@ -248,10 +248,10 @@ class ClientConnection:
             self._stop()
             return
         if was_open:
-            self._holder.changed(False)
+            self._owner.changed(False)
         self._too_long = why is not None and why.code == TOO_LONG
         final = why is not None and why.code in _FINAL and why.retry_after is None
-        # What was shown has ended; the next may do, if not the first that is given.
+        # The token has expired; the next may be valid, unless this was the first.
         stale = final and why is not None and why.code == TOKEN and self._renews and self.opened > 0
         final = final and not stale
         if why is not None and why.retry_after is not None:
@@ -261,13 +261,15 @@ class ClientConnection:
             self._give_up(Closed(why.code, why.word))
         elif self._first is not None and not self._patient:
             reason = text if why is None or nobody else f"{why.code} {why.word}"
-            self._give_up(CannotConnect(f"{self._place.url}: {reason}"))
+            self._give_up(CannotConnect(f"{self._endpoint.url}: {reason}"))
         elif was_open:
-            log.info("lost the node at {url}: {text}", url=self._place.url, text=why.reason if why else text)
+            log.info(
+                "lost the node at {url}: {text}", url=self._endpoint.url, text=why.reason if why else text
+            )
         elif nobody and self._first is None:
             log.warn("{why}; trying again later", why=text)
         elif stale:
-            log.warn("the node does not take this identity token; trying again later with another")
+            log.warn("the node refused the identity token; trying again later with another")
 
     # -- opening -------------------------------------------------------------
 
@@ -277,16 +279,16 @@ class ClientConnection:
 
     def _from_node(self, data: bytes) -> bool:
         """
-        Deal with what mn:/session says; False for what only mentions it.
+        Handle a message from mn:/session; False if it only mentions that address.
         """
         message = decode(data)
         if message is None and self._opening is not None:
-            self._drop(self._opening, "what answers there is no messaging node, or another of its ports")
+            self._drop(self._opening, "the peer is not a messaging node, or this is another of its ports")
         if message is None or message.get("from") != SESSION:
             return message is None
         body = message.get("body") or {}
         if message.get("type") == "ack":
-            self.tally.forget(body["received"])
+            self.resume_state.forget(body["received"])
             self._look_flushed()
         elif message.get("type") == "response" and self._opening is not None:
             self._answered(message, body)
@@ -308,30 +310,30 @@ class ClientConnection:
         self.token = body.get("runtimeToken", self.token)
         self.opened += 1
         self._since = self._reactor.seconds()
-        self._catch_up(link, body.get("resume"), self._holder.renewal() if fresh else [])
+        self._catch_up(link, body.get("resume"), self._owner.renewal() if fresh else [])
         self._link = link
         if not link.pings:
-            silent = f"the node said nothing for {2 * QUIET:g} s"
-            self._pulse = Keepalive(self._reactor, link, self.runtime, partial(self._drop, link, silent))
+            silent = f"the node said nothing for {2 * QUIET_SECONDS:g} s"
+            self._keepalive = Keepalive(self._reactor, link, self.runtime, partial(self._drop, link, silent))
         first, self._first = self._first, None
         if first is not None:
             first.callback(None)
-        self._holder.changed(True)
+        self._owner.changed(True)
         self._look_flushed()
 
     def _catch_up(self, link: Link, told: dict[str, Any] | None, first: list[bytes]) -> None:
         """
-        Send again what the node has not got.
+        Send unacknowledged messages again.
         """
-        tally = self.tally
-        tally.agree(told, first)
+        state = self.resume_state
+        state.negotiate(told, first)
         self._flushing = [(number + len(first), waiting) for number, waiting in self._flushing]
-        if self._too_long and tally.kept:
-            self._holder.unsent(tally.drop_first())
-        for data in list(tally.kept) if tally.counting else tally.released():
+        if self._too_long and state.kept:
+            self._owner.unsent(state.drop_first())
+        for data in list(state.kept) if state.counting else state.released():
             link.send(data)
 
-    # -- who it is -------------------------------------------------------------
+    # -- identity --------------------------------------------------------------
 
     @property
     def _renews(self) -> bool:
@@ -339,13 +341,13 @@ class ClientConnection:
 
     def _renew(self, left: Any) -> None:
         """
-        What was shown of who this is ends in so many seconds; show something newer.
+        The identity token expires in so many seconds: send a newer one.
         """
         login, link = self._login, self._link
         if login is None or link is None:
             return
         if not login.renews:
-            log.warn("the identity token ends in {left} s, and nothing gives another", left=left)
+            log.warn("the identity token expires in {left} s, and there is no other", left=left)
             return
         asked = login.token()
         asked.addCallback(self._show, link)
@@ -361,19 +363,19 @@ class ClientConnection:
 
     def _late(self) -> None:
         self._ack = None
-        if self.tally.received > self.tally.told:
+        if self.resume_state.received > self.resume_state.acked:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        tally = self.tally
-        if self._link is None or not tally.counting:
+        state = self.resume_state
+        if self._link is None or not state.counting:
             return
-        tally.told = tally.received
-        body = {"received": tally.received}
+        state.acked = state.received
+        body = {"received": state.received}
         self._link.send(encode({"id": 0, "type": "ack", "from": self.runtime, "to": SESSION, "body": body}))
 
     def _look_flushed(self) -> None:
-        gone = self.tally.gone
+        gone = self.resume_state.gone
         done = [waiting for number, waiting in self._flushing if number <= gone]
         self._flushing = [(number, waiting) for number, waiting in self._flushing if number > gone]
         for waiting in done:
@@ -386,12 +388,12 @@ class ClientConnection:
 
     def _failed(self, why: Failure) -> None:
         """
-        The first attempt to connect did.
+        The first attempt to connect failed.
         """
         if self._first is not None:
-            # The service cannot be stopped from inside.
+            # The service cannot be stopped from its own callback.
             text = "connection refused" if why.check(ConnectionRefusedError) else why.getErrorMessage()
-            error = CannotConnect(f"{self._place.url}: {text}")
+            error = CannotConnect(f"{self._endpoint.url}: {text}")
             self._timer = self._reactor.callLater(0, self._give_up, error)
 
     def _wait(self, attempt: int) -> float:
@@ -405,7 +407,7 @@ class ClientConnection:
         if self._closing is None:
             self._closing = Deferred()
         self._stop()
-        self._holder.ended(why)
+        self._owner.ended(why)
         if first is not None:
             first.errback(why)
 
@@ -420,6 +422,6 @@ class ClientConnection:
             if call is not None and call.active():
                 call.cancel()
         self._timer = self._ack = None
-        if self._pulse is not None:
-            self._pulse.stop()
-            self._pulse = None
+        if self._keepalive is not None:
+            self._keepalive.stop()
+            self._keepalive = None

@@ -1,5 +1,6 @@
 """
-Where a node is: a URL, as an endpoint to connect to and the links to make there.
+The location of a node: its URL, the endpoint to connect to, the factory of links, and the backoff between
+attempts to connect.
 
 `ws://host:9090/ws` and `wss://` are WebSocket, `tcp://host:9091` and `tls://`
 are lines, `unix:///path` is lines on a UNIX socket.
@@ -23,14 +24,17 @@ from msgnode.client.transports import LineLink, Owner, WebSocketLink
 from msgnode.transport import pem
 
 PORTS = {"ws": 80, "wss": 443, "tcp": 9091, "tls": 9091}
-PING = 25  # seconds between WebSocket pings, and until one must be answered
+FIRST_SECONDS = 0.5
+LAST_SECONDS = 30.0
+STEADY_SECONDS = 5.0  # seconds a session must have been open to count as a success
+PING_SECONDS = 25  # seconds between WebSocket pings, and until a ping must be answered
 
 
 class Endpoint(NamedTuple):
     """
     A node's URL with the endpoint to connect to.
 
-    `factory` is given who is told of the connections it makes.
+    `factory` gets the owner of the links that it makes.
     """
 
     url: str
@@ -41,8 +45,8 @@ class Endpoint(NamedTuple):
 @implementer(IStreamClientEndpoint)
 class TLSEndpoint:
     """
-    Another endpoint behind TLS.  Twisted's own would collect small writes with the timers of the global
-    reactor, which in a program of asyncio does not run.
+    An endpoint that adds TLS to another.  Twisted's own would buffer small writes with timers of the global
+    reactor, which does not run in an asyncio program.
     """
 
     def __init__(self, reactor: Any, endpoint: IStreamClientEndpoint, options: Any) -> None:
@@ -58,7 +62,7 @@ class TLSEndpoint:
 
 class LineFactory(Factory):
     """
-    Makes links of lines.
+    A factory of links of TCP lines.
     """
 
     noisy = False
@@ -72,7 +76,7 @@ class LineFactory(Factory):
 
 class WebSocketFactory(WebSocketClientFactory):
     """
-    Makes links of WebSocket.
+    A factory of links of WebSocket.
     """
 
     noisy = False
@@ -80,10 +84,13 @@ class WebSocketFactory(WebSocketClientFactory):
     def __init__(self, owner: Owner, url: str, reactor: Any) -> None:
         super().__init__(url, protocols=["msgnode"], reactor=reactor)
         self._owner = owner
-        # Autobahn would take the global reactor for its timers.
+        # Autobahn would use the global reactor for its timers.
         self._batched_timer = SimpleNamespace(call_later=reactor.callLater)
         self.setProtocolOptions(
-            autoPingInterval=PING, autoPingTimeout=PING, serverConnectionDropTimeout=0, failByDrop=False
+            autoPingInterval=PING_SECONDS,
+            autoPingTimeout=PING_SECONDS,
+            serverConnectionDropTimeout=0,
+            failByDrop=False,
         )
 
     def buildProtocol(self, addr: Any) -> WebSocketLink:
@@ -92,10 +99,46 @@ class WebSocketFactory(WebSocketClientFactory):
         return link
 
 
-def place(url: str, reactor: Any, ca: str | None = None, certificate: str | None = None) -> Endpoint:
+class Backoff:
     """
-    `ca` is a file of certificates to trust instead of the system's, `certificate` one with the client's own
-    and its key; both in PEM.  ValueError says what is wrong with the URL or the files.
+    An exponential backoff: the wait doubles with each failure, less up to a random half of it; it is never
+    shorter than the node asked for.
+    """
+
+    def __init__(self, chance: Callable[[], float]) -> None:
+        self._chance = chance
+        self._failures = 0
+        self._asked = 0.0
+
+    def ended(self, seconds: float) -> None:
+        """
+        Count a session that was open for so many seconds as a success, if it was long enough.
+        """
+        if seconds >= STEADY_SECONDS:
+            self._failures = 0
+
+    def ask(self, seconds: float) -> None:
+        """
+        Wait at least as long as the node asked for with `retry_after`.
+        """
+        self._asked = seconds
+
+    def next(self) -> float:
+        """
+        Returns the seconds to wait before the next attempt.
+        """
+        longest = min(FIRST_SECONDS * 2.0 ** min(self._failures, 20), LAST_SECONDS)
+        self._failures += 1
+        asked, self._asked = self._asked, 0.0
+        return max(asked, longest * (1 - self._chance() / 2))
+
+
+def make_endpoint(url: str, reactor: Any, ca: str | None = None, certificate: str | None = None) -> Endpoint:
+    """
+    Returns the endpoint of a URL.
+
+    `ca` is a PEM file of certificates to trust instead of the system's, `certificate` a PEM file with the
+    client certificate and its key.  ValueError says what is wrong with the URL or the files.
     """
     parts = _split(url)
     if parts.scheme == "unix":
@@ -125,7 +168,7 @@ def _split(url: str) -> SplitResult:
 
 def _guess(url: str) -> str:
     """
-    Most who write http:// mean the WebSocket that is there.
+    Returns a hint for http:// and https://, which mostly mean the WebSocket of that host.
     """
     scheme, _, rest = url.partition("://")
     better = {"http": "ws", "https": "wss"}.get(scheme.lower())

@@ -1,5 +1,5 @@
 """
-What can go wrong for a client, in words its user can act on.
+The errors of a client, with texts that its user can act on.
 """
 
 from typing import Any
@@ -7,25 +7,26 @@ from typing import Any
 
 class ClientError(Exception):
     """
-    Any of these.
+    The base class of these errors.
     """
 
 
 class CannotConnect(ClientError):
     """
-    No node was reached, or what was reached is none.
+    The error when no node was reached, or the peer is not a node.
     """
 
 
 class NoToken(CannotConnect):
     """
-    The function or program that was to give an identity token gave none.
+    The error when there is no identity token: the function or file that should have it failed.
     """
 
 
 class Refused(ClientError):
     """
-    A request was answered with a code from 300 on.  A handler raises it to answer so.
+    The error of a request that was answered with a code of 300 or more.  A handler raises it to send such an
+    answer.
     """
 
     def __init__(self, code: int, text: str = "", body: dict[str, Any] | None = None) -> None:
@@ -34,16 +35,23 @@ class Refused(ClientError):
         self.text = text
         self.body = body or {}
 
+    @property
+    def reason(self) -> str:
+        """
+        One word for programs, as in docs/protocol.md; may be empty.
+        """
+        return str(self.body.get("reason") or "")
+
 
 class TimedOut(ClientError):
     """
-    No answer came in time.
+    The error of a request that got no answer in time.
     """
 
 
 class Closed(ClientError):
     """
-    The session is over and the client does not come back by itself.
+    The error of a session that has ended; the client does not reconnect by itself.
     """
 
     def __init__(self, code: int, word: str) -> None:
@@ -54,5 +62,5 @@ class Closed(ClientError):
 
 class Full(ClientError):
     """
-    Too much is kept that the node has not acknowledged; wait for `flushed`.
+    The error when too many messages are unacknowledged; wait for `flushed`.
     """

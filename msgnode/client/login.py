@@ -1,8 +1,8 @@
 """
-Who the client says it is: an identity token, or a function that gets one.
+Authentication of the client: an identity token, or a function that returns one.
 
-docs/protocol.md, "Authentication".  The node tells when a token is about to end; a
-function is then called again, a token alone can only be used up.
+docs/protocol.md, "Authentication".  The node notifies the client before a token expires.
+A function is then called again; a plain token cannot be renewed.
 """
 
 from collections.abc import Callable, Coroutine
@@ -18,11 +18,11 @@ Source = str | Callable[[], Any]
 
 class Login:
     """
-    The identity token of a client, or the way to get one.
+    The source of a client's identity tokens.
 
-    `source` is a token, or is called without arguments and gives one: a str, a Deferred or a coroutine of it.
+    `source` is a token, or a function without arguments that returns one, as str, Deferred or coroutine.
 
-    `run` makes a Deferred of a coroutine.
+    `run` turns a coroutine into a Deferred.
     """
 
     def __init__(self, source: Source, run: Callable[[Coroutine[Any, Any, Any]], Deferred[Any]]) -> None:
@@ -32,13 +32,13 @@ class Login:
     @property
     def renews(self) -> bool:
         """
-        May it give another token than the last one?
+        Can it return another token than the last one?
         """
         return callable(self._source)
 
     def token(self) -> Deferred[str]:
         """
-        A token that is good now.  Fails with NoToken, which says why there is none.
+        Fires with a token that is valid now.  Fails with NoToken, which says why there is none.
         """
         if isinstance(self._source, str):
             return succeed(self._source)
@@ -54,7 +54,7 @@ class Login:
 
 def _checked(token: Any) -> str:
     if not isinstance(token, str) or not token:
-        # Never what it is: that may be the token in another form.
+        # The text never has the value: it may be the token in another form.
         raise NoToken("it is empty" if token == "" else f"expected a str, not {type(token).__name__}")
     return token
 

@@ -1,7 +1,7 @@
 """
-A message as the client's program sees it; a handler may answer it, hold it, forward it, or keep it.
+A message as a handler gets it.  The handler may answer it, hold it, forward it, or keep it.
 
-A request that nobody answers goes back to its sender with a code: 500 if the
+A request without an answer is returned to its sender with a code: 500 if the
 handler raised, 501 if it did not handle it, 503 if it was held and dropped,
 504 if it was held too long.
 """
@@ -17,13 +17,23 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from msgnode.client.errors import ClientError, Refused, TimedOut
+from msgnode.client.records import (
+    Record,
+    RecordClass,
+    answer_body,
+    answer_class,
+    blank_answer,
+    is_record,
+    mismatch,
+    read,
+)
 from msgnode.protocol.address import Domain, is_multicast
 from msgnode.protocol.errors import NotOffered
 
 log = Logger()
 
-HOLD = 60.0  # seconds
-WAIT = 20.0  # seconds for an answer
+HOLD_SECONDS = 60.0
+WAIT_SECONDS = 20.0  # seconds for an answer
 
 
 class _NotHandled:
@@ -36,7 +46,7 @@ class _NotHandled:
 
 
 NOT_HANDLED = _NotHandled()  # answered 501, "not processed"
-# Types that nobody awaits an answer to.
+# Types of messages that are not requests.
 _NEWS = frozenset({"update", "response", "receipt", "event", "ack"})
 
 encode = msgspec.json.encode
@@ -44,13 +54,13 @@ encode = msgspec.json.encode
 
 def decode(data: bytes) -> dict[str, Any] | None:
     """
-    The JSON object; None if it is none.
+    Returns the JSON object, or None if the data is something else.
     """
     try:
         found = msgspec.json.decode(data)
     except msgspec.DecodeError:
         try:
-            found = json.loads(data)  # half a character, which msgspec does not take
+            found = json.loads(data)  # a lone surrogate, which msgspec rejects
         except (ValueError, RecursionError):
             return None
     return found if isinstance(found, dict) else None
@@ -72,16 +82,7 @@ class Requester(Protocol):
 
     def send(self, message: dict[str, Any]) -> None: ...
 
-    def request(
-        self,
-        to: str,
-        body: Any = None,
-        *,
-        type: str = "read",
-        from_: str = "",
-        timeout: float = WAIT,
-        **header: Any,
-    ) -> "Deferred[Message]": ...
+    def request(self, to: str, body: Any = None, **header: Any) -> "Deferred[Message]": ...
 
     def pass_on(self, request: dict[str, Any], to: str) -> None: ...
 
@@ -90,16 +91,19 @@ class Message:
     """
     A message as a handler gets it.
 
-    `fields` is the whole JSON object.
+    `fields` is the whole JSON object.  `record` is the typed body, where a handler of this record got the
+    message, or it is the answer to a typed request; otherwise None.
     """
 
-    __slots__ = ("__weakref__", "_answered", "_client", "_deadline", "fields", "held")
+    __slots__ = ("__weakref__", "_answered", "_client", "_deadline", "_reply", "fields", "held", "record")
 
     def __init__(self, fields: dict[str, Any], client: Requester) -> None:
         self.fields = fields
         self._client = client
         self._answered = self.held = False
         self._deadline: IDelayedCall | None = None
+        self._reply: Any = None
+        self.record: Any = None
 
     @property
     def id(self) -> Any:
@@ -120,41 +124,76 @@ class Message:
     @property
     def body(self) -> dict[str, Any]:
         """
-        Empty where there is none.
+        The body of the message; empty if there is none.
         """
         return self.fields.get("body") or {}
 
     @property
     def wants_answer(self) -> bool:
         """
-        Is it a request, whose sender waits?
+        Is it a request, whose sender waits for an answer?
         """
-        return bool(self.type.lower() not in _NEWS and self.from_ and not is_multicast(self.to))
+        is_request = self.type.lower() not in _NEWS and self.fields.get("answer") is not False
+        return bool(is_request and self.from_ and not is_multicast(self.to))
+
+    @property
+    def reply(self) -> Any:
+        """
+        The answer to a typed request, which a handler may fill in: it is sent if the handler returns None.
+
+        It has the request's values of the slots that both have.  None if answers have no slots.
+        """
+        if self._reply is None and self.record is not None:
+            self._reply = blank_answer(self.record)
+        return self._reply
 
     def answer(self, result: Any = None, code: int = 200) -> None:
         """
-        Answer with a body, or with a value, which becomes the body's `value`.  Only the first answer counts.
+        Answer with a record, with a body, or with a value, which becomes the body's `value`.  Only the first
+        answer counts.
+
+        The answer to a typed request is `reply` unless it is given.  Raises TypeError or ValueError if the
+        answer does not fit the record of the request.
         """
-        if self._answered:
-            return
+        if not self._answered:
+            self._send(*self._answer(result), code)
+
+    def _answer(self, result: Any) -> tuple[dict[str, Any], str]:
+        """
+        Returns the body of an answer, and the id of its record.
+        """
+        request: Record | None = self.record
+        if request is not None:
+            if result is None:
+                result = self.reply
+            return answer_body(request, result), request.ID
+        if is_record(result):
+            return result.to_body(), result.ID
+        if isinstance(result, dict):
+            return result, ""
+        return {} if result is None else {"value": result}, ""
+
+    def _send(self, body: dict[str, Any], record: str, code: int = 200) -> None:
         self._answered = True
         if self._deadline is not None and self._deadline.active():
             self._deadline.cancel()
-        if not isinstance(result, dict):
-            result = {} if result is None else {"value": result}
-        send_answer(self._client, self.fields, {"code": code, **result})
+        send_answer(self._client, self.fields, {"code": code, **body}, record)
 
     def refuse(self, code: int, text: str, reason: str = "") -> None:
         """
         Answer with an error; `reason` is one word, for programs.
         """
         said = {"desc": text, "description": text}
-        self.answer({**said, "reason": reason} if reason else said, code)
+        self._refuse({**said, "reason": reason} if reason else said, code)
 
-    def hold(self, seconds: float = HOLD) -> "Message":
+    def _refuse(self, body: dict[str, Any], code: int) -> None:
+        if not self._answered:
+            self._send(body, "" if self.record is None else self.record.ID, code)
+
+    def hold(self, seconds: float = HOLD_SECONDS) -> "Message":
         """
-        Answer later: what the handler returns is no answer.  Who drops a held request, or waits too long, has
-        it returned to its sender.
+        Answer later: the value that the handler returns is not the answer.  A request that is dropped, or
+        held too long, is returned to its sender.
         """
         if not self.held:
             self.held = True
@@ -178,64 +217,107 @@ class Message:
 
     def keep(self) -> "Message":
         """
-        Never answer it from here: what the handler returns is no answer, and nothing is sent for it.
+        Send no answer from this client; the value that the handler returns is ignored.
         """
         self._answered = self.held = True
         return self
 
-    def forward(self, to: str, seconds: float = HOLD) -> "Deferred[None]":
+    def forward(self, to: str, seconds: float = HOLD_SECONDS) -> "Deferred[None]":
         """
         Let another address answer.
 
-        Where its sender allows it (`forward`), the message is passed on as it
-        is, and the other one answers the sender.  Else, and at the node
-        itself, the request is sent there from here, and its answer is passed on.
+        If its sender allows it (`forward`), the message is forwarded unchanged,
+        and the other recipient answers the sender.  Otherwise, and for addresses
+        of the node itself, this client sends the request and returns its answer.
         """
         if self.fields.get("forward") is True and not Domain(self._client.domain).owns(to):
             self._client.pass_on(self.fields, to)
             self.keep()
             return succeed(None)
         self.hold(seconds)
-        transaction = self.fields.get("transaction")
-        header = {} if transaction is None else {"transaction": transaction}
+        header = {name: self.fields[name] for name in ("record", "transaction") if name in self.fields}
         body = self.fields.get("body")
         asked = self._client.request(to, body, type=self.type, timeout=seconds, **header)
         return asked.addCallbacks(self._pass_on, self.fail)
 
     def _pass_on(self, reply: "Message") -> None:
-        self.answer(reply.body)
+        if not self._answered:
+            self._send(reply.body, str(reply.fields.get("record") or ""))
+
+    def read_as(self, record: RecordClass) -> bool:
+        """
+        Decode the body, for a handler of this record.  A body that does not fit is refused.
+        """
+        try:
+            self.record = read(record, self.body)
+        except ValueError as why:
+            log.info(
+                "{type} for {to} is refused: {name}: {why}",
+                type=self.type,
+                to=self.to,
+                name=record.NAME,
+                why=why,
+            )
+            if self.wants_answer:
+                self._send(mismatch(record, why), record.ID, 400)
+            return False
+        return True
+
+    def answers(self, request: Record) -> "Message":
+        """
+        Decode the body, which is the answer to this request.  Refused, 502, if it does not fit.
+        """
+        made = answer_class(type(request))
+        try:
+            self.record = made and read(made, self.body)
+        except ValueError as why:
+            said = mismatch(request.__class__, why)
+            text = f"the answer is ill-typed: {said['desc']}"
+            raise Refused(502, text, {"code": 502, **said, "desc": text, "description": text}) from None
+        return self
 
     def settle(self, result: Any) -> None:
         """
-        The handler returned this.
+        Use the value that the handler returned.
         """
-        if not self.wants_answer or self.held:
+        if not self.wants_answer or self.held or self._answered:
             return
-        if result is NOT_HANDLED:
-            self.refuse(501, "not processed", NotOffered.reason)
+        try:
+            answer = self._answer(result)
+        except (TypeError, ValueError):
+            self.fail(Failure())
         else:
-            self.answer(result)
+            self._send(*answer)
+
+    def not_handled(self) -> None:
+        """
+        Called when no handler has handled the message.
+        """
+        self.record = None
+        if self.wants_answer and not self.held:
+            self.refuse(501, "not processed", NotOffered.reason)
 
     def fail(self, why: Failure) -> None:
         """
-        The handler failed.
+        Answer with an error, because the handler failed.
         """
         error = why.value
         if not isinstance(error, ClientError):
-            log.failure("handling {type} for {to}", why, type=self.type, to=self.to)
+            log.failure("the handler of {type} for {to} failed", why, type=self.type, to=self.to)
         if not self.wants_answer:
             return
         if isinstance(error, Refused):
-            self.answer({**error.body, "desc": error.text, "description": error.text}, error.code)
+            self._refuse({**error.body, "desc": error.text, "description": error.text}, error.code)
         elif isinstance(error, TimedOut):
             self.refuse(504, str(error))
         else:
             self.refuse(500, "the recipient failed over this message")
 
 
-def send_answer(client: Requester, request: dict[str, Any], body: dict[str, Any]) -> None:
+def send_answer(client: Requester, request: dict[str, Any], body: dict[str, Any], record: str = "") -> None:
     """
-    The response to a request: its id, and its transaction if it has one.
+    Send the response to a request, with its id, and its transaction if it has one; `record` is the id of the
+    record in the body.
     """
     answer = {
         "id": request.get("id"),
@@ -245,6 +327,8 @@ def send_answer(client: Requester, request: dict[str, Any], body: dict[str, Any]
     }
     if "transaction" in request:
         answer["transaction"] = request["transaction"]
+    if record:
+        answer["record"] = record
     client.send({**answer, "body": body})
 
 

@@ -1,5 +1,5 @@
 """
-A hyperty in the domain registry: told of when it starts, kept alive, told of when it ends.
+The registration of a hyperty in the domain registry: create, refresh, and end.
 
 The messages are those that runtimes send to `domain://registry.<domain>`.
 """
@@ -17,9 +17,9 @@ from msgnode.client.message import Message, Requester
 
 log = Logger()
 
-EXPIRES = 3600  # seconds a registration lives without a sign; a registry gives no more
+EXPIRES_SECONDS = 3600  # seconds until an entry expires unless it is refreshed; a registry allows no more
 GONE = 404
-UNAVAILABLE = 408  # known, but disconnected
+UNAVAILABLE = 408  # the entry is there, but disconnected
 
 
 def registry(domain: str) -> str:
@@ -28,7 +28,7 @@ def registry(domain: str) -> str:
 
 class Registration:
     """
-    One hyperty's entry; `url` is its address.
+    The registry entry of one hyperty; `url` is its address.
     """
 
     def __init__(self, client: Requester, url: str, entry: dict[str, Any]) -> None:
@@ -39,13 +39,13 @@ class Registration:
 
     def begin(self) -> Deferred["Registration"]:
         """
-        Fires when the registry has it.
+        Register the hyperty; fires when the registry has the entry.
         """
         return self._ask("create", {"value": self._entry}).addCallback(self._wait)
 
     def end(self) -> Deferred[Message]:
         """
-        Say that the hyperty is gone.
+        Set the status of the hyperty to disconnected.
         """
         self.stop()
         body = {"resource": f"/hyperty/{self.url}", "value": "disconnected", "attribute": "status"}
@@ -53,14 +53,14 @@ class Registration:
 
     def stop(self) -> None:
         """
-        Say nothing any more; the entry expires.
+        Stop refreshing the entry, so that it expires.
         """
         if self._again is not None and self._again.active():
             self._again.cancel()
 
     def _wait(self, reply: Message) -> "Registration":
-        # A little more than twice in the time it lives.
-        lives = min(self._entry["expires"], EXPIRES)
+        # A little more than twice before the entry expires.
+        lives = min(self._entry["expires"], EXPIRES_SECONDS)
         self._again = self._client.reactor.callLater(lives / 2.2, self._refresh)
         return self
 
@@ -76,7 +76,7 @@ class Registration:
 
     def _give_up(self, why: Failure) -> None:
         """
-        Not for good: a registry that is away now may be back.
+        Log the failure, and try again later: the registry may be available again.
         """
         why.trap(ClientError)
         log.warn("{url} could not be kept registered: {why}", url=self.url, why=why.getErrorMessage())
@@ -98,10 +98,10 @@ def entry(
     expires: int,
 ) -> dict[str, Any]:
     """
-    What the registry keeps of a hyperty.
+    Returns the registry entry of a hyperty.
     """
     if expires < 1:
-        raise ValueError(f"'expires' must be 1 to {EXPIRES} seconds, not {expires!r}")
+        raise ValueError(f"'expires' must be 1 to {EXPIRES_SECONDS} seconds, not {expires!r}")
     return {
         "user": user,
         "url": url,
@@ -116,7 +116,7 @@ def entry(
 
 def question(what: str, resources: Iterable[str], schemes: Iterable[str]) -> dict[str, Any]:
     """
-    What is asked of the registry: a URL of any kind, or an e-mail address.
+    Returns the body of a lookup; `what` is a URL of any kind, or an e-mail address.
     """
     resource = what if "://" in what or what.startswith("/") else f"/hyperty/idp-identifier/{what}"
     criteria = {"resources": list(resources), "dataSchemes": list(schemes)}

@@ -1,8 +1,8 @@
 """
-What the client counts so that nothing is lost or doubled: docs/protocol.md, "Acknowledged resume".
+The client's counters, so that no message is lost or doubled: docs/protocol.md, "Acknowledged resume".
 
-How many messages it has received, and those it sent that the node has not
-acknowledged.  Numbers are not on the wire; both sides count.
+They count the messages received, and the messages sent that are unacknowledged.
+Numbers are not on the wire; both sides count.
 """
 
 from collections import deque
@@ -11,33 +11,33 @@ from typing import Any
 
 class ResumeState:
     """
-    The client's side of acknowledged resume: both counters, and what is not acknowledged.
+    The client's side of acknowledged resume: both counters, and the unacknowledged messages.
 
-    `counting` is true while the node counts too; else what is kept only waits for a connection.
+    `counting` is true while the node counts too; otherwise messages are only kept until it connects.
 
-    `missed` is how many messages the node said are gone for good.
+    `missed` is the number of messages that are lost, as the node reports it.
     """
 
     def __init__(self) -> None:
         self.epoch = ""
         self.counting = False
-        self.received = self.told = self.sent = 0
+        self.received = self.acked = self.sent = 0
         self.missed = 0
         self.kept: deque[bytes] = deque()  # the last has the number `sent`
-        self.size = 0  # bytes of them
-        self.total = 0  # ever kept, whatever the epoch
+        self.size = 0  # bytes of the kept messages
+        self.total = 0  # messages ever kept, in all epochs
 
     @property
-    def wish(self) -> Any:
+    def request(self) -> Any:
         """
-        What to ask for when the session is opened.
+        The value of `resume` in the request that opens the session.
         """
         return {"epoch": self.epoch, "received": self.received} if self.epoch else True
 
     @property
     def gone(self) -> int:
         """
-        How many of `total` are kept no more.
+        The number of messages out of `total` that are no longer kept.
         """
         return self.total - len(self.kept)
 
@@ -47,11 +47,11 @@ class ResumeState:
         self.kept.append(data)
         self.size += len(data)
 
-    def agree(self, told: dict[str, Any] | None, first: list[bytes]) -> None:
+    def negotiate(self, told: dict[str, Any] | None, first: list[bytes]) -> None:
         """
-        The node answered; `first` is what a new session must hear before anything else.
+        Use the node's answer; `first` are the messages that a new session needs before all others.
 
-        Whatever is kept then must be sent again.
+        All that is kept after this must be sent again.
         """
         self.counting = told is not None
         if told is not None and told["epoch"] == self.epoch:
@@ -68,18 +68,18 @@ class ResumeState:
             self.size += len(data)
             self.sent += 1
             self.total += 1
-        self.told = self.received
+        self.acked = self.received
 
     def forget(self, number: int) -> None:
         """
-        The node has everything up to this number.
+        The node has acknowledged all messages up to this number.
         """
         while self.kept and self.sent - len(self.kept) < number:
             self.size -= len(self.kept.popleft())
 
     def drop_first(self) -> bytes:
         """
-        The node will not have the first one that it has not acknowledged.
+        Drop the first unacknowledged message, because the node refuses it.
         """
         data = self.kept.popleft()
         self.size -= len(data)
@@ -88,7 +88,7 @@ class ResumeState:
 
     def released(self) -> list[bytes]:
         """
-        What was kept, for a node that does not count: it is sent once, and forgotten.
+        The messages kept for a node that does not count: they are sent once, and forgotten.
         """
         waiting = list(self.kept)
         self.kept.clear()

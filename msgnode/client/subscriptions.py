@@ -1,50 +1,52 @@
 """
-The addresses a client is bound to, and who handles what comes for them.
+The addresses that a client is bound to.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
+from msgnode.client.errors import Refused
+from msgnode.client.handlers import Handler, Handlers
 from msgnode.client.message import Message, Requester
 
-Handler = Callable[[Message], Any]
+PENDING = 504  # another domain has not answered a subscription yet, which stands nevertheless
 
 
 class Subscriptions:
     """
-    A handler is found by the whole address, else by the nearest one above it at a `/`.
+    The table of bound addresses; their handlers are added and removed with them.
     """
 
-    def __init__(self, client: Requester) -> None:
+    def __init__(self, client: Requester, handlers: Handlers) -> None:
         self._client = client
-        self._handlers: dict[str, Handler] = {}
+        self._handlers = handlers
         self._bound: dict[str, None] = {}  # in the order they were bound
 
-    def handle(self, addresses: Iterable[str], handler: Handler | None) -> None:
+    def subscribe(
+        self, addresses: list[str], handler: Handler | None, serial: bool = False
+    ) -> Deferred[None]:
         if handler is not None:
-            self._handlers.update(dict.fromkeys(addresses, handler))
+            self._handlers.add(addresses, handler, serial)
 
-    def handler(self, address: str) -> Handler | None:
-        handlers = self._handlers
-        while address not in handlers and "/" in address:
-            address = address.rpartition("/")[0]
-        return handlers.get(address)
+        def stands(why: Failure) -> Failure:
+            if isinstance(why.value, Refused) and why.value.code == PENDING:
+                self._bound.update(dict.fromkeys(addresses))
+            return why
 
-    def subscribe(self, addresses: list[str], handler: Handler | None) -> Deferred[None]:
-        self.handle(addresses, handler)
         asked = self._client.request(self._node("sm"), {"resources": addresses}, type="subscribe")
-        return asked.addCallback(lambda _: self._bound.update(dict.fromkeys(addresses)))
+        return asked.addCallbacks(lambda _: self._bound.update(dict.fromkeys(addresses)), stands)
 
     def unsubscribe(self, addresses: list[str]) -> Deferred[None]:
         asked = self._client.request(self._node("sm"), {"resources": addresses}, type="unsubscribe")
         return asked.addCallback(lambda _: self._forget(addresses))
 
-    def allocate(self, number: int, scheme: str, handler: Handler | None) -> Deferred[list[str]]:
+    def allocate(
+        self, number: int, scheme: str, handler: Handler | None, serial: bool = False
+    ) -> Deferred[list[str]]:
         def made(reply: Message) -> list[str]:
             addresses: list[str] = reply.body["value"]["allocated"]
-            self.handle(addresses, handler)
+            if handler is not None:
+                self._handlers.add(addresses, handler, serial)
             self._bound.update(dict.fromkeys(addresses))
             return addresses
 
@@ -58,7 +60,7 @@ class Subscriptions:
 
     def renewal(self) -> tuple[str, list[str]] | None:
         """
-        Where to subscribe what, when the node knows nothing of us any more.
+        Returns the address and the resources of the request that subscribes again in a new session, or None.
         """
         return (self._node("sm"), list(self._bound)) if self._bound else None
 
@@ -68,4 +70,4 @@ class Subscriptions:
     def _forget(self, addresses: list[str]) -> None:
         for address in addresses:
             self._bound.pop(address, None)
-            self._handlers.pop(address, None)
+        self._handlers.remove(addresses)

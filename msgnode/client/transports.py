@@ -1,27 +1,32 @@
 """
-How the client's bytes travel: WebSocket, or lines.
+The transports of the client: WebSocket, and TCP lines with a keepalive.
 
-A link is one connection.  It tells its owner when it can carry messages, what
-came, and why it is gone.
+A link is one connection.  It notifies its owner when it is ready for messages, of
+each message that arrives, and of the reason when it is lost.
 """
 
 import json
 import re
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
 from autobahn.twisted.websocket import WebSocketClientProtocol
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Protocol as StreamProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from msgnode.client.message import encode
+from msgnode.protocol.address import SESSION
 from msgnode.protocol.close_codes import Closing
 
-MAX_LINE_BYTES = 64 * 1024 * 1024  # bytes; no node sends such
+QUIET_SECONDS = 25.0  # seconds without data on lines until a ping is sent, and until it must be answered
+MAX_LINE_BYTES = 64 * 1024 * 1024  # no node sends a longer line
 CLOSE_LINE = b'{"type":"close","from":"mn:/session"'
-# Seconds until the first probe of a silent connection, and between them; how many.  What was
-# sent and is not acknowledged waits for so many milliseconds.
+# Seconds until the first probe of a silent connection, seconds between two probes, and their number;
+# then the milliseconds after which unacknowledged data ends the connection.
 _ALIVE = (
     ("TCP_KEEPIDLE", 25),
     ("TCP_KEEPINTVL", 10),
@@ -33,7 +38,7 @@ _RETRY = re.compile(r"(.*); retry_after=([0-9.]+)")
 
 class Owner(Protocol):
     """
-    The receiver of what comes by a link.
+    The receiver of a link's messages and events.
     """
 
     def arrived(self, link: "Link") -> None: ...
@@ -45,8 +50,8 @@ class Link(Protocol):
     """
     A transport's connection to the node, as its owner uses it.
 
-    `pings`: it finds out by itself that the other end is gone; else the owner
-    sets `silent`, and the link takes it back when something comes.
+    `pings`: the link itself detects that the peer is gone.  Otherwise the owner
+    sets `silent`, and the link clears it when data arrives.
     """
 
     speaks: str
@@ -60,7 +65,7 @@ class Link(Protocol):
 
 class LineLink(StreamProtocol):
     """
-    One JSON object a line.
+    A link of TCP lines: one JSON object per line.
     """
 
     speaks = "lines"
@@ -101,7 +106,7 @@ class LineLink(StreamProtocol):
 
     def leave(self) -> None:
         """
-        Close, after what was written.
+        Close the connection after all written data is sent.
         """
         self.transport.loseConnection()
 
@@ -116,7 +121,7 @@ def _closing(line: bytes) -> Closing:
 
 class WebSocketLink(WebSocketClientProtocol):
     """
-    One JSON object a text frame.
+    A link of WebSocket: one JSON object per text frame.
     """
 
     speaks = "WebSocket"
@@ -154,7 +159,7 @@ class WebSocketLink(WebSocketClientProtocol):
 
     def leave(self) -> None:
         """
-        Close, after what was written.
+        Close the connection after all written data is sent.
         """
         self.sendClose(1000)
 
@@ -164,7 +169,7 @@ class WebSocketLink(WebSocketClientProtocol):
 
 def stay_alive(transport: Any) -> None:
     """
-    Send at once, and have the kernel notice when the other side is gone.
+    Send small writes at once, and let the kernel detect that the peer is gone.
     """
     with suppress(AttributeError, OSError):  # a UNIX socket has none of these
         transport.setTcpNoDelay(True)
@@ -173,3 +178,36 @@ def stay_alive(transport: Any) -> None:
         for name, value in _ALIVE:
             if hasattr(socket, name):
                 handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class Keepalive:
+    """
+    The keepalive timer of an open link of lines; calls `dead` when the node does not answer.
+
+    If a peer vanishes without closing, the connection seems open as long as no data is sent, and for many
+    minutes after data was sent.  WebSocket has pings for this; on lines the client sends a `ping` message.
+    """
+
+    def __init__(self, reactor: Any, link: Link, runtime: str, dead: Callable[[], None]) -> None:
+        self._reactor = reactor
+        self._link = link
+        self._ping = encode({"id": 0, "type": "ping", "from": runtime, "to": SESSION})
+        self._dead = dead
+        self._asked = False
+        self._next: IDelayedCall = reactor.callLater(QUIET_SECONDS, self._look)
+        link.silent = True
+
+    def stop(self) -> None:
+        if self._next.active():
+            self._next.cancel()
+
+    def _look(self) -> None:
+        link = self._link
+        if link.silent and self._asked:
+            self._dead()
+            return
+        self._asked = link.silent
+        if link.silent:
+            link.send(self._ping)
+        link.silent = True
+        self._next = self._reactor.callLater(QUIET_SECONDS, self._look)

@@ -1,7 +1,8 @@
 """
-The JavaScript protostub, built from src/ by tools/stub/build.js, as browsers are given it.
+The JavaScript protostub and the TypeScript client as browsers load them, built by tools/stub/build.js.
 
-default.ps.js   System.register, for runtimes of today
-default.mjs     an ES module, for pages of your own; default.d.mts has its types
-activate.js     activate(url, bus, config), for runtimes that ask a catalogue
+default.ps.js   System.register, for current runtimes
+default.mjs     an ES module, for web pages; default.d.mts has its types
+activate.js     activate(url, bus, config), for older runtimes, which ask a catalogue
+client.mjs      the client of client/, which has the session of src/; client.d.mts has its types
 """

@@ -18,6 +18,29 @@ export interface Message {
   [key: string]: unknown;
 }
 
+/** A node that a message passed, and the microseconds that it stayed there. */
+export interface Hop {
+  node: string;
+  micros: number;
+}
+
+/** `body` of a message of type `receipt`. */
+export interface ReceiptBody {
+  /** 200: its client has it for sure; 202: delivered, or it waits; 300 and more: why it was not delivered. */
+  code: number;
+  description: string;
+  /** Of a failure: one word, for programs. */
+  reason?: string;
+  /** The address that this receipt is about. */
+  to: string;
+  /** How many sessions got it; not said of other domains. */
+  recipients?: number;
+  /** Of a message to another domain: the nodes on its way, the sender's first. */
+  path?: Hop[];
+  /** Of a message to another domain: `false` while it waits for a route, `true` on the last receipt. */
+  final?: boolean;
+}
+
 /** What a runtime offers to its stubs. */
 export interface Bus {
   /** `'*'`: every message that has no listener here, so that it leaves through the stub. */

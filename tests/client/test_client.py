@@ -75,7 +75,7 @@ class ClientSuite:
         self.assertEqual({"method": "on"}, request.body)
         self.assertEqual(8, request.fields["priority"])
 
-    def test_transactions(self: Any) -> None:
+    def test_each_request_has_a_transaction_of_its_own(self: Any) -> None:
         """
         Each request has a transaction of its own, or the one that it is given, and its answer has the same.
         """
@@ -127,7 +127,7 @@ class ClientSuite:
         later.callback(None)
         self.assertEqual("at last", self.a.result(asked).body["value"])
 
-    def test_holds(self: Any) -> None:
+    def test_held_request_is_answered_when_its_holder_does(self: Any) -> None:
         """
         A request that is held is answered when its holder does.
         """
@@ -161,6 +161,7 @@ class ClientSuite:
             request.hold()
 
         self.serve(forget)
+        gc.freeze()  # what is collected below is what is made from here on
         asked = self.a.request(LAMP)
         self.net.pump()
         gc.collect()
@@ -264,6 +265,7 @@ class ClientSuite:
         Neither by what the handler returns nor when the message is gone.
         """
         self.serve(lambda request: request.keep() and {"not": "sent"})
+        gc.freeze()
         waiting = self.a.request(LAMP, timeout=3)
         self.net.pump()
         gc.collect()
@@ -351,8 +353,8 @@ class ClientSuite:
         """
         A handler serves the addresses below its own too, unless one is nearer.
         """
-        self.b.on(self.b.runtime, lambda request: "all")
-        self.b.on(f"{self.b.runtime}/lamp", lambda request: "lamp")
+        self.b.handle(self.b.runtime, lambda request: "all")
+        self.b.handle(f"{self.b.runtime}/lamp", lambda request: "lamp")
 
         values = [
             self.a.result(self.a.request(f"{self.b.runtime}/{path}")).body["value"]
@@ -368,7 +370,7 @@ class ClientSuite:
         A request the node refuses fails with its code, its words and the body.
         """
         self.assertEqual(
-            (501, "this node offers nothing at domain://registry.example.org"),
+            (501, "this node has no service at domain://registry.example.org"),
             self.refusal(self.a.find("user://example.org/ann")),
         )
 
@@ -433,7 +435,7 @@ class ClientSuite:
                 message = {"id": request.id, "type": "RESPONSE", "from": LAMP, "to": request.from_}
                 self.b.send({**message, "body": {"code": code, "value": 1}})
 
-            self.b.on(LAMP, answer)
+            self.b.handle(LAMP, answer)
             self.b.result(self.b.subscribe(LAMP))
             if known:
                 self.assertEqual(1, self.ask().body["value"])
@@ -493,7 +495,7 @@ class ClientSuite:
 
         self.assertEqual([], self.b.came)
 
-    def test_anonymous(self: Any) -> None:
+    def test_client_without_runtime_url_gets_one(self: Any) -> None:
         """
         Without a runtimeURL the node makes one up, and the client learns the domain by it.
         """
@@ -506,7 +508,7 @@ class ClientSuite:
 
     # -- the end -------------------------------------------------------------------
 
-    def test_closes(self: Any) -> None:
+    def test_close_ends_session_and_waiting_requests(self: Any) -> None:
         """
         Closing ends the session and its addresses, after all that was sent; who waits for an answer is told.
         """
@@ -533,7 +535,7 @@ class ClientSuite:
 
         self.assertEqual(200, self.a.result(delivered).body["code"])
 
-    def test_leaves(self: Any) -> None:
+    def test_client_may_leave_its_session_for_another(self: Any) -> None:
         """
         A client may leave and its session stay, for another one that has the token.
         """

@@ -8,41 +8,41 @@ import pytest
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
 from twisted.internet.testing import MemoryReactorClock
 
-from msgnode.client.endpoint import LineFactory, place
+from msgnode.client.endpoint import LineFactory, make_endpoint
 from tests.support.certificate import PATH
 
 
 @pytest.mark.parametrize(
     "url", ["tcp://example.org", "tls://example.org:1", "ws://example.org", "wss://[::1]/x"]
 )
-def test_urls(url: str) -> None:
+def test_endpoint_urls_need_no_more_than_a_host(url: str) -> None:
     """
     Lines and WebSocket, with TLS and without, need no more than a host.
     """
-    made = place(url, MemoryReactorClock())
+    made = make_endpoint(url, MemoryReactorClock())
 
     lines = url.startswith("t")
     assert lines == (made.factory is LineFactory)
     assert isinstance(made.endpoint, HostnameEndpoint) != url.startswith(("wss", "tls"))
 
 
-def test_unix() -> None:
+def test_unix_socket_endpoint_is_lines() -> None:
     """
     A UNIX socket is spoken to in lines.
     """
-    made = place("unix:///run/msgnode.sock", MemoryReactorClock())
+    made = make_endpoint("unix:///run/msgnode.sock", MemoryReactorClock())
 
     assert isinstance(made.endpoint, UNIXClientEndpoint)
     assert made.factory is LineFactory
 
 
 @pytest.mark.parametrize("url", ["", "localhost:9090", "http://localhost", "ws://", "tcp://localhost:x"])
-def test_no_url(url: str) -> None:
+def test_endpoint_that_is_no_url_is_refused_with_an_example(url: str) -> None:
     """
     What is no URL of a node is refused, with one that is.
     """
     with pytest.raises(ValueError, match=r"expected a URL such as ws://127.0.0.1:9090/ws or tcp://"):
-        place(url, MemoryReactorClock())
+        make_endpoint(url, MemoryReactorClock())
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_no_url(url: str) -> None:
         ("HTTPS://example.org/node/?x=1", "wss://example.org/node/ws"),
     ],
 )
-def test_http(url: str, meant: str) -> None:
+def test_http_url_is_told_the_websocket_one(url: str, meant: str) -> None:
     """
     Who gives the URL of the web port is told the one of the WebSocket there.
     """
     with pytest.raises(ValueError, match=rf"not '.*'; did you mean {meant}\?$"):
-        place(url, MemoryReactorClock())
-    place(meant, MemoryReactorClock())
+        make_endpoint(url, MemoryReactorClock())
+    make_endpoint(meant, MemoryReactorClock())
 
 
-def test_certificates(tmp_path: Path) -> None:
+def test_unusable_client_certificate_file_is_named(tmp_path: Path) -> None:
     """
     A file that cannot be used is named, with what was expected in it.
     """
@@ -71,10 +71,10 @@ def test_certificates(tmp_path: Path) -> None:
     wrong.write_text("hello")
     reactor = MemoryReactorClock()
 
-    place("tls://example.org", reactor, ca=PATH, certificate=PATH)
+    make_endpoint("tls://example.org", reactor, ca=PATH, certificate=PATH)
     with pytest.raises(ValueError, match=r"wrong.pem: expected certificates in PEM"):
-        place("tls://example.org", reactor, ca=str(wrong))
+        make_endpoint("tls://example.org", reactor, ca=str(wrong))
     with pytest.raises(ValueError, match=r"wrong.pem: expected a certificate and its key in PEM"):
-        place("tls://example.org", reactor, certificate=str(wrong))
+        make_endpoint("tls://example.org", reactor, certificate=str(wrong))
     with pytest.raises(ValueError, match=r"/nowhere: cannot be read: No such file"):
-        place("tls://example.org", reactor, ca="/nowhere")
+        make_endpoint("tls://example.org", reactor, ca="/nowhere")

@@ -75,7 +75,7 @@ class RegistryTests(SynchronousTestCase):
             body["value"],
         )
 
-    def test_times(self) -> None:
+    def test_long_registration_is_refreshed_in_time(self) -> None:
         """
         What asks for longer than a registry gives is refreshed in time; no time at all is refused.
         """
@@ -134,7 +134,7 @@ class RegistryTests(SynchronousTestCase):
         wanted = {"resource": f"/hyperty/{URL}", "value": "disconnected", "attribute": "status"}
         self.assertEqual(wanted, body)
 
-    def test_finds(self) -> None:
+    def test_users_registrations_are_found(self) -> None:
         """
         What the registry has of a user is found, narrowed down where that is asked.
         """

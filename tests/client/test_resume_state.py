@@ -8,7 +8,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.client import CannotConnect, Closed, Full, Refused
-from msgnode.client import connection as attachment_module
+from msgnode.client import connection as connection_module
 from tests.support.network import Network
 from tests.support.programs import Program
 
@@ -113,7 +113,7 @@ class ResumeSuite:
         """
         A request whose connection is lost is answered when the client is back.
         """
-        self.b.on(self.b.runtime, lambda request: "here")
+        self.b.handle(self.b.runtime, lambda request: "here")
         asked = self.a.request(f"{self.b.runtime}/x")
         self.a.drop()
 
@@ -121,7 +121,7 @@ class ResumeSuite:
 
         self.assertEqual("here", self.a.result(asked).body["value"])
 
-    def test_session_is_gone(self: Any) -> None:
+    def test_forgotten_session_is_told_its_subscriptions_again(self: Any) -> None:
         """
         A node that has forgotten the session is told again what was subscribed, before all that waits.
         """
@@ -159,7 +159,7 @@ class ResumeSuite:
 
         self.assertEqual(list(range(1, 10)), [number for number in self.got() if number > 0])
         self.assertEqual([-4, -6, -8], [number for number in self.got() if number < 0])
-        self.assertEqual(0, len(self.b._attachment.tally.kept))
+        self.assertEqual(0, len(self.b._connection.resume_state.kept))
 
     def test_acknowledges_many_at_once(self: Any) -> None:
         """
@@ -174,7 +174,7 @@ class ResumeSuite:
 
         self.assertEqual(70, sum(each.called for each in delivered))
 
-    def test_missed(self: Any) -> None:
+    def test_dropped_messages_are_counted_in_missed(self: Any) -> None:
         """
         What the node had to drop is counted in `missed`, and the rest goes on.
         """
@@ -212,7 +212,7 @@ class ResumeSuite:
         """
         A client that is away does not fill the memory: it says so, and keeps what it has.
         """
-        self.patch(attachment_module, "MAX_KEPT", 500)
+        self.patch(connection_module, "MAX_KEPT_BYTES", 500)
         self.a.drop()
         with self.assertRaisesRegex(Full, "messages wait for the node"):
             self.publish(*range(100))
@@ -288,7 +288,7 @@ class ResumeSuite:
         A runtimeURL that cannot be opened fails at once, with the node's words.
         """
         client = Program(self.net, "", self.wire)
-        client._attachment.runtime = "domain://msg-node.example.org/x"
+        client._connection.runtime = "domain://msg-node.example.org/x"
 
         connecting = client.connect(retry=True)
 
@@ -297,7 +297,7 @@ class ResumeSuite:
         self.net.advance(60)
         self.assertEqual(1, client.endpoint.attempts)
 
-    def test_nobody_listens(self: Any) -> None:
+    def test_connecting_where_nobody_listens_fails_at_once(self: Any) -> None:
         """
         Where nobody listens, connecting fails at once, and names where.
         """
@@ -382,7 +382,7 @@ class LineResumeTests(ResumeSuite, SynchronousTestCase):
     By lines.
     """
 
-    def test_quiet(self) -> None:
+    def test_quiet_node_is_asked_for_a_sign_of_life(self) -> None:
         """
         A node that has nothing to say is asked for a sign of life; one that speaks is not.
         """
@@ -429,11 +429,11 @@ class LineResumeTests(ResumeSuite, SynchronousTestCase):
         """
         A client that reaches another kind of server says that it is none.
         """
-        self.net._listeners["ssh"] = Factory.forProtocol(Greeter)
+        self.net.listeners["ssh"] = Factory.forProtocol(Greeter)
         client = Program(self.net, "c")
         client.endpoint.listener = "ssh"
 
-        with self.assertRaisesRegex(CannotConnect, "what answers there is no messaging node"):
+        with self.assertRaisesRegex(CannotConnect, "the peer is not a messaging node"):
             client.result(client.connect())
 
 

@@ -46,6 +46,18 @@ test('receipts reach the bus; what mn:/session says does not', () => {
   assert.deepEqual(runtime.heard, [{ ...receipt, body: { code: 200, via: P } }]);
 });
 
+test('the path of a message to another domain reaches the bus with its receipt', () => {
+  const runtime = new Runtime();
+  runtime.accept();
+  const path = [{ node: 'mn://a.example/n1', micros: 40 }, { node: 'mn://b.example/n1', micros: 95 }];
+  const receipt = (body) => ({ id: 1, type: 'receipt', from: 'mn:/receipt', to: RT, body: { code: 202, ...body } });
+
+  runtime.socket.say(receipt({ final: false }), receipt({ path, final: true }));
+
+  const bodies = runtime.heard.map(({ body: { code, path, final } }) => ({ code, path, final }));
+  assert.deepEqual(bodies, [{ code: 202, path: undefined, final: false }, { code: 202, path, final: true }]);
+});
+
 test('its own statuses stay on the bus', () => {
   const runtime = new Runtime();
   runtime.accept();

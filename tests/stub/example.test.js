@@ -100,6 +100,32 @@ test('a request that may be passed on is answered by whoever knows its transacti
   assert.deepEqual([forward, priority, told], [true, 7, ['told']]);
 });
 
+test('who delivers is told that the message waits, and then by which nodes it went', async () => {
+  const { runtime, out, come } = connected();
+  const told = [];
+  runtime.deliver('update', ME, OTHER, {}, (body) => told.push(body)).then((body) => told.push(body));
+  const [{ id, receipt }] = out;
+  const settle = (from, body) => come({ id, type: 'receipt', from, to: ME, body });
+  const path = [{ node: 'mn://a.example/n1', micros: 40 }];
+  settle('hyperty://example.org/forger', { code: 200, forged: true });
+  settle('mn:/receipt', { code: 202, final: false });
+  settle('mn:/receipt', { code: 200, path, final: true });
+  settle('mn:/receipt', { code: 200, again: true });
+  await settled();
+
+  assert.deepEqual([receipt, told], [true, [{ code: 202, final: false }, { code: 200, path, final: true }]]);
+});
+
+test('receipts of messages that nobody waits for go to one listener', () => {
+  const { runtime, come } = connected();
+  const told = [];
+  runtime.receipts(({ id }) => told.push(id));
+
+  come({ id: 5, type: 'receipt', from: 'mn:/receipt', to: ME, body: { code: 200 } });
+
+  assert.deepEqual(told, [5]);
+});
+
 test('news is never answered', async () => {
   assert.deepEqual(await left(() => ({ state: 'on' }), { ...asked, type: 'update' }), []);
 });

@@ -1,11 +1,16 @@
 // A page of one's own in TypeScript, as docs/browser.md shows it; tsc looks at it, nobody runs it.
 
-import Protostub, { type Bus, type Message, type StatusBody } from '../../msgnode/stub/default.mjs';
+import Protostub, { type Bus, type Hop, type Message, type ReceiptBody, type StatusBody } from '../../msgnode/stub/default.mjs';
 
 const listeners = new Map<string, (message: Message) => void>();
 const bus: Bus = {
   addListener: (address, listener) => listeners.set(address, listener),
   postMessage(message) {
+    if (message.type === 'receipt') {
+      const receipt = message.body as unknown as ReceiptBody;
+      const path: string[] = (receipt.path ?? []).map(({ node, micros }: Hop) => `${node}: ${micros} µs`);
+      return console.log(receipt.final === false ? 'it waits' : receipt.code, path);
+    }
     const status = message.body as unknown as StatusBody;
     console.log(status.value, message.to);
   },

@@ -15,6 +15,7 @@ export class World {
     this.Date = { now: () => world.now };
     this.Math = { random: () => 0, min: Math.min };
     this.AbortController = AbortController;
+    this.console = console;
     this.setTimeout = (act, time = 0) => {
       const timer = { act, at: world.now + time };
       world.timers.push(timer);

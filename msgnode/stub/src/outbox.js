@@ -9,6 +9,7 @@ export class Outbox {
     this._most = most;
     this._refuse = refuse;
     this.acknowledged = 0; // those below have the next numbers
+    this.total = 0; // messages ever added
     this.restore([]);
   }
 
@@ -26,7 +27,14 @@ export class Outbox {
   add(data, until) {
     this.entries.push([data, until]);
     this._size += data.length;
+    this.total++;
     return this.acknowledged + this.entries.length;
+  }
+
+  /** Put messages before all others, in a new epoch. */
+  prepend(some) {
+    this.total += some.length;
+    this.restore([...some.map((data) => [data, 0]), ...this.entries]);
   }
 
   each(act) {

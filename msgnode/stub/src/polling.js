@@ -32,7 +32,7 @@ export class PollingLink {
     const headers = { Authorization: `Bearer ${this._on.token}` };
     // `keepalive`: the page may be about to go.
     const asked = { method: 'POST', body: JSON.stringify(message), headers, keepalive: true };
-    this._world.fetch(this._url, asked).catch(() => {});
+    return this._world.fetch(this._url, asked).catch(() => {});
   }
 
   drop() {

@@ -7,7 +7,7 @@
  */
 
 import { backOff, wait } from './closing.js';
-import { survivePages } from './keeping.js';
+import { survivePages } from './page_state.js';
 import { Outbox } from './outbox.js';
 import { PollingLink, pollURL } from './polling.js';
 import { WebSocketLink, webSocketURL } from './websocket.js';
@@ -23,7 +23,9 @@ const STEADY = 10000; // a link that lived so long was a good one: the next atte
 
 export class Session {
   /**
-   * `on.live(news)`, `on.away(why, isFinal)`, `on.message(message)`, and `on.refuse(data, code, why)` for what is given up.
+   * `on.live(news)`, `on.away(why, isFinal, code)`, `on.message(message)`, and `on.refuse(data, code, why)` for what is
+   * given up.  If they are there: `on.renewal()` has the JSON of messages that a new session needs before all others,
+   * and `on.acknowledged()` is called when the node has more of ours.
    */
   constructor(world, config, on) {
     this._world = world;
@@ -31,7 +33,7 @@ export class Session {
     this._on = on;
     this._url = webSocketURL(config.url);
     this._ids = this._attempt = 0;
-    this._polls = false; // by which link the next attempt is made
+    this._polls = !world.WebSocket; // by which link the next attempt is made
     this._why = ''; // it ended, and nobody is to come back
     this._outbox = new Outbox(config.maxBuffer, on.refuse);
     this._forget();
@@ -56,6 +58,16 @@ export class Session {
     this._entered = true;
     this._outbox.acknowledged = acknowledged;
     this._outbox.restore(entries);
+    this._outbox.total = entries.length;
+  }
+
+  /** How many messages were ever sent, and how many of them the node has, or nobody can have any more. */
+  get total() {
+    return this._outbox.total;
+  }
+
+  get gone() {
+    return this._outbox.total - this._outbox.entries.length;
   }
 
   /** Be connected, from now on. */
@@ -64,11 +76,14 @@ export class Session {
     if (!this._link && !this._timer) this._connect();
   }
 
-  /** End the session, at the node too. */
-  close() {
-    if (this._live) this._link.tell(this._message('close'));
-    this._stop('closed');
-    this._forget();
+  /** End the session, at the node too unless it is to stay there; fulfilled when the link is closed. */
+  async close(stays) {
+    if (this._live && this._counted && this.received > this._told) this._acknowledge();
+    const told = this._live && !stays && this._link.tell(this._message('close'));
+    const dropped = this._stop('closed', 1000);
+    if (!stays) this._forget();
+    await told;
+    await dropped;
   }
 
   /** Send, now or when there is a link, but not after `ttl` seconds; false if there is no room. */
@@ -125,7 +140,9 @@ export class Session {
     const kind = this._polls ? PollingLink : WebSocketLink;
     const url = this._polls ? this._config.poll || pollURL(this._config.url) : this._url;
     const opening = this._message(this.token ? 're-open' : 'open', {
-      resume: this._epoch ? { epoch: this._epoch, received: this.received } : true,
+      ...(this._config.resume !== false && {
+        resume: this._epoch ? { epoch: this._epoch, received: this.received } : true,
+      }),
       ...(token && { token }),
     });
     this._asked = opening.id;
@@ -137,8 +154,10 @@ export class Session {
   }
 
   _message(type, body) {
-    const from = this._config.runtimeURL + (type === 're-open' ? `/${this.token}` : '');
-    return { id: ++this._ids, type, from, to: NODE, body };
+    const { runtimeURL } = this._config;
+    const from = runtimeURL + (type === 're-open' ? `/${this.token}` : '');
+    // Who has no name yet is given one by the node.
+    return { id: ++this._ids, type, ...(runtimeURL && { from }), to: NODE, body };
   }
 
   /** The link of this session is over. */
@@ -153,29 +172,31 @@ export class Session {
     this._end();
     if (code === 401) this.token = this._epoch = '';
     if (code === 1009) this._outbox.dropLongest(413, 'too long for the node');
-    if (asked === null) return this._stop(reason || `${code}`);
+    if (asked === null) return void this._stop(reason || `${code}`, code);
     if (was) this._attempt = Date.now() - was > STEADY ? 0 : Math.min(this._attempt, 2);
     // Where one kind of link brings nothing at all, the other may.
-    if (!was && !this._heard && !stale) this._polls = !this._polls;
+    if (!was && !this._heard && !stale) this._polls = !this._polls || !this._world.WebSocket;
     this._timer = setTimeout(() => this._connect(), backOff(this._attempt++, asked, Math.random()));
-    this._on.away(reason);
+    this._on.away(reason, false, code);
   }
 
   _end() {
     this._world.clearTimeout(this._watch);
     this._world.clearTimeout(this._acking);
     this._acking = null;
-    this._link?.drop();
+    const dropped = this._link?.drop();
     this._link = this._live = null;
+    return dropped;
   }
 
-  _stop(why) {
-    this._end();
+  _stop(why, code) {
+    const dropped = this._end();
     this._world.clearTimeout(this._timer);
     this._timer = null;
     this._why = why;
-    this._on.away(why, true);
+    this._on.away(why, true, code);
     this._outbox.dropAll(503, this.trouble);
+    return dropped;
   }
 
   _online() {
@@ -184,7 +205,7 @@ export class Session {
     } else if (!this._why) {
       this._world.clearTimeout(this._timer);
       this._end();
-      this._polls = false;
+      this._polls = !this._world.WebSocket;
       this._connect();
     }
   }
@@ -199,6 +220,7 @@ export class Session {
     } else if (message.type === 'ack') {
       this.acknowledged(message.body.received);
     } else if (!this._live && message.id === this._asked) {
+      this._config.runtimeURL = this._config.runtimeURL || message.to;
       this._answered(message.body || {});
     } else if (message.body?.attribute === 'token') {
       this._renew();
@@ -229,6 +251,7 @@ export class Session {
   /** The node has that many of our messages. */
   acknowledged(number) {
     this._outbox.forget(number);
+    this._on.acknowledged?.();
   }
 
   /** The first message that is not acknowledged was refused as it stands. */
@@ -244,6 +267,7 @@ export class Session {
       return this.lost(1006, desc || `${code}`);
     }
     const known = this.token && !runtimeToken;
+    const first = (this._entered && !known && this._on.renewal?.()) || [];
     this.token = runtimeToken || this.token;
     this._entered = true;
     this._counted = !!resume;
@@ -255,6 +279,7 @@ export class Session {
       this.received = this._outbox.acknowledged = 0;
     }
     this._told = this.received;
+    this._outbox.prepend(first);
     this._outbox.dropStale(this._world.Date.now(), 504, 'it waited longer than its ttl');
     if (!this._link) return; // whoever was told of it wanted no more
     this._live = this._world.Date.now();
@@ -262,7 +287,8 @@ export class Session {
     if (!resume) this._outbox.restore([]);
     this._on.live({ resumed: !!known, missed: resume ? resume.missed : null });
     if (!this._live) return;
-    if (this._polls) this._probe(FIRST_PROBE);
+    this._on.acknowledged?.();
+    if (this._polls && this._world.WebSocket) this._probe(FIRST_PROBE);
     this._listen();
   }
 

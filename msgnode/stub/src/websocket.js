@@ -11,6 +11,7 @@ export class WebSocketLink {
     const socket = (this._socket = new world.WebSocket(url));
     socket.onopen = () => socket.send(JSON.stringify(opening));
     socket.onmessage = (event) => on.heard(JSON.parse(event.data));
+    socket.onerror = () => {}; // the close says it too; npm's ws throws what nobody listens to
     socket.onclose = (event) => on.lost(event.code, event.reason);
   }
 
@@ -25,8 +26,11 @@ export class WebSocketLink {
 
   drop() {
     const socket = this._socket;
-    socket.onopen = socket.onmessage = socket.onclose = null;
-    socket.close();
+    socket.onopen = socket.onmessage = null;
+    return new Promise((resolve) => {
+      socket.onclose = resolve;
+      socket.close();
+    });
   }
 }
 
