@@ -17,7 +17,9 @@ def main(arguments: list[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="tools/make_traffic.py", description=__doc__)
     parser.add_argument("out", type=Path, help="where the files go; truth.json says what is in them")
-    parser.add_argument("--lines", type=int, default=100_000, help="exactly so many (default 100000)")
+    parser.add_argument(
+        "--lines", type=int, default=100_000, help="exactly so many valid ones (default 100000)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--days", type=int, default=4, help="spread over so many days (default 4)")
     parser.add_argument("--nodes", type=int, default=3, help="of so many nodes (default 3)")

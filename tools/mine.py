@@ -12,7 +12,7 @@ if (TOP / "msgnode").is_dir():  # a checkout; under spark-submit --py-files brin
     sys.path.insert(0, str(TOP))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TOP), os.environ.get("PYTHONPATH"))))
 
-from msgnode.cli.mine import mine  # noqa: E402
+from msgnode.cli.mining.group import mine  # noqa: E402
 
 if __name__ == "__main__":
     mine(prog_name="tools/mine.py")

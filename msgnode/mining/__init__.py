@@ -1,6 +1,5 @@
 """
-Mining the traffic log with Spark: who talks to whom, what fails, how fast the node is.
+Mining of the traffic log with Spark: traffic between addresses, failures, latency.
 
-It reads docs/traffic-log.md and nothing of the node.  docs/mining.md says what
-comes out.
+It depends on docs/traffic-log.md only, not on the node. docs/mining.md describes the output.
 """

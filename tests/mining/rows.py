@@ -33,6 +33,14 @@ def event(seconds: float, event: str, session: str = "runtime://a.example/1", **
     return _line("session", seconds) | {"event": event, "session": session} | more
 
 
+def own(seconds: float, event: str, **more: Any) -> dict[str, Any]:
+    """
+    A line of a node about itself.
+    """
+    counts = {"started": START, "version": "1.0", "revision": "a", "messages": 0, "unlogged": 0, "lost": 0}
+    return _line("node", seconds) | counts | {"event": event} | more
+
+
 def _line(kind: str, seconds: float) -> dict[str, Any]:
     time = START + int(seconds * SECOND)
     day, hour = divmod(time // HOUR - FIRST, 24)

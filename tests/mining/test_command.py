@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from synthetic.plan import generate
 
 from msgnode.cli.main import main
-from msgnode.cli.mine import _follow
+from msgnode.cli.mine import _follow, told
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.run import Result
+from msgnode.mining.pipeline.spark import LARGE_BYTES, local_settings
 from tests.support.examples import TOP
 
 
@@ -38,16 +39,16 @@ def mined(spark, tmp_path_factory):
     return directory, done
 
 
-def test_report(mined):
+def test_mine_says_how_much_it_read_and_where(mined):
     """
     It says how much it read and where the report is.
     """
     directory, (code, out, err) = mined
 
     assert 0 == code
-    assert "4 files read in" in out and "296 lines in all, 4 set aside in _bad" in out
+    assert "4 files read in" in out and "300 lines in all, 4 set aside in _bad" in out
     assert f"report: {directory}/out/report.html" in out
-    assert "reading" in err and "answering" in err
+    assert "reading" in err and "combining the results" in err
 
 
 def test_pseudonyms(mined, spark):
@@ -78,7 +79,7 @@ def test_second_run_with_the_same_options_finds_nothing_new(mined):
     )  # fmt: skip
 
     found = json.loads(out)
-    assert (0, True, 0, 296, 4) == (code, found["ok"], found["files"], found["lines"], found["bad"])
+    assert (0, True, 0, 300, 4) == (code, found["ok"], found["files"], found["lines"], found["bad"])
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_other_options(mined, options, said):
     code, _, err = run(directory / "logs", "--out", directory / "out", *options)
 
     assert 1 == code
-    assert f"{said}; use --overwrite to begin anew, or another --out" in err
+    assert f"{said}; use --overwrite to start over, or another --out" in err
 
 
 def test_directory_with_something_else_in_it_is_left_alone(spark, tmp_path):
@@ -111,7 +112,7 @@ def test_directory_with_something_else_in_it_is_left_alone(spark, tmp_path):
     code, _, err = run(tmp_path / "logs", "--out", tmp_path / "out")
 
     assert 1 == code
-    assert "is not empty and not made by this tool; use --overwrite, or another --out" in err
+    assert "is not empty and was not made by this tool; use --overwrite, or another --out" in err
     assert 0 == run(tmp_path / "logs", "--out", tmp_path / "out", "--overwrite")[0]
     assert "years of work" == (tmp_path / "out/thesis.txt").read_text()
 
@@ -145,7 +146,7 @@ def test_compressed_file_that_is_cut_short_is_named(spark, tmp_path):
     assert "Encountered error while reading file" in err and name in err
 
 
-def test_two_at_once(spark, tmp_path):
+def test_second_mining_run_in_a_directory_is_refused(spark, tmp_path):
     """
     While one run is at work in a directory another is refused; when that has ended, however it did, no more.
     """
@@ -161,12 +162,12 @@ def test_two_at_once(spark, tmp_path):
         other.kill()
 
     assert 2 == code
-    assert f"another run is at work in {tmp_path}/out; wait until it is done, or use another --out" in err
+    assert f"another run uses {tmp_path}/out; wait until it ends, or use another --out" in err
     assert not list((tmp_path / "out").iterdir())
     assert "another run" not in run(tmp_path / "logs", "--out", tmp_path / "out")[2]
 
 
-def test_one_name(spark, tmp_path):
+def test_two_files_of_the_same_name_are_refused(spark, tmp_path):
     """
     Two files of one name are refused, for one of them would be passed over.
     """
@@ -178,7 +179,7 @@ def test_one_name(spark, tmp_path):
 
     assert 2 == code
     assert "east/traffic-mn1-20260731T00.jsonl" in err and "west/traffic-mn1-20260731T00.jsonl" in err
-    assert "have one name" in err
+    assert "have the same name" in err
 
 
 def test_follow_goes_on(spark, capsys):
@@ -201,6 +202,46 @@ def test_follow_goes_on(spark, capsys):
 
     assert [Result(files=1)] == shown
     assert "msgnode: /logs: permission denied; will try again\n" == capsys.readouterr().err
+
+
+def test_mistake_of_ours_is_one_sentence(spark, capsys):
+    """
+    A mistake of ours is one sentence too, without a traceback; --verbose shows it.
+    """
+    with pytest.raises(SystemExit) as ended, told(as_json=False, verbose=False):
+        raise KeyError("no such key")
+
+    assert 2 == ended.value.code
+    assert (
+        "msgnode: internal error, KeyError: 'no such key' (--verbose shows where)\n"
+        == capsys.readouterr().err
+    )
+    with pytest.raises(KeyError), told(as_json=False, verbose=True):
+        raise KeyError("no such key")
+
+
+def test_setting_that_is_not_of_spark_is_refused():
+    """
+    A setting that is not one of Spark is refused, in words.
+    """
+    with pytest.raises(Unreadable, match=r"spark.NAME=VALUE, not 'memory=2g'"):
+        local_settings([], ["memory=2g"])
+
+
+def test_little_input_gets_little_memory_and_one_task_at_a_time(tmp_path):
+    """
+    A small log gets little memory and one core; a large one more of both, and the compiler.
+    """
+    small = local_settings([str(tmp_path)])
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(LARGE_BYTES)
+    large = local_settings([str(tmp_path)])
+
+    assert ("512m", "local[1]") == (small["spark.driver.memory"], small["spark.master"])
+    assert ("2g", "1") == (large["spark.driver.memory"], small["spark.sql.shuffle.partitions"])
+    assert "TieredStopAtLevel" not in large["spark.driver.extraJavaOptions"]
+    assert large == local_settings(["s3a://bucket/logs"])
+    assert "8g" == local_settings([str(tmp_path)], ["spark.driver.memory=8g"])["spark.driver.memory"]
 
 
 def test_an_interrupt_ends_following(spark):

@@ -12,10 +12,10 @@ from msgnode.mining.analyses.session_lifetimes import SCHEMA as LIVES
 from tests.support.examples import TOP
 
 TEXT = (TOP / "docs/mining.md").read_text("utf-8")
-DERIVED = {"edges", "orphans", "stories", "conversation"}
+DERIVED = {"edges", "orphans", "stories", "conversation", "totals"}
 
 
-def test_options():
+def test_mining_document_explains_every_option():
     """
     It explains every option.
     """
@@ -35,7 +35,7 @@ def test_it_has_the_columns_of_every_table():
     assert known == set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
 
 
-def test_rows():
+def test_mining_document_has_every_column():
     """
     It has every column of what is kept beside the tables.
     """

@@ -16,6 +16,7 @@ from synthetic.world import ATTACKER, DEAF, LOOPING, ORPHAN, UNHEARD, Runtime, W
 HOUR = 3600 * SECOND
 START = 1_785_456_000 * SECOND  # 2026-07-31T00:00Z
 LAST = 3 * 60 * SECOND  # nothing begins so close to the end of the log
+BAD = 4  # lines that are none of the log
 TORN = '{"v":1,"kind":"message","time":17855\n'
 FOREIGN = '{"level":"info","msg":"not ours"}\n'
 
@@ -31,32 +32,39 @@ def generate(
     plain: bool = False,
 ) -> dict[str, Any]:
     """
-    Write a log of exactly so many lines into `out`, and return what is in it.
+    Write a log of exactly so many valid lines into `out`, and a few others; return what is in it.
 
     Each day has its first `hours`; files of all days but the last are compressed, unless `plain`.
     """
     random = Random(seed)
     world = World(random, lines, nodes)
-    plan = _Plan(world, Acts(world, hot), lines, days, hours)
+    plan = _Plan(world, Acts(world, hot), lines + BAD, days, hours)
     out.mkdir(parents=True, exist_ok=True)
     later: list[Line] = []
-    for index, quota in enumerate(plan.quotas()):
+    quotas = plan.quotas()
+    for index, quota in enumerate(quotas):
         begin = plan.begin(index)
         made = later + plan.hour(index, quota)
+        if index == len(quotas) - 1:  # nothing comes after the end of the log
+            made = [line if line[1] < begin + HOUR else _moved(line, begin + HOUR - 1) for line in made]
         now = [line for line in made if line[1] < begin + HOUR]
         # What an act leaves for an hour that is not in the plan comes in the next that is.
         following = plan.begin(index + 1)
         later = [line for line in made if line[1] >= begin + HOUR]
         later = [line if line[1] >= following else _postponed(line, following) for line in later]
         _write(out, world, begin, now, compressed=not plain and index // hours < days - 1)
-    truth = plan.truth() | {"lines": lines - plan.bad - len(later), "bad": plan.bad, "cut": len(later)}
+    truth = plan.truth() | {"lines": lines, "bad": BAD}
     (out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
     return truth
 
 
 def _postponed(line: Line, until: int) -> Line:
+    return _moved(line, until + line[1] % SECOND)
+
+
+def _moved(line: Line, to: int) -> Line:
     node, time, text = line
-    return node, until + time % SECOND, text.replace(f'"time":{time}', f'"time":{until + time % SECOND}')
+    return node, to, text.replace(f'"time":{time}', f'"time":{to}')
 
 
 def _write(out: Path, world: World, begin: int, lines: list[Line], compressed: bool) -> None:
@@ -89,7 +97,6 @@ class _Plan:
         )
         self._attacks = max(15, lines // 50)
         self._loops = 40 if lines >= 2000 else 12
-        self.bad = 0
 
     def begin(self, index: int) -> int:
         day, hour = divmod(index, self._hours)
@@ -107,7 +114,7 @@ class _Plan:
         ]
         weights[self._busy] *= 5
         planted = (
-            (0, 6),
+            (0, 2 + BAD),
             (self._attack, self._attacks),
             (self._storm, 2 * len(self._storming())),
             (self._loop, self._loops),
@@ -147,8 +154,7 @@ class _Plan:
         A subscription to what is never published, a publication that nobody hears, and lines that are none.
         """
         acts, someone = self._acts, self._world.runtimes[-1]
-        self.bad = 4
-        bad = [(0, begin + i, TORN if i % 2 else FOREIGN) for i in range(self.bad)]
+        bad = [(0, begin + i, TORN if i % 2 else FOREIGN) for i in range(BAD)]
         acts.counts["no-route"] += 1
         unheard = acts.message(
             someone, begin + 9, "update", UNHEARD.removesuffix("/changes"), UNHEARD, 99, "no-route", 0, 8

@@ -1,3 +1,3 @@
 """
-One analysis a module: what it asks of the traffic log, and how parts are put together.
+The analyses, one module each: a summary of each batch of log lines, and its combination over all batches.
 """

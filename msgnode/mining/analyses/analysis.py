@@ -1,9 +1,8 @@
 """
-A question: what is kept of each batch of hours, and what the kept rows answer together.
+An analysis: how each batch of hours is summarised, and how the summaries of all batches are combined.
 
-What is kept must add up: however the log was cut into batches, `combine`
-sees the same sums.  That is why one run over everything and many small runs
-give the same figures.
+Summaries are additive: `combine` gets the same sums, however the log was divided into batches. Therefore one
+run over everything and many small runs give the same results.
 """
 
 from collections.abc import Callable
@@ -20,13 +19,15 @@ Source = Literal["lines", "messages", "events", "exchanges", "lives", "decisions
 @dataclass(frozen=True)
 class Analysis:
     """
-    One question to the traffic log, and how the answers of several batches are combined.
+    An analysis of the traffic log.
 
-    `of` names the rows that `summarise` is given; `combine` is given what it kept of all batches.
+    `of` names the rows that `summarise` gets; `combine` gets the summaries of all batches.
 
-    `fold` makes the kept rows of several batches those of one, so that they do not grow with the number
-    of runs; without it they are only put into one file.
-    `shares` is another question whose kept rows answer this one too.
+    `combine` may cut the result for show. Then `whole` gives all its rows; their number, and the sums of the
+    columns `sums`, are in the table `totals`.
+
+    `fold` merges the summaries of several batches, so that they do not grow with the number of runs; without
+    it they are only concatenated. `shares` names another analysis whose summaries are used.
     """
 
     name: str
@@ -35,15 +36,44 @@ class Analysis:
     combine: Transform
     fold: Transform | None = None
     shares: str = ""
+    whole: Transform | None = None
+    sums: tuple[str, ...] = ()
 
     @property
     def kept(self) -> str:
+        """
+        The name under which the summaries are stored.
+        """
         return self.shares or self.name
 
 
-def adding(*sums: str, least: str = "", most: str = "") -> Transform:
+def totals(question: Analysis, parts: DataFrame) -> DataFrame:
     """
-    A fold that adds up these columns, keeps the least of one and the most of another, and groups by the rest.
+    The totals of a table that is cut for show: `table`, `measure`, `total`, and the number of its `rows`.
+    """
+    assert question.whole is not None
+    return totals_of(question.whole(parts), question.name, *question.sums)
+
+
+def totals_of(rows: DataFrame, name: str, *sums: str) -> DataFrame:
+    """
+    The sums of these columns over all rows of a table, one row for each, with the number of rows.
+    """
+    counted = rows.agg(
+        F.count("*").alias("rows"), *[F.coalesce(F.sum(each), F.lit(0)).alias(each) for each in sums]
+    )
+    measures = [
+        F.struct(F.lit(each).alias("measure"), F.col(each).cast("long").alias("total")) for each in sums
+    ]
+    return counted.select(
+        F.lit(name).alias("table"), F.explode(F.array(*measures)).alias("one"), "rows"
+    ).select("table", "one.measure", "one.total", "rows")
+
+
+def sum_fold(*sums: str, least: str = "", most: str = "") -> Transform:
+    """
+    A fold that sums these columns, keeps the minimum of `least` and the maximum of `most`, and groups by all
+    others.
     """
 
     def fold(parts: DataFrame) -> DataFrame:

@@ -1,99 +1,209 @@
 """
-Hours unlike the same hour of other days.
+Anomalies: hours that differ from the same hour of other days, for all nodes together, for each node, for each
+sender's domain and for each code.
 
-The usual value of an hour is the median of the same hour of all other days,
-and the usual distance from it the median absolute deviation (MAD); both stay
-what they are when a few days are odd.  An hour is told when it lies SCORE
-times that distance away.  With fewer than FEWEST other days it is compared
-with all other hours.
+The usual value of an hour is the median over the same hour of the same weekday, of all other days, or of all
+other hours: the first of these that has MIN_DAYS values. The usual distance is the median absolute deviation
+(MAD). Both are robust against a few odd days. An hour is reported if its distance is at least SCORE times the
+usual one.
+
+An hour without lines counts as zero, from the first hour of its node on. The hours in which the log begins
+and ends may not be whole ones: no value is compared with theirs, and only too much in them is reported.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
-from msgnode.mining.analyses.columns import count_where, failed, whole
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
+from msgnode.mining.analyses.columns import (
+    HOUR_NANOSECONDS,
+    SECOND_NANOSECONDS,
+    count_where,
+    date_of,
+    domain,
+    failed,
+    hour_of_day,
+    quotient,
+    sum_or_zero,
+)
 
-FEWEST = 3  # other days that have this hour
+MIN_DAYS = 3  # least number of other days
+MAX_DAYS = 56  # the last days of the log that are compared: eight weeks
 SCORE = 6.0
-NORMAL = 1.4826  # MAD of a normal distribution times this is its standard deviation
-SLOW = 100_000  # microseconds until a message was handed on
+NORMAL = 1.4826  # times the MAD of a normal distribution is its standard deviation
+LEAST_DISTANCE = 3.0  # of any value: a few failures more than none are no anomaly
+SLOW_MICROSECONDS = 100_000  # microseconds of handling
+PARTIAL_SECONDS = 60  # an hour with no line in its first or last minute may be incomplete
 MEASURES = ("messages", "bytes", "failed", "slow", "connections", "expired")
+_OF_NAMES = {
+    "node": tuple(name for name in MEASURES if name != "bytes"),
+    "domain": ("messages", "failed"),
+    "code": ("failed",),
+}
+_SERIES = ("scope", "name", "measure")
 
 
 def hours(lines: DataFrame) -> DataFrame:
     """
-    The few counts of each hour that are watched.
+    The counts of each hour that are compared, by node, by domain of the sender and by code.
+
+    `first` and `last` are the seconds of the hour with the first and the last line.
     """
     message = F.col("kind") == "message"
-    return lines.groupBy("date", "hour").agg(
+    second = (quotient(F.col("time"), SECOND_NANOSECONDS) % 3600).cast("int")
+    return lines.groupBy(
+        "date",
+        "hour",
+        "node",
+        F.when(message, domain("from")).alias("domain"),
+        F.when(message & failed(), F.coalesce("code", F.lit(0))).alias("code"),
+    ).agg(
         count_where(message).alias("messages"),
-        whole(F.col("bytes")).alias("bytes"),
+        sum_or_zero(F.col("bytes")).alias("bytes"),
         count_where(message & failed()).alias("failed"),
-        count_where(message & (F.col("micros") > SLOW)).alias("slow"),
-        count_where(F.col("event") == "attached").alias("connections"),
-        count_where(F.col("event") == "expired").alias("expired"),
+        count_where(message & (F.col("micros") > SLOW_MICROSECONDS)).alias("slow"),
+        count_where((F.col("kind") == "session") & (F.col("event") == "attached")).alias("connections"),
+        count_where((F.col("kind") == "session") & (F.col("event") == "expired")).alias("expired"),
+        F.min(second).alias("first"),
+        F.max(second).alias("last"),
     )
 
 
 def anomalies(parts: DataFrame) -> DataFrame:
     """
-    Which hours stand out, by which measure, and what would have been usual?  The most striking first.
+    Which hours differ, in which count, and what is usual? The largest difference first.
 
-    `score` is the distance in usual distances; `other_days` is 0 where all other hours were compared.
+    `scope` is `all`, `node`, `domain` or `code`, and `name` is which of them. `score` is the distance in
+    usual distances. `compared` is `weekday`, `hour` or `all`: with the same hour of the same weekday, of all
+    days, or with all hours; `others` is the number of values that it was compared with.
     """
-    sums = parts.groupBy("date", "hour").agg(*[F.sum(name).alias(name) for name in MEASURES])
-    # A count has a distance of its own; a few more failures than none are nothing.
-    values = sums.unpivot(["date", "hour"], list(MEASURES), "measure", "value")
-    found = values.transform(_with_others).transform(_with_usual)
-    floor = F.greatest(F.sqrt("usual"), F.col("usual") * 0.05, F.lit(3.0))
+    values = _grid(parts).transform(_with_others).transform(_with_usual)
+    floor = F.greatest(F.sqrt("usual"), F.col("usual") * 0.05, F.lit(LEAST_DISTANCE))
     score = (F.col("value") - F.col("usual")) / F.greatest(F.col("mad") * NORMAL, floor)
     return (
-        found.withColumn("score", F.round(score, 2))
-        .where(F.abs("score") >= SCORE)
-        .select("date", "hour", "measure", "value", "usual", "mad", "score", "other_days")
-        .orderBy(F.desc(F.abs("score")), "date", "hour", "measure")
+        values.withColumn("score", F.round(score, 2))
+        .where((F.col("score") >= SCORE) | (F.col("whole") & (F.col("score") <= -SCORE)))
+        .select("date", "hour", *_SERIES, "value", "usual", "mad", "score", "compared", "others")
+        .orderBy(F.desc(F.abs("score")), "date", "hour", *_SERIES)
+    )
+
+
+def _grid(parts: DataFrame) -> DataFrame:
+    """
+    The value of each series in each hour of the last days: 0 where there are no lines.
+
+    A series is left out if none of its values is large enough to differ from any other.
+    """
+    number = F.unix_date(F.col("date").cast("date")).cast("long") * 24 + F.col("hour")
+    numbered = parts.withColumn("number", number)
+    span = F.broadcast(
+        numbered.agg(
+            F.min("number").alias("begin"),
+            F.max("number").alias("end"),
+            F.min(F.struct("number", "first"))["first"].alias("first"),
+            F.max(F.struct("number", "last"))["last"].alias("last"),
+        )
+    )
+    earliest = F.greatest("begin", F.col("end") - (24 * MAX_DAYS - 1))
+    recent = numbered.drop("first", "last").join(span).where(F.col("number") >= earliest)
+    values = recent.transform(_series)
+    series = (
+        values.groupBy(*_SERIES)
+        .agg(F.max("value").alias("most"), F.min("number").alias("since"))
+        .where(F.col("most") >= SCORE * LEAST_DISTANCE)
+        .join(span)
+    )
+    of_node = F.col("scope") == "node"
+    since = F.when(of_node, F.col("since")).otherwise(earliest)
+    every = series.withColumn("since", since).withColumn("number", F.explode(F.sequence("since", "end")))
+    at_begin = (F.col("number") == F.col("begin")) & (F.col("first") >= PARTIAL_SECONDS)
+    at_end = (F.col("number") == F.col("end")) & (F.col("last") < 3600 - PARTIAL_SECONDS)
+    node_begins = of_node & (F.col("number") == F.col("since"))
+    time = F.col("number") * F.lit(HOUR_NANOSECONDS)
+    return every.join(values, [*_SERIES, "number"], "left").select(
+        date_of(time).alias("date"),
+        hour_of_day(time).alias("hour"),
+        "number",
+        *_SERIES,
+        F.coalesce("value", F.lit(0)).cast("long").alias("value"),
+        (~(at_begin | at_end | node_begins)).alias("whole"),
+    )
+
+
+def _series(hours: DataFrame) -> DataFrame:
+    """
+    Rows of `scope`, `name`, `measure`, `number` and `value`.
+    """
+
+    def named(scope: str, name: Column, measures: tuple[str, ...]) -> Column:
+        counts = [F.struct(F.lit(each).alias("measure"), F.col(each).alias("value")) for each in measures]
+        name = name.cast("string")
+        return F.struct(F.lit(scope).alias("scope"), name.alias("name"), F.array(*counts).alias("counts"))
+
+    scopes = [named("all", F.lit(""), MEASURES)]
+    scopes += [named(scope, F.col(scope), measures) for scope, measures in _OF_NAMES.items()]
+    return (
+        hours.select("number", F.explode(F.array(*scopes)).alias("one"))
+        .where("one.name is not null")
+        .select("number", "one.scope", "one.name", F.explode("one.counts").alias("count"))
+        .groupBy("scope", "name", F.col("count.measure").alias("measure"), "number")
+        .agg(F.sum("count.value").alias("value"))
     )
 
 
 def _with_others(values: DataFrame) -> DataFrame:
     """
-    Each value with `others`, those it is compared with.
+    Each value with `list`, the values it is compared with.
     """
-    same_hour = Window.partitionBy("measure", "hour")
-    everything = Window.partitionBy("measure")
-    own = F.struct("date", "hour", "value")
-    counted = values.select("*", own.alias("own"), (F.count("*").over(same_hour) - 1).alias("days"))
-    few = F.col("days") < FEWEST
-    counted = counted.withColumn("most_days", F.max("days").over(everything))
-    # A list of all hours is made only for a log of a few days.
-    in_short_log = F.when(F.col("most_days") < FEWEST, F.col("own"))
-    others = F.when(few, F.collect_list(in_short_log).over(everything))
-    listed = counted.withColumn("others", others.otherwise(F.collect_list("own").over(same_hour)))
-    mine = F.col("own")
-    rest = F.filter("others", lambda other: (other["date"] != mine["date"]) | (other["hour"] != mine["hour"]))
+    own = F.when(F.col("whole"), F.struct("number", F.col("value").cast("double").alias("value")))
+    rows = values.select("*", own.alias("own"), (F.dayofweek(F.col("date").cast("date"))).alias("weekday"))
+    same_weekday = Window.partitionBy(*_SERIES, "hour", "weekday")
+    same_hour = Window.partitionBy(*_SERIES, "hour")
+    all_hours = Window.partitionBy(*_SERIES)
+    rows = rows.select("*", F.count("own").over(same_hour).alias("days"))
+    rows = rows.select("*", F.max("days").over(all_hours).alias("most_days"))
+    # A list of all hours is only made for a log of a few days.
+    in_short_log = F.when(F.col("most_days") <= MIN_DAYS, F.col("own"))
+    listed = rows.select(
+        "*",
+        F.collect_list("own").over(same_weekday).alias("by_weekday"),
+        F.collect_list("own").over(same_hour).alias("by_hour"),
+        F.collect_list(in_short_log).over(all_hours).alias("by_all"),
+    )
+    for name in ("by_weekday", "by_hour", "by_all"):
+        listed = listed.withColumn(
+            name,
+            F.transform(
+                F.filter(name, lambda other: other["number"] != F.col("number")), lambda other: other["value"]
+            ),
+        )
+    enough = {name: F.size(name) >= MIN_DAYS for name in ("by_weekday", "by_hour", "by_all")}
+    compared = (
+        F.when(enough["by_weekday"], "weekday").when(enough["by_hour"], "hour").when(enough["by_all"], "all")
+    )
+    chosen = F.when(enough["by_weekday"], F.col("by_weekday")).when(enough["by_hour"], F.col("by_hour"))
     return listed.select(
-        "date",
-        "hour",
-        "measure",
-        "value",
-        F.transform(rest, lambda other: other["value"].cast("double")).alias("others"),
-        F.when(few, F.lit(0)).otherwise(F.col("days")).alias("other_days"),
-    ).where(F.size("others") >= FEWEST)
+        "date", "hour", *_SERIES, "value", "whole", compared.alias("compared"),
+        chosen.otherwise(F.col("by_all")).alias("list"),
+    ).where("compared is not null").withColumn("others", F.size("list"))  # fmt: skip
 
 
 def _with_usual(values: DataFrame) -> DataFrame:
-    known = values.withColumn("usual", _median(F.col("others")))
-    distances = F.transform("others", lambda other: F.abs(other - F.col("usual")))
+    known = values.withColumn("usual", _median(F.col("list")))
+    distances = F.transform("list", lambda other: F.abs(other - F.col("usual")))
     return known.withColumn("mad", _median(distances))
 
 
 def _median(numbers: Column) -> Column:
-    ordered = F.sort_array(numbers)
-    size = F.size(numbers)
-    lower = F.element_at(ordered, F.floor((size + 1) / 2).cast("int"))
-    upper = F.element_at(ordered, F.floor((size + 2) / 2).cast("int"))
+    """
+    The median of an array; null for an empty one, whatever the optimiser evaluates first.
+    """
+    ordered, size = F.sort_array(numbers), F.size(numbers)
+    lower = F.get(ordered, F.floor((size - 1) / 2).cast("int"))
+    upper = F.get(ordered, F.floor(size / 2).cast("int"))
     return (lower + upper) / 2
 
 
-QUESTIONS = (Analysis("anomalies", "lines", hours, anomalies, adding(*MEASURES)),)
+QUESTIONS = (
+    Analysis("anomalies", "lines", hours, anomalies, sum_fold(*MEASURES, least="first", most="last")),
+)

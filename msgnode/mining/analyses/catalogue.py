@@ -1,10 +1,11 @@
 """
-Every question, in the order of the report; a new one is one more line here.
+All analyses, in the order of the report. A new one needs one more line here.
 """
 
 from msgnode.mining.analyses import (
     anomalies,
     latency,
+    presence,
     refusals,
     retry_loops,
     sessions,
@@ -22,4 +23,5 @@ QUESTIONS = (
     *subscription_graph.QUESTIONS,
     *retry_loops.QUESTIONS,
     *anomalies.QUESTIONS,
+    *presence.QUESTIONS,
 )

@@ -1,20 +1,20 @@
 """
-Fixed bins, so that figures of different hours add up and the order of work changes nothing.
+Column expressions that several analyses share: histograms, percentiles, addresses, times.
 
-Sixteen to each doubling: a percentile is the upper edge of its bin, at most
-4.5 % above the true one.
+The bins of histograms are fixed, so that sums of different hours can be added in any order. There are sixteen
+for each doubling: a percentile is the upper edge of its bin, at most 4.5 % above the exact value.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 PER_DOUBLING = 16
-PERCENTS = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}  # of a thousand
+PERCENTS = {"p50": 500, "p90": 900, "p99": 990, "p999": 999}  # in thousandths
 
 
 def bin_of(value: Column) -> Column:
     """
-    The bin of a number; -1 for what is not above zero.
+    The bin of a number; -1 for zero and below.
     """
     exponent = F.floor(F.log2(value.cast("double")) * PER_DOUBLING).cast("int")
     return F.when(value > 0, exponent).otherwise(F.lit(-1))
@@ -22,14 +22,14 @@ def bin_of(value: Column) -> Column:
 
 def edge(bin: Column) -> Column:
     """
-    The upper edge of a bin, a whole number.
+    The upper edge of a bin, as a whole number.
     """
     return F.when(bin < 0, F.lit(0)).otherwise(F.ceil(F.pow(2.0, (bin + 1) / PER_DOUBLING))).cast("long")
 
 
 def percentiles(histogram: DataFrame, *keys: str) -> DataFrame:
     """
-    `number`, `p50`, `p90`, `p99`, `p999` for each of the keys, from rows of `bin` and `number`.
+    `number`, `p50`, `p90`, `p99` and `p999` for each of the keys, from rows of `bin` and `number`.
     """
     counted = histogram.groupBy(*keys, "bin").agg(F.sum("number").alias("number"))
     rising = Window.partitionBy(*keys).orderBy("bin").rowsBetween(Window.unboundedPreceding, 0)
@@ -48,10 +48,10 @@ def percentiles(histogram: DataFrame, *keys: str) -> DataFrame:
     return ranked.groupBy(*keys).agg(F.sum("number").alias("number"), *reached)
 
 
-SECOND = 1_000_000_000  # nanoseconds
-HOUR = 3600 * SECOND
+SECOND_NANOSECONDS = 1_000_000_000
+HOUR_NANOSECONDS = 3600 * SECOND_NANOSECONDS
 
-# Somebody waits for the answer to these.
+# The types for which a response is expected.
 REQUESTS = ("create", "read", "delete", "subscribe", "unsubscribe", "execute")
 TYPES = (*REQUESTS, "response", "update", "forward", "open", "re-open", "close", "ping", "message")
 FAILED = ("refused", "no-route")
@@ -71,7 +71,7 @@ def kind(type: str = "type") -> Column:
 
 def domain(address: str) -> Column:
     """
-    The domain of an address: `node` for the node's own that name none, `none` where there is no domain.
+    The domain of an address: `node` for addresses of the node without a domain, `none` for others.
     """
     column = F.col(address)
     host = F.regexp_replace(
@@ -87,7 +87,7 @@ def domain(address: str) -> Column:
 
 def destination(address: str) -> Column:
     """
-    Where a request goes, by scheme and domain: `hyperty://example.org`, `mn:`.
+    The destination of a request, by scheme and domain: `hyperty://example.org`, `mn:`.
     """
     column = F.col(address)
     found = F.lower(F.regexp_extract(column, r"^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/?#]+)?)", 1))
@@ -96,42 +96,42 @@ def destination(address: str) -> Column:
 
 def is_multicast(address: str) -> Column:
     """
-    Is this an address that is published to, so that nobody waits for an answer?
+    Is this a publication address, from which no reply is expected?
     """
     return F.col(address).rlike(_MULTICAST)
 
 
 def is_service(address: str) -> Column:
     """
-    Does a node answer there itself?
+    Is this an address at which a node itself answers?
     """
     return F.col(address).rlike(_SERVICE)
 
 
 def failed() -> Column:
     """
-    Was the message refused, or had it nowhere to go?
+    Was the message refused, or without a route?
     """
     return F.col("outcome").isin(*FAILED)
 
 
 def count_where(condition: Column) -> Column:
     """
-    In how many rows it is so; 0 where it is unknown.
+    The number of rows for which the condition is true; unknown counts as false.
     """
     return F.sum(F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long"))
 
 
-def whole(column: Column) -> Column:
+def sum_or_zero(column: Column) -> Column:
     """
-    A sum that is 0 and not null when nothing was there to add.
+    The sum of a column; 0, not null, if it has no values.
     """
     return F.coalesce(F.sum(column), F.lit(0)).cast("long")
 
 
 def quotient(number: Column, divisor: int) -> Column:
     """
-    The whole part, without the detour by a double, which is off by up to 128 ns for a time of today.
+    The integer quotient. A division of doubles would be off by up to 128 ns for a present-day time.
     """
     return F.call_function("div", number, F.lit(divisor).cast("long"))
 
@@ -140,18 +140,20 @@ def hour_of(nanoseconds: Column) -> Column:
     """
     The hour in UTC, counted since 1970.
     """
-    return quotient(nanoseconds, HOUR)
+    return quotient(nanoseconds, HOUR_NANOSECONDS)
 
 
 def date_of(nanoseconds: Column) -> Column:
     """
-    2026-07-31; in UTC, whatever the session's time zone is.
+    The date in UTC as 2026-07-31, whatever the time zone of the session.
     """
-    return F.date_format(F.date_from_unix_date(quotient(nanoseconds, 24 * HOUR).cast("int")), "yyyy-MM-dd")
+    return F.date_format(
+        F.date_from_unix_date(quotient(nanoseconds, 24 * HOUR_NANOSECONDS).cast("int")), "yyyy-MM-dd"
+    )
 
 
 def hour_of_day(nanoseconds: Column) -> Column:
     """
-    0 to 23, in UTC.
+    The hour of the day in UTC, 0 to 23.
     """
     return (hour_of(nanoseconds) % 24).cast("int")

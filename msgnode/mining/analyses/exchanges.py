@@ -1,36 +1,34 @@
 """
-Requests and their answers.
+Exchanges: requests, matched with their responses.
 
-An exchange is one request as one node saw it, with the answers that have its
-id and its two addresses turned round.  An answer belongs to the latest such
-request at its own node, and only if there is none to the latest at another
-node.  So an id that is used again begins a new exchange.  Where both have a
-transaction and those differ, they are nobody's answer and no repetition.
+An exchange is a request as one node saw it, with the responses that have its id and its two addresses
+swapped. A response belongs to the latest such request at its own node, else to the latest one at another
+node. An id that is used again therefore begins a new exchange. If both have a transaction and the
+transactions differ, they do not match.
 
-The log is shuffled once, by id and addresses, and nothing is joined: requests
-and answers are rows of one sequence, and each answer looks back along it.  An
-address with half of all traffic is still many keys.  An exchange that may get
-more answers when the batch ends is `open`; the next batch begins with it.  So
-does what wants no answer and may get one: it is `open` without being told.
+The log is shuffled once, by id and addresses, without a join: requests and responses are rows of one
+sequence, and each response looks back along it. So an address with half of all traffic is still many keys. An
+exchange that may get more responses after the batch is `open`, and the next batch continues it. This includes
+messages that need no response but may get one.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import (
-    HOUR,
+    HOUR_NANOSECONDS,
     REQUESTS,
-    SECOND,
+    SECOND_NANOSECONDS,
     date_of,
     hour_of_day,
     is_multicast,
     quotient,
 )
 
-PATIENCE = 120 * SECOND  # an answer that comes later belongs to nothing
+RESPONSE_NANOSECONDS = 120 * SECOND_NANOSECONDS  # responses that come later do not count
 _KEY = ("id", "asker", "asked")
-_OF_REQUEST = ("node", "time", "transaction")
-# What a carried exchange brings along; a line of the log has none of it.
+_OF_REQUEST = ("node", "time", "transaction", "type", "expects", "outcome", "bytes")
+# Columns of an exchange that is carried over from the previous batch; lines of the log do not have them.
 _SUMS = ("answers", "first_answer", "last_answer", "again")
 SCHEMA = (
     "id string, asker string, asked string, transaction string, node string, time long, type string, "
@@ -39,21 +37,21 @@ SCHEMA = (
     "first_micros long, micros long, open boolean, date string, hour int, batch int"
 )
 COLUMNS = (*_KEY, "transaction", "node", "time", "type", "expects", "outcome", "bytes", *_SUMS)
-TOLD = "expects or answers > 0"  # an exchange that questions are asked about
+TOLD = "expects or answers > 0"  # an exchange that analyses count
 
 
 def exchanges(lines: DataFrame, carried: DataFrame | None, end: int) -> DataFrame:
     """
-    Every request until `end` (hours since 1970) with the number and the times of its answers.
+    All requests until `end` (hours since 1970), with the number and the times of their responses.
 
-    `again` says that the same request had come less than PATIENCE before.
+    `again`: the same request had come less than RESPONSE_NANOSECONDS before.
     """
     rows = lines.transform(_requests_and_answers)
     if carried is not None:
         rows = rows.unionByName(carried.select(*COLUMNS, F.lit(False).alias("is_answer")))
     found = rows.transform(_looking_back).transform(_gathered)
     began = F.col("time")
-    may_go_on = began >= end * HOUR - PATIENCE
+    may_go_on = began >= end * HOUR_NANOSECONDS - RESPONSE_NANOSECONDS
     return found.where(F.expr(TOLD) | may_go_on).select(
         *COLUMNS,
         quotient(F.col("first_answer") - began, 1000).alias("first_micros"),
@@ -66,7 +64,7 @@ def exchanges(lines: DataFrame, carried: DataFrame | None, end: int) -> DataFram
 
 def _requests_and_answers(messages: DataFrame) -> DataFrame:
     """
-    What can be part of an exchange, with the addresses the way round that the request has them.
+    The messages that can be part of an exchange, with addresses as in the request.
     """
     type = F.lower("type")
     answer = type == "response"
@@ -93,14 +91,14 @@ def _requests_and_answers(messages: DataFrame) -> DataFrame:
 
 def _looking_back(rows: DataFrame) -> DataFrame:
     """
-    Each answer with the request it belongs to (`home`, `began`), each request with itself.
+    Each response with its request in `_request`; each request with itself.
     """
     order = ("time", "is_answer", "type", "bytes", "outcome")
     here = Window.partitionBy(*_KEY, "node").orderBy(*order).rowsBetween(Window.unboundedPreceding, 0)
     before = here.rowsBetween(Window.unboundedPreceding, -1)
     anywhere = Window.partitionBy(*_KEY).orderBy(*order, "node").rowsBetween(Window.unboundedPreceding, 0)
     request = F.when(~F.col("is_answer"), F.struct(*_OF_REQUEST))
-    # Said here, one shuffle serves both windows and the grouping after them.
+    # This repartition serves both windows and the following grouping, so that there is one shuffle.
     rows = rows.repartition(*_KEY).select(
         "*",
         F.last(request, ignorenulls=True).over(here).alias("_here"),
@@ -116,31 +114,26 @@ def _looking_back(rows: DataFrame) -> DataFrame:
 
 def _may_belong(request: str) -> Column:
     """
-    Is it not long ago, and does no transaction say otherwise?
+    Is the request recent, and its transaction, if any, the same?
     """
     other = F.col("transaction") != F.col(f"{request}.transaction")
-    return (F.col("time") - F.col(f"{request}.time") <= PATIENCE) & ~F.coalesce(other, F.lit(False))
+    return (F.col("time") - F.col(f"{request}.time") <= RESPONSE_NANOSECONDS) & ~F.coalesce(
+        other, F.lit(False)
+    )
 
 
 def _gathered(rows: DataFrame) -> DataFrame:
     """
-    One row an exchange.  Two requests of one moment are two lines but one exchange.
+    One row for each exchange. Two requests at the same instant are two lines but one exchange.
+
+    The fields of the request are part of the key: a minimum of texts would need one more sort.
     """
     request = ~F.col("is_answer")
     answered_at = F.when(F.col("is_answer"), F.col("time"))
-
-    def of_request(name: str) -> Column:
-        return F.min(F.when(request, F.col(name))).alias(name)
-
     return (
         rows.where("_request is not null")
-        .groupBy(*_KEY, F.col("_request.node").alias("node"), F.col("_request.time").alias("time"))
+        .groupBy(*_KEY, *[F.col(f"_request.{name}").alias(name) for name in _OF_REQUEST])
         .agg(
-            of_request("transaction"),
-            of_request("type"),
-            F.max(F.when(request, F.col("expects"))).alias("expects"),
-            of_request("outcome"),
-            of_request("bytes"),
             (F.sum("answers") + F.sum(F.col("is_answer").cast("long"))).alias("answers"),
             F.min(F.coalesce("first_answer", answered_at)).alias("first_answer"),
             F.max(F.coalesce("last_answer", answered_at)).alias("last_answer"),

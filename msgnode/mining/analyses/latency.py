@@ -1,49 +1,89 @@
 """
-How long answers take, which never come, and which come in several parts.
+Latency: the time until the last response, unanswered requests, and chains of provisional responses.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.analyses.columns import PERCENTS, bin_of, count_where, destination, kind, percentiles
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 SLOWEST = 100
+_ANSWERED = ("date", "hour", "node", "type", "destination")
 
 
 def latency(exchanges: DataFrame) -> DataFrame:
     """
-    How many microseconds until the last answer?  Counted in bins, by hour, type and destination.
+    How many microseconds until the last response? A histogram by hour, node, type and destination.
+
+    The bin is null for requests without a response.
     """
     return (
-        exchanges.where("answers > 0")
-        .groupBy("date", "hour", kind().alias("type"), destination("asked").alias("destination"), _bin())
+        exchanges.where("answers > 0 or expects")
+        .groupBy(
+            "date", "hour", "node", kind().alias("type"), destination("asked").alias("destination"), _bin()
+        )
         .agg(F.count("*").alias("number"))
     )
 
 
 def _bin() -> Column:
-    return bin_of(F.col("micros")).alias("bin")
+    return F.when(F.col("answers") > 0, bin_of(F.col("micros"))).alias("bin")
+
+
+def _answered(parts: DataFrame) -> DataFrame:
+    return parts.where("bin is not null")
 
 
 def latency_percentiles(parts: DataFrame) -> DataFrame:
     """
-    Percentiles of that by type and destination, the most frequent first.
+    Percentiles of the latency by type and destination, the most frequent first.
     """
-    return percentiles(parts, "type", "destination").orderBy(F.desc("number"), "type", "destination")
+    return percentiles(_answered(parts), "type", "destination").orderBy(
+        F.desc("number"), "type", "destination"
+    )
 
 
 def latency_by_hour(parts: DataFrame) -> DataFrame:
     """
-    Percentiles of that by hour.
+    Percentiles of the latency by hour.
     """
-    return percentiles(parts, "date", "hour").orderBy("date", "hour")
+    return percentiles(_answered(parts), "date", "hour").orderBy("date", "hour")
+
+
+def latency_by_node(parts: DataFrame) -> DataFrame:
+    """
+    Percentiles of the latency by hour and node.
+    """
+    return percentiles(_by_node(_answered(parts)), "date", "hour", "node").orderBy("date", "hour", "node")
+
+
+def answered(parts: DataFrame) -> DataFrame:
+    """
+    How many requests had no response? By hour, node, type and destination; requests that need no response
+    count if they got one.
+    """
+    lost = F.sum(F.when(F.col("bin").isNull(), F.col("number")).otherwise(F.lit(0)))
+    if "node" not in parts.columns:  # such parts have no requests without a response
+        parts = parts.withColumn("node", F.lit(None).cast("string"))
+    return (
+        parts.where("node is not null")
+        .groupBy(*_ANSWERED)
+        .agg(F.sum("number").alias("requests"), lost.alias("unanswered"))
+        .orderBy(*_ANSWERED)
+    )
+
+
+def _by_node(parts: DataFrame) -> DataFrame:
+    # Parts made before the node was counted lack the column.
+    known = F.coalesce("node", F.lit("unknown")) if "node" in parts.columns else F.lit("unknown")
+    return parts.withColumn("node", known)
 
 
 def unanswered(exchanges: DataFrame) -> DataFrame:
     """
-    Which requests got no answer?  By the address that was asked, with the last of them.
+    Which requests got no response? By recipient, with the latest example.
     """
     example = F.struct("time", "node", "asker", "id")
     return (
@@ -57,9 +97,9 @@ def unanswered(exchanges: DataFrame) -> DataFrame:
     )
 
 
-def most_unanswered(parts: DataFrame) -> DataFrame:
+def unanswered_in_all(parts: DataFrame) -> DataFrame:
     """
-    The thousand addresses that left most requests of a type unanswered.
+    The addresses with unanswered requests of a type, over all batches.
     """
     return (
         parts.groupBy("address", "type")
@@ -69,16 +109,22 @@ def most_unanswered(parts: DataFrame) -> DataFrame:
             F.max("last").alias("last"),
         )
         .where("unanswered > 0")
-        .orderBy(F.desc("unanswered"), "address", "type")
-        .limit(MAX_ROWS)
     )
+
+
+def most_unanswered(parts: DataFrame) -> DataFrame:
+    """
+    The thousand addresses with the most unanswered requests of a type.
+    """
+    return unanswered_in_all(parts).orderBy(F.desc("unanswered"), "address", "type").limit(MAX_ROWS)
 
 
 def chains(exchanges: DataFrame) -> DataFrame:
     """
-    How many answers does a request get?  All but the last are provisional.
+    How many responses does a request get? All but the last are provisional.
     """
     return exchanges.groupBy(
+        "date",
         kind().alias("type"),
         destination("asked").alias("destination"),
         F.least("answers", F.lit(20)).alias("answers"),
@@ -88,7 +134,7 @@ def chains(exchanges: DataFrame) -> DataFrame:
 
 def chains_by_length(parts: DataFrame) -> DataFrame:
     """
-    The same over all batches, with percentiles of the time to the first answer; 20 stands for 20 and more.
+    The same over all batches, with percentiles of the time to the first response; 20 means 20 or more.
     """
     found = percentiles(parts, "type", "destination", "answers")
     answered = {name: F.when(F.col("answers") > 0, F.col(name)).alias(name) for name in PERCENTS}
@@ -99,30 +145,46 @@ def slowest(exchanges: DataFrame) -> DataFrame:
     """
     Which exchanges took longest?
     """
-    return slowest_of_all(
+    return slowest_of_days(
         exchanges.where("answers > 0").select(
-            "time", "node", "id", "asker", "asked", "type", "answers", "first_micros", "micros"
+            "date", "time", "node", "id", "asker", "asked", "type", "answers", "first_micros", "micros"
         )
     )
 
 
+def slowest_of_days(parts: DataFrame) -> DataFrame:
+    """
+    The hundred slowest exchanges of each day.
+    """
+    slow = Window.partitionBy("date").orderBy(*_slowest_first(parts))
+    return parts.withColumn("rank", F.row_number().over(slow)).where(F.col("rank") <= SLOWEST).drop("rank")
+
+
 def slowest_of_all(parts: DataFrame) -> DataFrame:
     """
-    The hundred slowest.
+    The hundred slowest exchanges.
     """
-    return parts.orderBy(F.desc("micros"), *[c for c in parts.columns if c != "micros"]).limit(SLOWEST)
+    return parts.orderBy(*_slowest_first(parts)).limit(SLOWEST).drop("date")
+
+
+def _slowest_first(rows: DataFrame) -> list[Column]:
+    return [F.desc("micros"), *[F.asc(name) for name in rows.columns if name != "micros"]]
 
 
 QUESTIONS = (
-    Analysis("latency", "exchanges", latency, latency_percentiles, adding("number")),
+    Analysis("latency", "exchanges", latency, latency_percentiles, sum_fold("number")),
     Analysis("latency_by_hour", "exchanges", latency, latency_by_hour, shares="latency"),
+    Analysis("latency_by_node", "exchanges", latency, latency_by_node, shares="latency"),
+    Analysis("answered", "exchanges", latency, answered, shares="latency"),
     Analysis(
         "unanswered",
         "exchanges",
         unanswered,
         most_unanswered,
-        adding("requests", "unanswered", most="last"),
+        sum_fold("requests", "unanswered", most="last"),
+        whole=unanswered_in_all,
+        sums=("unanswered",),
     ),
-    Analysis("chains", "exchanges", chains, chains_by_length, adding("number")),
-    Analysis("slowest", "exchanges", slowest, slowest_of_all, slowest_of_all),
+    Analysis("chains", "exchanges", chains, chains_by_length, sum_fold("number")),
+    Analysis("slowest", "exchanges", slowest, slowest_of_all, slowest_of_days),
 )

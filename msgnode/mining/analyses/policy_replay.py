@@ -1,9 +1,8 @@
 """
-What a policy would have done to this traffic, decided line by line on the executors.
+Replay of a policy over the traffic log, line by line on the executors.
 
-The engine is Python, so this is the one place with a function of our own in
-the place of Spark's.  A line is decided by itself: what depends on those
-before it, such as a rate, is undecidable, like all that no log holds.
+The policy engine is Python, so this is the only place with a user-defined function. Each line is decided by
+itself: what depends on earlier lines, such as a rate, is undecidable, like everything that is not in the log.
 """
 
 from collections.abc import Mapping
@@ -11,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from msgnode.mining.analyses.analysis import Analysis, adding
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.policy.decision.decision import PERMIT
 from msgnode.policy.decision.problems import PolicyRefused
@@ -49,15 +48,16 @@ _READ = (
     "resources",
     "resources_count",
 )
+UNCHANGED = "as it was"
 _BY = ("rule", "change", "effect", "missing")
 Source = tuple[tuple[str, bytes], ...]
 
 
 class Replay:
     """
-    A policy, read and found sound on the driver; each executor compiles it once.
+    A policy that was compiled on the driver; each executor compiles it once.
 
-    `domain` is the node's own, `default` the effect where no rule applies.
+    `domain` is the node's own, `default` the effect if no rule applies.
     """
 
     def __init__(self, path: str, domain: str = "", default: str = PERMIT) -> None:
@@ -69,19 +69,19 @@ class Replay:
 
     def decided(self, lines: DataFrame) -> DataFrame:
         """
-        The lines with a `verdict`; null where no policy is asked.
+        The lines with a `verdict`; null if no policy applies.
         """
         source, domain, default = self._source, self._domain, self._default
-        # As rows, which needs nothing on the executors but Python and the package.
+        # As rows: the executors need only Python and this package.
         decide = F.udf(lambda line: verdict(source, line.asDict(), domain, default), VERDICT, useArrow=False)
 
         asked = (F.col("kind") == "message") & F.col("why").isNull()
         return lines.withColumn("verdict", F.when(asked, decide(F.struct(*_READ))))
 
 
-def sound(path: str, domain: str, default: str = PERMIT) -> Replay:
+def load_policy(path: str, domain: str, default: str = PERMIT) -> Replay:
     """
-    The policy at this path.  Raises Unreadable with all that is wrong with it.
+    The policy at this path. Unreadable lists all its errors.
     """
     try:
         return Replay(path, domain, default)
@@ -94,7 +94,7 @@ def sound(path: str, domain: str, default: str = PERMIT) -> Replay:
 @cache
 def program(source: Source) -> Program:
     """
-    The compiled policy, once in each process.
+    The compiled policy, cached in each process.
     """
     return Program(list(source))
 
@@ -103,7 +103,7 @@ def verdict(
     source: Source, line: Mapping[str, Any], domain: str, default: str
 ) -> tuple[str, str, str, str, bool] | None:
     """
-    What the policy says of one line.
+    The verdict of the policy for one line.
     """
     found = judge(program(source), line, domain, default=default)
     if found is None:
@@ -111,36 +111,42 @@ def verdict(
     return found.effect, found.path, found.happened, found.missing, found.changes(default)
 
 
-def decisions(lines: DataFrame) -> DataFrame:
+def change(verdict: str) -> Column:
     """
-    How many messages does each rule decide, what would change, and what cannot be told?
+    The change that a verdict makes, in words, against what happened.
     """
-    given = lines.where(F.col("verdict").isNotNull())
-    change = (
-        F.when(F.col("verdict.effect") == UNDECIDABLE, F.lit(UNDECIDABLE))
-        .when(~F.col("verdict.changes"), F.lit("as it was"))
-        .when(F.col("verdict.happened") == "blocked", F.lit("would be carried"))
+    return (
+        F.when(F.col(f"{verdict}.effect") == UNDECIDABLE, F.lit(UNDECIDABLE))
+        .when(~F.col(f"{verdict}.changes"), F.lit(UNCHANGED))
+        .when(F.col(f"{verdict}.happened") == "blocked", F.lit("would be carried"))
         .otherwise(F.lit("would be blocked"))
     )
+
+
+def decisions(lines: DataFrame) -> DataFrame:
+    """
+    How many messages does each rule decide, what would change, and what is undecidable?
+    """
+    given = lines.where(F.col("verdict").isNotNull())
     sample = F.struct("time", "node", "from", "to", "type", "id", "outcome")
     return (
-        given.select("verdict.*", change.alias("change"), sample.alias("sample"))
-        .groupBy(*_BY)
+        given.select("date", "verdict.*", change("verdict").alias("change"), sample.alias("sample"))
+        .groupBy("date", *_BY)
         .agg(F.count("*").alias("number"), F.min("sample").alias("first"), F.max("sample").alias("last"))
     )
 
 
 def decisions_in_all(parts: DataFrame) -> DataFrame:
     """
-    The same over all batches, what would change first.
+    The same over all batches, changes first.
     """
     return (
         parts.groupBy(*_BY)
         .agg(F.sum("number").alias("number"), F.min("first").alias("first"), F.max("last").alias("last"))
-        .orderBy(F.col("change") == "as it was", F.desc("number"), *_BY)
+        .orderBy(F.col("change") == UNCHANGED, F.desc("number"), *_BY)
     )
 
 
 QUESTION = Analysis(
-    "decisions", "lines", decisions, decisions_in_all, adding("number", least="first", most="last")
+    "decisions", "lines", decisions, decisions_in_all, sum_fold("number", least="first", most="last")
 )

@@ -1,22 +1,22 @@
 """
-Senders in a loop: the same request again, or the same failure again and again.
+Retry loops: senders that repeat a request or a failure again and again.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
 from msgnode.mining.analyses.columns import count_where, failed, kind
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
-LEAST = 10  # in an hour
+MIN_REPEATS = 10  # in an hour
 _LOOP = ("date", "hour", "address", "to", "type")
 _COUNTS = ("failed", "unanswered", "again")
 
 
 def failures(messages: DataFrame) -> DataFrame:
     """
-    How often did one sender fail with one type of message at one address, in each hour?
+    How often did a sender fail with one type of message to one address? By hour.
     """
     zero = F.lit(0).cast("long")
     return (
@@ -29,7 +29,7 @@ def failures(messages: DataFrame) -> DataFrame:
 
 def repetitions(exchanges: DataFrame) -> DataFrame:
     """
-    How often did one sender get no answer, or ask the same thing once more, in each hour?
+    How often did a sender get no response, or repeat the same request? By hour.
     """
     troubled = exchanges.where("again or (expects and answers = 0)")
     return (
@@ -45,21 +45,41 @@ def repetitions(exchanges: DataFrame) -> DataFrame:
     )
 
 
-def loops(parts: DataFrame) -> DataFrame:
+def all_loops(parts: DataFrame) -> DataFrame:
     """
-    What happened ten times or more in an hour, the worst first.
+    The loops of ten times or more in an hour.
     """
-    worst = F.greatest(*_COUNTS)
     return (
         parts.groupBy(*_LOOP)
         .agg(*[F.sum(name).alias(name) for name in _COUNTS], F.max("last").alias("last"))
-        .where(worst >= LEAST)
-        .orderBy(worst.desc(), *_LOOP)
-        .limit(MAX_ROWS)
+        .where(F.greatest(*_COUNTS) >= MIN_REPEATS)
     )
 
 
+def loops(parts: DataFrame) -> DataFrame:
+    """
+    The thousand worst loops, the worst first.
+    """
+    return all_loops(parts).orderBy(F.greatest(*_COUNTS).desc(), *_LOOP).limit(MAX_ROWS)
+
+
 QUESTIONS = (
-    Analysis("failures", "messages", failures, loops, adding(*_COUNTS, most="last")),
-    Analysis("repetitions", "exchanges", repetitions, loops, adding(*_COUNTS, most="last")),
+    Analysis(
+        "failures",
+        "messages",
+        failures,
+        loops,
+        sum_fold(*_COUNTS, most="last"),
+        whole=all_loops,
+        sums=("failed",),
+    ),
+    Analysis(
+        "repetitions",
+        "exchanges",
+        repetitions,
+        loops,
+        sum_fold(*_COUNTS, most="last"),
+        whole=all_loops,
+        sums=("unanswered", "again"),
+    ),
 )

@@ -1,14 +1,14 @@
 """
-The lives of sessions, from the first event to the last, put together from the event lines.
+Session lifetimes, from the first event to the last, reconstructed from event lines.
 
-A life that goes on when a batch ends is `open`: one row that the next batch
-begins with, so its events need not be read again.
+A session that goes on after the batch is `open`: the next batch continues from its row, so that earlier
+events need not be read again.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.columns import HOUR, count_where, date_of, hour_of_day
+from msgnode.mining.analyses.columns import HOUR_NANOSECONDS, count_where, date_of, hour_of_day
 
 ENDS = ("closed", "expired", "renamed")
 _SUMS = ("attached", "detached", "superseded", "aways", "away")
@@ -21,20 +21,19 @@ SCHEMA = (
 COLUMNS = ("session", "node", "time", "event", *_CARRIED)
 
 
-def lives(events: DataFrame, carried: DataFrame | None, end: int) -> DataFrame:
+def session_lifetimes(events: DataFrame, carried: DataFrame | None, end: int) -> DataFrame:
     """
-    One row a life, up to `end` (hours since 1970), which a life that goes on is counted to.
+    One row for each session until `end` (hours since 1970); one that goes on is counted until then.
 
-    `whole`: its beginning is in the log.  `ended`: `closed`, `expired`, `renamed`, `lost`
-    (the session began anew without an end) or null.  `away` is nanoseconds
-    without a connection, in `aways` pieces; an absence that goes on is not
-    counted yet.
+    `whole`: its beginning is in the log. `ended`: `closed`, `expired`, `renamed`, `lost` (a new session has
+    the same name, without an end of this one), or null. `away` is the time without a connection in
+    nanoseconds, in `aways` absences; an absence that goes on is not counted yet.
     """
     rows = _events(events)
     if carried is not None:
         rows = rows.unionByName(carried.select(*COLUMNS))
     found = rows.transform(_numbered).transform(_gathered)
-    last, until = F.col("last"), F.lit(end * HOUR)
+    last, until = F.col("last"), F.lit(end * HOUR_NANOSECONDS)
     still = F.col("ended").isNull()
     return found.select(
         "session",
@@ -71,9 +70,10 @@ def _events(events: DataFrame) -> DataFrame:
 
 def _numbered(rows: DataFrame) -> DataFrame:
     """
-    Each event with the number of its life, and the time since the event before if nobody was connected.
+    Each event with the number of its lifetime, and the time since the previous event if there was no
+    connection.
     """
-    # At one moment: what was carried or opened, then what came of it.
+    # The order at the same instant: opened, others, ends.
     rank = F.when(F.col("event") == "opened", 0).when(F.col("event").isin(*ENDS), 2).otherwise(1)
     ordered = Window.partitionBy("session", "node").orderBy("time", rank, "event")
     so_far = ordered.rowsBetween(Window.unboundedPreceding, 0)
@@ -84,7 +84,7 @@ def _numbered(rows: DataFrame) -> DataFrame:
         (F.col("before.event") == "detached") & ~F.col("begins"), F.col("time") - F.col("before.time")
     )
     rows = rows.select("*", count_where(F.col("begins")).over(so_far).alias("life"), gone.alias("gone"))
-    # A detached line that came twice is still one absence.
+    # A detached event that is logged twice is one absence.
     return rows.withColumn("ends_away", F.col("gone").isNotNull() & (F.col("event") != "detached"))
 
 

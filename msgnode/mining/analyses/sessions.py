@@ -1,21 +1,21 @@
 """
-How sessions live: how long, how often away, taken over, and when all come back at once.
+Sessions: how long they live, absences, takeovers, and reconnection storms.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
-from msgnode.mining.analyses.columns import SECOND, bin_of, count_where, percentiles, quotient
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
+from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, bin_of, count_where, percentiles, quotient
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 STORM_TIMES, STORM_LEAST = 10, 20
-_MINUTE = 60 * SECOND
+_MINUTE = 60 * SECOND_NANOSECONDS
 
 
 def sessions(lives: DataFrame) -> DataFrame:
     """
-    How do sessions end, how often do they come back, how long are they away?  By the day of the last event.
+    How do sessions end, how often do they reconnect, how long are they away? By the day of the last event.
     """
     ended = F.coalesce("ended", F.lit("goes on"))
     return lives.groupBy("date", "node", ended.alias("ended")).agg(
@@ -37,8 +37,8 @@ def sessions_by_end(parts: DataFrame) -> DataFrame:
         parts.groupBy("node", "ended")
         .agg(
             *[F.sum(name).alias(name) for name in names],
-            quotient(F.sum("away"), SECOND).alias("away_seconds"),
-            quotient(F.max("longest_away"), SECOND).alias("longest_away_seconds"),
+            quotient(F.sum("away"), SECOND_NANOSECONDS).alias("away_seconds"),
+            quotient(F.max("longest_away"), SECOND_NANOSECONDS).alias("longest_away_seconds"),
         )
         .orderBy("node", "ended")
     )
@@ -46,29 +46,29 @@ def sessions_by_end(parts: DataFrame) -> DataFrame:
 
 def lengths(lives: DataFrame) -> DataFrame:
     """
-    How long do sessions live, of those whose beginning and end are in the log?  Milliseconds in bins.
+    How long do sessions live, if their beginning and end are in the log? A histogram in milliseconds.
     """
     return (
         lives.where("whole and ended is not null")
-        .groupBy("ended", bin_of(quotient(F.col("length"), 1_000_000)).alias("bin"))
+        .groupBy("date", "ended", bin_of(quotient(F.col("length"), 1_000_000)).alias("bin"))
         .agg(F.count("*").alias("number"))
     )
 
 
 def length_percentiles(parts: DataFrame) -> DataFrame:
     """
-    Percentiles of that in milliseconds, by how they ended.
+    Percentiles of the lifetimes in milliseconds, by the kind of end.
     """
     return percentiles(parts, "ended").orderBy("ended")
 
 
 def restless(lives: DataFrame) -> DataFrame:
     """
-    Which sessions lose their connection most often?  For each day.
+    Which sessions lose their connection most often? For each day.
     """
     return (
         lives.where("attached > 2")
-        .groupBy("session", "node")
+        .groupBy("date", "session", "node")
         .agg(
             F.sum("attached").alias("attached"),
             F.sum("superseded").alias("takeovers"),
@@ -78,26 +78,30 @@ def restless(lives: DataFrame) -> DataFrame:
     )
 
 
-def most_restless(parts: DataFrame) -> DataFrame:
+def restless_in_all(parts: DataFrame) -> DataFrame:
     """
-    The thousand sessions with most connections in their lives.
+    The same over all days.
     """
     names = ("attached", "takeovers", "away")
-    return (
-        parts.groupBy("session", "node")
-        .agg(*[F.sum(name).alias(name) for name in names], F.max("last").alias("last"))
-        .orderBy(F.desc("attached"), "session", "node")
-        .limit(MAX_ROWS)
+    return parts.groupBy("session", "node").agg(
+        *[F.sum(name).alias(name) for name in names], F.max("last").alias("last")
     )
+
+
+def most_restless(parts: DataFrame) -> DataFrame:
+    """
+    The thousand sessions with the most connections.
+    """
+    return restless_in_all(parts).orderBy(F.desc("attached"), "session", "node").limit(MAX_ROWS)
 
 
 def arrivals(events: DataFrame) -> DataFrame:
     """
-    How many connections came in each minute, and how many of them to a session that was there before?
+    How many connections were made in each minute, and how many of them by new sessions?
     """
     return (
         events.where("event in ('attached', 'opened')")
-        .groupBy("node", quotient(F.col("time"), _MINUTE).alias("minute"))
+        .groupBy("date", "node", quotient(F.col("time"), _MINUTE).alias("minute"))
         .agg(
             count_where(F.col("event") == "attached").alias("attached"),
             count_where(F.col("event") == "opened").alias("opened"),
@@ -107,7 +111,7 @@ def arrivals(events: DataFrame) -> DataFrame:
 
 def storms(parts: DataFrame) -> DataFrame:
     """
-    In which minutes came twenty or more, and ten times as many as in the node's median minute with any?
+    Which minutes have at least 20 connections, and ten times as many as the node's median minute with any?
     """
     minutes = parts.groupBy("node", "minute").agg(
         F.sum("attached").alias("attached"), F.sum("opened").alias("opened")
@@ -127,15 +131,17 @@ QUESTIONS = (
         "lives",
         sessions,
         sessions_by_end,
-        adding("sessions", "reconnects", "takeovers", "aways", "away", most="longest_away"),
+        sum_fold("sessions", "reconnects", "takeovers", "aways", "away", most="longest_away"),
     ),
-    Analysis("lengths", "lives", lengths, length_percentiles, adding("number")),
+    Analysis("lengths", "lives", lengths, length_percentiles, sum_fold("number")),
     Analysis(
         "restless",
         "lives",
         restless,
         most_restless,
-        adding("attached", "takeovers", "away", most="last"),
+        sum_fold("attached", "takeovers", "away", most="last"),
+        whole=restless_in_all,
+        sums=("attached",),
     ),
-    Analysis("storms", "events", arrivals, storms, adding("attached", "opened")),
+    Analysis("storms", "events", arrivals, storms, sum_fold("attached", "opened")),
 )

@@ -1,16 +1,16 @@
 """
-Who listens to whom: addresses, the sessions that publish there, and those that subscribed.
+The subscription graph: addresses, the sessions that publish there, and the sessions that subscribed.
 
-What a session bound is gone when it is closed or expires.  A subscription from
-before the log began is not in it, so a publication with no subscriber here may
-have had one; `unheard` goes by what the node did, not by that.
+A session's subscriptions end when it is closed or expires. Subscriptions from before the log began are not in
+the log, so a publication without a subscriber here may have had one; `unheard` counts those that the node
+delivered to no session.
 """
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
-from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, whole
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
+from msgnode.mining.analyses.columns import count_where, is_multicast, is_service, sum_or_zero
 from msgnode.mining.analyses.top_talkers import MAX_ROWS
 
 PUBLISHERS = 10
@@ -19,7 +19,7 @@ _BINDING = ("subscribe", "unsubscribe", "create", "delete")
 
 def bindings(lines: DataFrame) -> DataFrame:
     """
-    What did each session last do about each address?  A null address: the session ended.
+    What did each session last do about each address? A null address means that the session ended.
     """
     type = F.lower("type")
     asked = lines.where(
@@ -28,47 +28,54 @@ def bindings(lines: DataFrame) -> DataFrame:
         & type.isin(*_BINDING)
         & is_service("to")
         & F.col("resources").isNotNull()
-    ).select("session", "time", type.alias("act"), F.explode("resources").alias("address"))
+    ).select("date", "session", "node", "time", type.alias("act"), F.explode("resources").alias("address"))
     ended = lines.where("kind = 'session' and event in ('closed', 'expired', 'renamed')").select(
-        "session", "time", F.lit("end").alias("act"), F.lit(None).cast("string").alias("address")
+        "date",
+        "session",
+        "node",
+        "time",
+        F.lit("end").alias("act"),
+        F.lit(None).cast("string").alias("address"),
     )
     return _last_act(asked.union(ended).withColumn("last", F.struct("time", "act")))
 
 
 def _last_act(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("session", "address").agg(F.max("last").alias("last"))
+    return rows.groupBy("date", "session", "node", "address").agg(F.max("last").alias("last"))
 
 
 def subscriptions(parts: DataFrame) -> DataFrame:
     """
-    Subscriptions that stand at the end of the log.
+    The subscriptions that exist at the end of the log.
     """
-    acts = _last_act(parts)
-    ended = acts.where("address is null").select("session", F.col("last.time").alias("ended"))
+    acts = parts.groupBy("session", "node", "address").agg(F.max("last").alias("last"))
+    ended = acts.where("address is null").select("session", "node", F.col("last.time").alias("ended"))
     return (
         acts.where("address is not null and last.act = 'subscribe'")
-        .join(ended, "session", "left")
+        .join(ended, ["session", "node"], "left")
         .where("ended is null or last.time > ended")
-        .select("session", "address", F.col("last.time").alias("since"))
-        .orderBy("address", "session")
+        .select("session", "node", "address", F.col("last.time").alias("since"))
+        .orderBy("address", "session", "node")
     )
 
 
 def publications(messages: DataFrame) -> DataFrame:
     """
-    Who publishes at which address, how often, and how often did nobody hear it?
+    Which sessions publish at which address, how often, and how often without a recipient?
 
-    The node's own has no session; what it says it is from stands in its place.
+    The node's own publications have no session; their `from` is used instead.
     """
     heard = F.col("recipients") + F.col("waiting")
     published = is_multicast("to") & F.col("outcome").isin("delivered", "waiting", "dropped", "no-route")
     return (
         messages.where(published & (F.lower("type") != "response"))
-        .groupBy(F.col("to").alias("address"), F.coalesce("session", "from", F.lit("")).alias("publisher"))
+        .groupBy(
+            "date", F.col("to").alias("address"), F.coalesce("session", "from", F.lit("")).alias("publisher")
+        )
         .agg(
             F.count("*").alias("publications"),
             count_where(F.coalesce(heard, F.lit(0)) == 0).alias("unheard"),
-            whole(heard).alias("copies"),
+            sum_or_zero(heard).alias("copies"),
             F.max("time").alias("last"),
         )
     )
@@ -76,7 +83,7 @@ def publications(messages: DataFrame) -> DataFrame:
 
 def publications_in_all(parts: DataFrame) -> DataFrame:
     """
-    The same over all batches, those that nobody hears first.
+    The same over all batches, those without recipients first.
     """
     return (
         parts.groupBy("address", "publisher")
@@ -88,9 +95,9 @@ def publications_in_all(parts: DataFrame) -> DataFrame:
     )
 
 
-def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
+def all_orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     """
-    Addresses that are subscribed and were never published to.
+    Addresses with subscriptions and without any publication.
     """
     heard_of = publications.select("address").distinct()
     return (
@@ -100,23 +107,28 @@ def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
         .agg(
             F.count("*").alias("observers"), F.min("since").alias("since"), F.min("session").alias("example")
         )
-        .orderBy(F.desc("observers"), "address")
-        .limit(MAX_ROWS)
     )
+
+
+def orphans(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
+    """
+    The thousand of them with the most subscriptions.
+    """
+    found = all_orphans(subscriptions, publications)
+    return found.orderBy(F.desc("observers"), "address").limit(MAX_ROWS)
 
 
 def edges(subscriptions: DataFrame, publications: DataFrame) -> DataFrame:
     """
-    From whom to whom: publisher, address, observer.  Of the publishers of one address the busiest few.
+    The edges: publisher, address, observer. Only the most frequent publishers of an address.
     """
-    busiest = F.row_number().over(
-        Window.partitionBy("address").orderBy(F.desc("publications"), "publisher")
-    )  # everybody to everybody would be too many
+    # All pairs would be too many.
+    busiest = F.row_number().over(Window.partitionBy("address").orderBy(F.desc("publications"), "publisher"))
     return (
         publications.select("address", "publisher", "publications", busiest.alias("rank"))
         .where(F.col("rank") <= PUBLISHERS)
         .drop("rank")
-        .join(subscriptions.select("address", F.col("session").alias("observer")), "address")
+        .join(subscriptions.select("address", F.col("session").alias("observer")).distinct(), "address")
         .where("publisher != observer")
         .orderBy(F.desc("publications"), "address", "publisher", "observer")
     )
@@ -129,6 +141,6 @@ QUESTIONS = (
         "messages",
         publications,
         publications_in_all,
-        adding("publications", "unheard", "copies", most="last"),
+        sum_fold("publications", "unheard", "copies", most="last"),
     ),
 )

@@ -1,39 +1,46 @@
 """
-Who talks most, and what is heard by most.
+Top talkers: the busiest senders, and the publications with the largest fan-out.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
-from msgnode.mining.analyses.columns import count_where, failed, is_multicast, whole
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
+from msgnode.mining.analyses.columns import count_where, failed, is_multicast, sum_or_zero
 
-MAX_ROWS = 1000  # rows of a table of the first few
+MAX_ROWS = 1000  # rows of a table
 
 
 def talkers(messages: DataFrame) -> DataFrame:
     """
-    Who sends most, and how much of it fails?  For each day.
+    Which addresses send most, and how many of their messages fail? For each day.
     """
     return (
         messages.where(F.col("from").isNotNull())
         .groupBy("date", F.col("from").alias("address"))
         .agg(
             F.count("*").alias("messages"),
-            whole(F.col("bytes")).alias("bytes"),
-            whole(F.col("recipients")).alias("copies"),
+            sum_or_zero(F.col("bytes")).alias("bytes"),
+            sum_or_zero(F.col("recipients")).alias("copies"),
             count_where(failed()).alias("failed"),
             F.max("time").alias("last"),
         )
     )
 
 
-def top_talkers(parts: DataFrame) -> DataFrame:
+def talkers_in_all(parts: DataFrame) -> DataFrame:
     """
-    The thousand who sent most and the thousand of whose messages most failed.
+    The same over all days.
     """
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "copies", "failed")]
-    totals = parts.groupBy("address").agg(*sums, F.max("last").alias("last"))
+    return parts.groupBy("address").agg(*sums, F.max("last").alias("last"))
+
+
+def top_talkers(parts: DataFrame) -> DataFrame:
+    """
+    The thousand senders with the most messages, and the thousand with the most failures.
+    """
+    totals = talkers_in_all(parts)
     busiest = totals.orderBy(F.desc("messages"), "address").limit(MAX_ROWS)
     failing = totals.where("failed > 0").orderBy(F.desc("failed"), "address").limit(MAX_ROWS)
     return busiest.union(failing).distinct().orderBy(F.desc("messages"), "address")
@@ -41,7 +48,7 @@ def top_talkers(parts: DataFrame) -> DataFrame:
 
 def objects(messages: DataFrame) -> DataFrame:
     """
-    What is published, how often, and how many hear it?  For each day.
+    Which addresses are published to, how often, and to how many recipients? For each day.
     """
     return (
         messages.where(
@@ -50,25 +57,27 @@ def objects(messages: DataFrame) -> DataFrame:
         .groupBy("date", F.col("to").alias("address"))
         .agg(
             F.count("*").alias("publications"),
-            whole(F.col("recipients") + F.col("waiting")).alias("copies"),
+            sum_or_zero(F.col("recipients") + F.col("waiting")).alias("copies"),
             F.max(F.col("recipients") + F.col("waiting")).cast("long").alias("most"),
-            whole(F.col("bytes")).alias("bytes"),
-            whole(F.col("bytes") * F.col("recipients")).alias("bytes_out"),
+            sum_or_zero(F.col("bytes")).alias("bytes"),
+            sum_or_zero(F.col("bytes") * F.col("recipients")).alias("bytes_out"),
         )
     )
 
 
-def top_objects(parts: DataFrame) -> DataFrame:
+def objects_in_all(parts: DataFrame) -> DataFrame:
     """
-    The thousand addresses of which most copies were made.
+    The same over all days.
     """
     sums = [F.sum(name).alias(name) for name in ("publications", "copies", "bytes", "bytes_out")]
-    return (
-        parts.groupBy("address")
-        .agg(*sums, F.coalesce(F.max("most"), F.lit(0)).alias("most"))
-        .orderBy(F.desc("copies"), "address")
-        .limit(MAX_ROWS)
-    )
+    return parts.groupBy("address").agg(*sums, F.coalesce(F.max("most"), F.lit(0)).alias("most"))
+
+
+def top_objects(parts: DataFrame) -> DataFrame:
+    """
+    The thousand publication addresses with the most copies.
+    """
+    return objects_in_all(parts).orderBy(F.desc("copies"), "address").limit(MAX_ROWS)
 
 
 QUESTIONS = (
@@ -77,13 +86,17 @@ QUESTIONS = (
         "messages",
         talkers,
         top_talkers,
-        adding("messages", "bytes", "copies", "failed", most="last"),
+        sum_fold("messages", "bytes", "copies", "failed", most="last"),
+        whole=talkers_in_all,
+        sums=("messages", "bytes", "failed"),
     ),
     Analysis(
         "objects",
         "messages",
         objects,
         top_objects,
-        adding("publications", "copies", "bytes", "bytes_out", most="most"),
+        sum_fold("publications", "copies", "bytes", "bytes_out", most="most"),
+        whole=objects_in_all,
+        sums=("publications", "copies"),
     ),
 )

@@ -1,29 +1,44 @@
 """
-How much there was: by hour, between domains, and by size.
+Volume: messages by hour, between domains, and by size.
 """
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses.analysis import Analysis, adding
-from msgnode.mining.analyses.columns import bin_of, count_where, domain, failed, kind, percentiles, whole
+from msgnode.mining.analyses.analysis import Analysis, sum_fold
+from msgnode.mining.analyses.columns import (
+    FAILED,
+    bin_of,
+    count_where,
+    domain,
+    failed,
+    kind,
+    percentiles,
+    sum_or_zero,
+)
 
 _HOURLY = ("date", "hour", "node", "connector", "type", "outcome")
+_ERROR = ("date", "hour", "node", "outcome", "code", "reason")
+ERRORS = (*FAILED, "dropped")  # outcomes; an answer of the node with an error is `refused` too
 _PAIR = ("date", "from_domain", "to_domain")
 
 
 def volume(messages: DataFrame) -> DataFrame:
     """
-    How much came in each hour, by node, connector, type and outcome, and how many copies left?
+    How many messages came in each hour, by node, connector, type, outcome and error, and how many copies were
+    delivered?
     """
+    is_error = F.col("outcome").isin(*ERRORS)
     return (
         messages.withColumn("type", kind())
         .withColumn("connector", F.coalesce("connector", F.lit("none")))
-        .groupBy(*_HOURLY)
+        .withColumn("code", F.when(is_error, F.coalesce("code", F.lit(0))))
+        .withColumn("reason", F.when(is_error, F.col("reason")))
+        .groupBy(*_HOURLY, "code", "reason")
         .agg(
             F.count("*").alias("messages"),
-            whole(F.col("bytes")).alias("bytes"),
-            whole(F.col("recipients")).alias("copies"),
+            sum_or_zero(F.col("bytes")).alias("bytes"),
+            sum_or_zero(F.col("recipients")).alias("copies"),
         )
     )
 
@@ -36,9 +51,23 @@ def volume_in_all(parts: DataFrame) -> DataFrame:
     return parts.groupBy(*_HOURLY).agg(*sums).orderBy(*_HOURLY)
 
 
+def errors(parts: DataFrame) -> DataFrame:
+    """
+    Messages that were refused, dropped or had no route: by hour, node, outcome, code and reason.
+    """
+    if "code" not in parts.columns:  # all parts are older than these columns
+        parts = parts.withColumns({"code": F.lit(0), "reason": F.lit(None).cast("string")})
+    return (
+        parts.where(F.col("outcome").isin(*ERRORS))
+        .groupBy(*_ERROR)
+        .agg(F.sum("messages").alias("number"))
+        .orderBy(*_ERROR)
+    )
+
+
 def matrix(messages: DataFrame) -> DataFrame:
     """
-    Which domain sends how much to which?  For each day.
+    How much does each domain send to each other? For each day.
     """
     return (
         messages.withColumn("from_domain", domain("from"))
@@ -46,7 +75,7 @@ def matrix(messages: DataFrame) -> DataFrame:
         .groupBy(*_PAIR)
         .agg(
             F.count("*").alias("messages"),
-            whole(F.col("bytes")).alias("bytes"),
+            sum_or_zero(F.col("bytes")).alias("bytes"),
             count_where(failed()).alias("failed"),
         )
     )
@@ -66,12 +95,12 @@ def matrix_in_all(parts: DataFrame) -> DataFrame:
 
 def sizes(messages: DataFrame) -> DataFrame:
     """
-    How large are the messages of each type?  `upto` doubles from 64 bytes on.
+    How large are the messages of each type? `upto` doubles from 64 bytes on.
     """
     upto = F.pow(2.0, F.greatest(F.ceil(F.log2(F.col("bytes").cast("double"))), F.lit(6))).cast("long")
     return (
         messages.where(F.col("bytes").isNotNull())
-        .groupBy(kind().alias("type"), F.coalesce(upto, F.lit(64)).alias("upto"))
+        .groupBy("date", kind().alias("type"), F.coalesce(upto, F.lit(64)).alias("upto"))
         .agg(F.count("*").alias("messages"), F.sum("bytes").alias("bytes"))
     )
 
@@ -89,7 +118,7 @@ def sizes_in_all(parts: DataFrame) -> DataFrame:
 
 def handover(messages: DataFrame) -> DataFrame:
     """
-    How many microseconds did the node need to hand on what came in?  Counted in bins, by hour.
+    How many microseconds did the node need to deliver a message? A histogram by hour.
     """
     return (
         messages.where("outcome = 'delivered' and micros is not null and connector is distinct from 'node'")
@@ -100,22 +129,23 @@ def handover(messages: DataFrame) -> DataFrame:
 
 def handover_percentiles(parts: DataFrame) -> DataFrame:
     """
-    Percentiles of that for each day and node.
+    Percentiles of the delivery time by day and node.
     """
     return percentiles(parts, "date", "node").orderBy("date", "node")
 
 
 def handover_by_hour(parts: DataFrame) -> DataFrame:
     """
-    Percentiles of that for each hour, all nodes together.
+    Percentiles of the delivery time by hour, all nodes together.
     """
     return percentiles(parts, "date", "hour").orderBy("date", "hour")
 
 
 QUESTIONS = (
-    Analysis("volume", "messages", volume, volume_in_all, adding("messages", "bytes", "copies")),
-    Analysis("matrix", "messages", matrix, matrix_in_all, adding("messages", "bytes", "failed")),
-    Analysis("sizes", "messages", sizes, sizes_in_all, adding("messages", "bytes")),
-    Analysis("handover", "messages", handover, handover_percentiles, adding("number")),
+    Analysis("volume", "messages", volume, volume_in_all, sum_fold("messages", "bytes", "copies")),
+    Analysis("errors", "messages", volume, errors, shares="volume"),
+    Analysis("matrix", "messages", matrix, matrix_in_all, sum_fold("messages", "bytes", "failed")),
+    Analysis("sizes", "messages", sizes, sizes_in_all, sum_fold("messages", "bytes")),
+    Analysis("handover", "messages", handover, handover_percentiles, sum_fold("number")),
     Analysis("handover_by_hour", "messages", handover, handover_by_hour, shares="handover"),
 )

@@ -1,3 +1,3 @@
 """
-From log files to rows: reading, batches, checkpoints, output, Spark sessions.
+The pipeline from log files to rows: reading, batches, checkpoints, output, Spark sessions.
 """

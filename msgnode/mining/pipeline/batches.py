@@ -1,46 +1,52 @@
 """
-One batch of hours: read once, kept as rows, and summed up for every question.
+Batches of hours: a batch is read once, stored as rows, and summarised for every analysis.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from msgnode.mining.analyses import exchanges, session_lifetimes
 from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
-from msgnode.mining.pipeline.checkpoint import Batch, Part
+from msgnode.mining.pipeline.checkpoint import Checkpoint
+from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.log_files import LogFile
-from msgnode.mining.pipeline.output import Output
+from msgnode.mining.pipeline.output import TAILS, Output
 from msgnode.mining.pipeline.parse import parsed
-from msgnode.mining.pipeline.schema import TRAFFIC
+from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
 
-AT_ONCE = 4  # small jobs wait more than they compute
+CONCURRENCY = 4  # small jobs mostly wait
 Step = Callable[[DataFrame], DataFrame]
 Say = Callable[[str], None]
 _WHERE = [StructField("date", StringType()), StructField("hour", IntegerType())]
 _ASIDE = [StructField(name, StringType()) for name in ("why", "text", "path")]
+_TASK_BYTES = 256 * 1024 * 1024  # of the log, for one task that merges batches
 
 
-def together(work: Callable[[Analysis], None], questions: Sequence[Analysis]) -> None:
+def in_parallel(work: Callable[[Analysis], None], questions: Sequence[Analysis]) -> None:
     """
-    Do it for all questions, several at once; the first failure is raised.
+    Call `work` for all analyses, several at a time. The first failure is raised.
     """
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(CONCURRENCY) as threads:
         for done in [threads.submit(work, question) for question in questions]:
             done.result()
 
 
 class Batches:
     """
-    Makes batches, and hands out what was kept of them.
+    Makes batches, and reads what is stored of them.
 
-    `steps` are done to every line before it is written; the columns of
-    `added` are what they add.
+    `steps` transform every line before it is written; `added` are the columns that they add. Rows of hours
+    before `since` do not count.
     """
+
+    since = 0
 
     def __init__(
         self,
@@ -58,114 +64,220 @@ class Batches:
         self._line = StructType([*TRAFFIC.fields, *added.fields, *_WHERE])
         self._say = say
 
-    def make(self, batch: Batch, files: list[LogFile], before: Batch | None) -> None:
+    def make(self, batch: Batch, files: list[LogFile], before: Batch | None, growing: bool = False) -> None:
         """
-        Read the files and keep what later runs need of them; tells the batch how many lines there were.
+        Read the files and store what later runs need. Sets the line counts of the batch.
 
-        Its sums are the part of the same number.
+        `growing`: the files are of the newest hour, and may grow while they are read.
         """
-        self._say(f"reading {len(files)} files, {sum(file.size for file in files) / 2**20:,.1f} MiB")
-        self._read(batch, files)
+        self._say(f"reading {len(files)} files, {_mebibytes(sum(file.size for file in files))}")
+        # Reading must end where the checkpoint says, for a later run goes on from there.
+        copied = [Tail(file, 0) for file in files if growing and file.may_grow]
+        whole = [file.path for file in files if not (growing and file.may_grow)]
+        self._read(batch, batch.number, whole, copied)
+        self._follow_up(batch, before)
+
+    def append(self, batch: Batch, tails: list[Tail], before: Batch | None) -> None:
+        """
+        Read what was appended to files of a batch, as its last piece, and store the rest of it again.
+        """
+        size = sum(tail.file.size - tail.begin for tail in tails)
+        self._say(f"reading what was added to {len(tails)} files, {_mebibytes(size)}")
+        self._read(batch, batch.pieces[-1], [], tails)
+        self._follow_up(batch, before)
+
+    def _follow_up(self, batch: Batch, before: Batch | None) -> None:
         messages, events = self._of_kind([batch], "message"), self._of_kind([batch], "session")
         self._say("pairing requests and answers")
         found = exchanges.exchanges(messages, self._going_on("exchanges", before), batch.end)
-        # Pieces of a good size; an hour with most of the traffic is several.
-        found = found.hint("rebalance", "date", "hour")
-        self._output.write(found, "exchanges", batch.number, "open", "date", "hour")
+        self._output.write(found, "exchanges", batch.number, "open", "date")
         self._say("following sessions")
-        lived = session_lifetimes.lives(events, self._going_on("lives", before), batch.end)
-        self._output.write(lived, "lives", batch.number, "open")
-        self.sum_up(batch.number, [batch])
+        lived = session_lifetimes.session_lifetimes(events, self._going_on("lives", before), batch.end)
+        self._output.write(lived, "lives", batch.number, "open", "date")
 
     def sum_up(self, number: int, batches: list[Batch]) -> None:
         """
-        Make a part of what is kept of these batches.
+        Make a part: the summaries of the stored rows of these batches.
         """
-        sources: dict[Source, DataFrame] = {
-            "lines": self.lines(batches),
-            "messages": self._of_kind(batches, "message"),
-            "events": self._of_kind(batches, "session"),
-            "exchanges": self._rows("exchanges", batches).where("not open"),
-            "lives": self._rows("lives", batches).where("not open"),
-        }
+        sources = self._sources(batches, None)
         self._say("summing up")
 
         def sum_up(question: Analysis) -> None:
             self._output.write(question.summarise(sources[question.of]), f"parts/{question.name}", number)
 
-        together(sum_up, self._kept())
+        in_parallel(sum_up, self._kept())
+
+    def _sources(self, batches: list[Batch], last: Batch | None) -> dict[Source, DataFrame]:
+        """
+        The stored rows of these batches, for the analyses; of `last` also what is open.
+        """
+        final = F.lit(False) if last is None else F.col("batch") == last.number
+        told = ~F.col("open") | final
+        return {
+            "lines": self.lines(batches),
+            "messages": self._of_kind(batches, "message"),
+            "events": self._of_kind(batches, "session"),
+            "exchanges": self._rows("exchanges", batches).where(told & F.expr(exchanges.TOLD)),
+            "lives": self._rows("lives", batches).where(told),
+        }
+
+    def merge_batches(self, one: Batch, batches: list[Batch]) -> None:
+        """
+        Store the rows of several batches as one.
+        """
+        self._say(f"merging {len(batches)} batches of a day")
+        tasks = 1 + one.bytes // _TASK_BYTES
+        self._output.write(
+            self._stored(batches).drop("batch").coalesce(tasks), "lines", one.number, "kind", "date"
+        )
+        for name, by in (("exchanges", ("open", "date")), ("lives", ("open", "date"))):
+            # Rows that were open in a batch are in the following one, too.
+            final = ~F.col("open") | (F.col("batch") == batches[-1].number)
+            rows = self._rows(name, batches).where(final).drop("batch")
+            self._output.write(rows.coalesce(tasks), name, one.number, *by)
+        if one.bad:
+            self._output.write_text(self._aside(batches).coalesce(1), "_bad", one.number)
+
+    def recount(self, batch: Batch) -> None:
+        """
+        Count the lines of a batch of which some days were removed, and store its invalid lines again.
+        """
+        batch.lines = self.lines([batch]).count()
+        if batch.bad:
+            named = F.regexp_extract("path", r"-(\d{8}T\d{2})\.jsonl", 1)
+            since = time.strftime("%Y%m%dT%H", time.gmtime(self.since * 3600))
+            left = self._aside([batch]).where(named >= since).cache()
+            batch.bad = left.count()
+            for piece in batch.pieces[1:]:
+                self._output.files.delete(f"_bad/batch={piece}")
+            self._output.write_text(left, "_bad", batch.number)
+            left.unpersist()
+
+    def delete_days(self, batch: Batch, since: int) -> None:
+        """
+        Delete the stored days before this hour of a batch.
+        """
+        named = [("lines", number) for number in batch.pieces]
+        named += [(name, batch.number) for name in ("exchanges", "lives")]
+        for name, number in named:
+            self._output.delete_days(f"{name}/batch={number}", date(since))
 
     def merge(self, number: int, parts: list[Part]) -> None:
         """
-        Make one part of several.
+        Merge several parts into one.
         """
         self._say(f"merging the sums of {parts[-1].end - parts[0].begin:,} hours")
 
         def merge(question: Analysis) -> None:
             rows = self._parts(question, parts)
             folded = rows if question.fold is None else question.fold(rows)
-            # As few files as make sense, on however many cores.
+            # As few files as make sense, whatever the number of cores.
             self._output.write(folded.hint("rebalance"), f"parts/{question.name}", number)
 
-        together(merge, self._kept())
+        in_parallel(merge, self._kept())
 
-    def answer(self, question: Analysis, parts: list[Part], last: Batch) -> DataFrame:
+    def answer(self, question: Analysis, checkpoint: Checkpoint) -> DataFrame:
         """
-        What all parts say together, with what was still going on when the last batch ended.
+        The result of an analysis: all parts combined, with the tail and what was open at its end.
         """
-        rows = self._parts(question, parts)
-        if question.of in ("exchanges", "lives"):
-            going_on = self._rows(question.of, [last]).where("open")
-            going_on = going_on.where(exchanges.TOLD) if question.of == "exchanges" else going_on
-            rows = rows.unionByName(question.summarise(going_on))
-        return question.combine(rows)
+        return question.combine(self.summaries(question, checkpoint))
+
+    def summaries(self, question: Analysis, checkpoint: Checkpoint) -> DataFrame:
+        """
+        The summaries of all batches: the parts, and the tail, which is summarised now.
+        """
+        tail = checkpoint.tail
+        now = question.summarise(self._sources(tail, tail[-1])[question.of])
+        if not checkpoint.parts:
+            return now
+        # With this schema no file needs to be examined; a column that an older part lacks is null.
+        return self._parts(question, checkpoint.parts, now.schema).unionByName(now)
 
     def lines(self, batches: list[Batch]) -> DataFrame:
         """
-        Every good line of these batches, both kinds.
+        All valid lines of these batches, of all kinds.
         """
         return self._stored(batches).where("kind != 'bad'")
 
+    def sources(self, batches: list[Batch]) -> dict[Source, DataFrame]:
+        """
+        The stored rows of these batches, for the analyses; of the last batch also what is open.
+        """
+        return self._sources(batches, batches[-1])
+
     # -- one batch ---------------------------------------------------------
 
-    def _read(self, batch: Batch, files: list[LogFile]) -> None:
-        text = self._spark.read.text([file.path for file in files])
-        rows = text.select("value", F.col("_metadata.file_path").alias("path")).transform(parsed)
+    def _read(self, batch: Batch, piece: int, paths: list[str], tails: list[Tail]) -> None:
+        text = self._spark.read.text(paths + self._output.copy_tails(tails))
+        path = reduce(_original, tails, F.col("_metadata.file_path"))
+        rows = text.select("value", path.alias("path")).transform(parsed)
         for step in self._steps:
             rows = rows.transform(step)
-        bad = F.col("why").isNotNull()
-        rows = rows.withColumn("kind", F.when(bad, F.lit("bad")).otherwise(F.col("kind")))
+        aside = F.col("why").isNotNull()
+        rows = rows.withColumn("kind", F.when(aside, F.lit("bad")).otherwise(F.col("kind")))
+        known = F.col("kind").isin(*KINDS, "bad")
         counted = Observation()
-        rows = rows.observe(counted, F.count("*").alias("rows"), count_where(bad).alias("bad"))
-        self._output.write(rows, "lines", batch.number, "kind", "date", "hour")
-        batch.bad = counted.get["bad"] or 0
-        batch.lines = counted.get["rows"] - batch.bad
-        if batch.bad:
-            self._put_aside(batch)
+        # Filtered only after the count: a filter before it would be applied to the text, and parse it twice.
+        rows = rows.observe(counted, count_where(known).alias("rows"), count_where(aside).alias("bad"))
+        self._output.write(rows.where(known), "lines", piece, "kind", "date")
+        bad: int = counted.get["bad"] or 0
+        batch.bad += bad
+        batch.lines += (counted.get["rows"] or 0) - bad
+        if tails:
+            self._output.files.delete(TAILS)
+        if bad:
+            self._put_aside(piece)
 
-    def _put_aside(self, batch: Batch) -> None:
+    def _put_aside(self, piece: int) -> None:
         stored = StructType([*self._line.fields, *_ASIDE])
-        aside = self._output.read("lines", [batch.number], stored).where("kind = 'bad'")
-        self._output.write_text(aside.select("path", "why", "text"), "_bad", batch.number)
-        self._output.files.delete(f"lines/batch={batch.number}/kind=bad")
+        aside = self._output.read("lines", [piece], stored).where("kind = 'bad'")
+        self._output.write_text(aside.select("path", "why", "text"), "_bad", piece)
+        self._output.files.delete(f"lines/batch={piece}/kind=bad")
 
-    # -- what was kept -----------------------------------------------------
+    def _aside(self, batches: list[Batch]) -> DataFrame:
+        pieces = [piece for batch in batches if batch.bad for piece in batch.pieces]
+        return self._output.read_text("_bad", pieces, StructType(_ASIDE)).select("path", "why", "text")
+
+    # -- stored rows -------------------------------------------------------------
 
     def _kept(self) -> list[Analysis]:
         return [question for question in self._questions if not question.shares]
 
-    def _parts(self, question: Analysis, parts: list[Part]) -> DataFrame:
-        return self._output.read(f"parts/{question.kept}", [part.number for part in parts]).drop("batch")
+    def _parts(self, question: Analysis, parts: list[Part], schema: StructType | None = None) -> DataFrame:
+        rows = self._output.read(f"parts/{question.kept}", [part.number for part in parts], schema)
+        return self._kept_days(rows.drop("batch"))
 
     def _stored(self, batches: list[Batch]) -> DataFrame:
-        return self._output.read("lines", [batch.number for batch in batches], self._line)
+        pieces = [piece for batch in batches for piece in batch.pieces]
+        return self._kept_days(self._output.read("lines", pieces, self._line))
 
     def _of_kind(self, batches: list[Batch], kind: str) -> DataFrame:
         return self._stored(batches).where(F.col("kind") == kind)
 
     def _rows(self, name: str, batches: list[Batch]) -> DataFrame:
         schema = exchanges.SCHEMA if name == "exchanges" else session_lifetimes.SCHEMA
-        return self._output.read(name, [batch.number for batch in batches], schema)
+        return self._kept_days(self._output.read(name, [batch.number for batch in batches], schema))
+
+    def _kept_days(self, rows: DataFrame) -> DataFrame:
+        return rows.where(F.col("date") >= date(self.since)) if self.since else rows
 
     def _going_on(self, name: str, before: Batch | None) -> DataFrame | None:
         return None if before is None else self._rows(name, [before]).where("open")
+
+
+def date(hour: int) -> str:
+    """
+    The date of an hour since 1970, in UTC.
+    """
+    return time.strftime("%Y-%m-%d", time.gmtime(hour * 3600))
+
+
+def _original(path: Column, tail: Tail) -> Column:
+    """
+    The path of a file, instead of that of its copy.
+    """
+    return F.when(path.endswith(f"{TAILS}/{tail.file.name}"), F.lit(tail.file.path)).otherwise(path)
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"

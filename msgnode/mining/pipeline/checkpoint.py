@@ -1,113 +1,127 @@
 """
-What has been read: batches of whole hours, in the order of time, each with its files.
+The checkpoint: which files were read, in batches of whole hours in the order of time.
 
-The newest hour is a batch of its own, because it may still be written to.  A
-file that came late or grew takes its batch and all later ones back; they are
-read again.  So the batches always are what one run over everything would read.
+The newest hour is a batch of its own, because its file may still grow. If a file came late or grew, its batch
+and all later ones are discarded and read again. So the batches always equal those of one run over everything.
 
-The sums of the questions lie in parts.  There is one for each batch at first;
-older ones are merged, and those of many merged ones again, so that a year of
-hourly runs is about a hundred parts.
+The summaries of the analyses are in parts, each of several batches; older parts are merged, and merged parts
+are merged again, so that a year of hourly runs has less than a hundred parts. The batches of a day are merged
+into one when the day is over.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
+from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Plan, Tail, Unpacked, hour_of, stem_of
 from msgnode.mining.pipeline.log_files import LogFile, Unreadable
 
-FORMAT = 2  # of what lies in the output; 1 had no parts
-MAX_PARTS = 48  # that were merged equally often; of more, all but the newest half become one
-Unpacked = Callable[[LogFile], int]  # the length before it was compressed, of 2**32
-
-
-@dataclass
-class Batch:
-    """
-    Hours from `begin` to before `end`, counted since 1970; `files` has the size of each by its name.
-    """
-
-    number: int
-    begin: int
-    end: int
-    files: dict[str, int]
-    bad: int = 0
-    lines: int = 0
-
-    def is_of(self, found: dict[str, LogFile], unpacked: Unpacked, last: bool) -> bool:
-        """
-        Are the files that were read still what they were?  One that is gone or was only compressed is.
-        """
-        for name, size in self.files.items():
-            file = found.get(_stem(name))
-            if file is None:
-                continue
-            if file.name == name:
-                same = file.size == size
-            elif file.is_compressed:  # it may have grown before
-                same = unpacked(file) == size % 2**32
-            else:
-                same = not last
-            if not same:
-                return False
-        return True
-
-    def rename(self, found: dict[str, LogFile]) -> None:
-        """
-        Know the files by the names and sizes that they have now, so that none is looked into twice.
-        """
-        now = [(found.get(_stem(name)), name, size) for name, size in self.files.items()]
-        self.files = dict((file.name, file.size) if file else (name, size) for file, name, size in now)
-
-
-@dataclass(frozen=True)
-class Part:
-    """
-    The sums of all batches from the hour `begin` to before `end`; it was merged `level` times.
-    """
-
-    number: int
-    begin: int
-    end: int
-    level: int = 0
+FORMAT = 3  # version of the output; version 2 stored rows by hour
+MAX_PARTS = 48  # of the same level; beyond that, all but the newest half are merged
+MAX_TAIL = 12  # batches without a part; each analysis summarises them in every run
+MAX_TAIL_BYTES = 64 * 1024 * 1024  # of the log, in those batches
+OPEN_DAYS = 2  # the last days, whose batches are not merged: a late file should invalidate little
 
 
 @dataclass
 class Checkpoint:
     """
-    The batches, and the options that must stay what they are.
+    The state of the output: batches, parts, and the options that must not change.
+
+    Hours before `since` were removed. The newest batches have no part: they are the `tail`.
     """
 
     options: dict[str, str]
     format: int = FORMAT
     next: int = 1
-    answered: int = 0  # what `next` was when the tables were written
+    answered: int = 0  # the value of `next` when the tables were written
     batches: list[Batch] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    since: int = 0
 
     def add(self, batch: Batch) -> None:
         """
-        A batch was read, and summed up under its own number.
+        Add a batch that was read.
         """
         self.batches.append(batch)
-        self.parts.append(Part(batch.number, batch.begin, batch.end))
         self.next = max(self.next, batch.number) + 1
+
+    def replace_batches(self, some: list[Batch], one: Batch) -> None:
+        """
+        Replace batches that follow each other by one, which has the next number.
+        """
+        at = self.batches.index(some[0])
+        self.batches[at : at + len(some)] = [one]
+        self.next = max(self.next, one.number) + 1
+
+    @property
+    def tail(self) -> list[Batch]:
+        """
+        The batches without a part; the newest one, which may grow, is always among them.
+        """
+        end = self.parts[-1].end if self.parts else 0
+        return [batch for batch in self.batches if batch.begin >= end]
+
+    def batches_to_sum_up(self, most: int = MAX_TAIL) -> list[Batch]:
+        """
+        The tail without the newest batch, if it has become too long or too large; else nothing.
+        """
+        tail = self.tail[:-1]
+        too_large = sum(batch.bytes for batch in tail) > MAX_TAIL_BYTES
+        return tail if too_large or len(tail) >= most else []
+
+    def sum_up(self, batches: list[Batch]) -> None:
+        """
+        Add the part of these batches, which has the next number.
+        """
+        self.parts.append(Part(self.next, batches[0].begin, batches[-1].end))
+        self.next += 1
+
+    def batches_to_merge(self) -> list[Batch]:
+        """
+        The batches of a day that is over and of one part, if there are several.
+        """
+        over = [batch for batch in self.batches[:-1] if batch.day <= self.batches[-1].day - OPEN_DAYS]
+        ends = {part.end for part in self.parts}
+        group: list[Batch] = []
+        for batch in over:
+            if group and (batch.day != group[0].day or batch.begin in ends):
+                if len(group) > 1:
+                    return group
+                group = []
+            if batch.day == (batch.end - 1) // 24:
+                group.append(batch)
+        return group if len(group) > 1 else []
+
+    def forget(self, since: int) -> list[Batch]:
+        """
+        Remove the hours before this one. Returns the batches that extend across it, which begin there now.
+        """
+        self.since = since
+        self.batches = [batch for batch in self.batches if batch.end > since]
+        torn = [batch for batch in self.batches if batch.begin < since]
+        for batch in torn:
+            batch.begin = since
+            batch.files = {name: size for name, size in batch.files.items() if hour_of(name) >= since}
+        self.parts = [part for part in self.parts if part.end > since]
+        return torn
 
     def before(self, hour: int) -> "tuple[Checkpoint, Part | None]":
         """
-        What is left without the batches from this hour on, and the part that began before it, if one did.
+        The checkpoint without the batches from this hour on, and the part that extends across the hour, or
+        None.
         """
         batches = [batch for batch in self.batches if batch.end <= hour]
         parts = [part for part in self.parts if part.end <= hour]
         torn = [part for part in self.parts if part.begin < hour < part.end]
         return replace(self, batches=batches, parts=parts, answered=0), torn[0] if torn else None
 
-    def crowd(self, most: int = MAX_PARTS) -> list[Part]:
+    def parts_to_merge(self, most: int = MAX_PARTS) -> list[Part]:
         """
-        The oldest parts that were merged equally often, if they are too many; the newest of them stay apart.
+        The oldest parts of a level, if there are too many; the newest of them stay separate.
 
-        With a run each hour a part has about as many hours as there are after it at
-        least, so little is summed up again when a file comes late.
+        With a run each hour, a part has at most about as many hours as there are after it, so little must be
+        summarised again when a file comes late.
         """
         for level in sorted({part.level for part in self.parts}):
             equal = [part for part in self.parts if part.level == level]
@@ -115,32 +129,46 @@ class Checkpoint:
                 return equal[: len(equal) - most // 2]
         return []
 
-    def merge(self, crowd: list[Part]) -> Part:
+    def merge(self, parts: list[Part]) -> Part:
         """
-        One part for these, under the next number.
+        Replace these parts by one with the next number.
         """
-        one = Part(self.next, crowd[0].begin, crowd[-1].end, crowd[0].level + 1)
-        at = self.parts.index(crowd[0])
-        self.parts[at : at + len(crowd)] = [one]
+        level = parts[0].level + (len(parts) > 1)
+        one = Part(self.next, max(parts[0].begin, self.since), parts[-1].end, level)
+        at = self.parts.index(parts[0])
+        self.parts[at : at + len(parts)] = [one]
         self.next += 1
         return one
 
     def plan(
-        self, files: list[LogFile], unpacked: Unpacked
-    ) -> tuple[list[Batch], list[tuple[int, int, list[LogFile]]]]:
+        self, files: list[LogFile], unpacked: Unpacked, ends_line: Callable[[Tail], bool] = bool
+    ) -> Plan:
         """
-        The batches that are taken back, and what is to be read: begin, end and files of each new batch.
+        The plan for the present files. `ends_line`: what was read of a file ended with a whole line.
         """
+        files = [file for file in files if file.hour >= self.since]
         found = {file.stem: file for file in files}
         kept = self._unchanged(found, unpacked)
-        known = {_stem(name) for batch in kept for name in batch.files}
+        tails: list[Tail] = []
+        if len(kept) + 1 == len(self.batches):  # only the newest hour has changed: was it appended to?
+            appended = self.batches[-1].tails(found)
+            if appended and all(map(ends_line, appended)):
+                kept.append(self.batches[-1])
+                tails = appended
+        known = {stem_of(name) for batch in kept for name in batch.files}
         fresh = [file for file in files if file.stem not in known]
+        if kept and len(kept) == len(self.batches) and fresh and fresh[0].hour == kept[-1].end - 1:
+            # The hour's file of another node: all of it is appended.
+            tails = [*tails, *(Tail(file, 0) for file in fresh if file.hour < kept[-1].end)]
+            fresh = [file for file in fresh if file.hour >= kept[-1].end]
         while kept and fresh and fresh[0].hour < kept[-1].end:
             kept.pop()
         gone = self.batches[len(kept) :]
         self._refuse_holes(gone, found)
-        again = {_stem(name) for batch in gone for name in batch.files}
-        return gone, _cut([file for file in files if file.stem in again or file.stem not in known])
+        if gone:
+            tails = []
+        known = {stem_of(name) for batch in kept for name in batch.files} | {tail.file.stem for tail in tails}
+        return Plan(gone, tails, _cut([file for file in files if file.stem not in known]))
 
     def _unchanged(self, found: dict[str, LogFile], unpacked: Unpacked) -> list[Batch]:
         kept: list[Batch] = []
@@ -152,12 +180,12 @@ class Checkpoint:
         return kept
 
     def _refuse_holes(self, gone: list[Batch], found: dict[str, LogFile]) -> None:
-        missing = sorted(name for batch in gone for name in batch.files if _stem(name) not in found)
+        missing = sorted(name for batch in gone for name in batch.files if stem_of(name) not in found)
         if missing:
             raise Unreadable(
                 "a file came late or grew, so later hours must be read again, but "
                 f"{missing[0]} and {len(missing) - 1} more are gone; "
-                "put them back, or begin anew with --overwrite"
+                "put them back, or start over with --overwrite"
             )
 
     def text(self) -> str:
@@ -166,7 +194,7 @@ class Checkpoint:
 
 def _cut(files: list[LogFile]) -> list[tuple[int, int, list[LogFile]]]:
     """
-    The newest hour by itself, all before it together.
+    Divide files into two batches: the newest hour, and everything before it.
     """
     if not files:
         return []
@@ -176,22 +204,15 @@ def _cut(files: list[LogFile]) -> list[tuple[int, int, list[LogFile]]]:
     return [*cut, (newest, newest + 1, [file for file in files if file.hour == newest])]
 
 
-def _stem(name: str) -> str:
-    return LogFile(name, "", 0).stem
-
-
 def load(text: str) -> Checkpoint:
     """
-    ValueError, KeyError or TypeError when it is not one.
+    Parse a checkpoint. ValueError, KeyError or TypeError if it is malformed.
     """
     table = json.loads(text)
-    if table["format"] not in (1, FORMAT):  # what else is in it, only its own version knows
+    if table["format"] != FORMAT:  # another version may have other keys
         return Checkpoint(table["options"], table["format"])
     batches = [Batch(**batch) for batch in table["batches"]]
-    found = Checkpoint(table["options"], table["format"], table["next"], table["answered"], batches)
-    if found.format == 1:
-        found.format = FORMAT
-        found.parts = [Part(batch.number, batch.begin, batch.end) for batch in batches]
-    else:
-        found.parts = [Part(**part) for part in table["parts"]]
-    return found
+    parts = [Part(**part) for part in table["parts"]]
+    return Checkpoint(
+        table["options"], FORMAT, table["next"], table["answered"], batches, parts, table["since"]
+    )

@@ -1,8 +1,8 @@
 """
-One run at a time in one output.
+A lock: only one run at a time in an output directory.
 
-The lock is the directory's own and ends with the process, however that ends,
-so nothing is left behind.  Only a directory of this machine can be locked.
+It is a lock on the directory itself, which ends with the process, so nothing can be left behind. Only local
+directories can be locked.
 """
 
 import fcntl
@@ -14,9 +14,10 @@ from msgnode.mining.pipeline.log_files import Unreadable
 
 
 @contextmanager
-def alone(directory: str, make: bool) -> Iterator[None]:
+def exclusive(directory: str, make: bool) -> Iterator[None]:
     """
-    No other run works in this directory meanwhile; Unreadable where one does.  `make` it, if it is not there.
+    Hold the lock of a directory; Unreadable if another run has it. `make` creates the directory if it is
+    missing.
     """
     held = _opened(directory, make) if directory else None
     try:
@@ -33,7 +34,7 @@ def _opened(directory: str, make: bool) -> int | None:
         if make:
             os.makedirs(directory, exist_ok=True)
         return os.open(directory, os.O_RDONLY)
-    except OSError:  # not there, or whoever writes there will say what is wrong
+    except OSError:  # if it cannot be used, writing reports the error
         return None
 
 
@@ -41,8 +42,6 @@ def _hold(held: int, directory: str) -> None:
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Unreadable(
-            f"another run is at work in {directory}; wait until it is done, or use another --out"
-        ) from None
+        raise Unreadable(f"another run uses {directory}; wait until it ends, or use another --out") from None
     except OSError:  # a file system without locks
         return

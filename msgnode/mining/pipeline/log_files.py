@@ -1,45 +1,55 @@
 """
-The files of a log, wherever Hadoop's file systems reach: a directory here, `hdfs://`, `s3a://`.
+The files of a log, on any file system that Hadoop supports: a local directory, `hdfs://`, `s3a://`.
 
-Only names and sizes come to the driver; a log of a year has some ten thousand.
+Only names and sizes are loaded on the driver; a year of logs has about ten thousand files.
 """
 
 import re
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+GROWING_SECONDS = 3600  # after the last write to a file, nothing is appended any more
 _NAME = re.compile(r"(traffic-.+-(\d{8}T\d{2}))\.jsonl(\.gz)?")
 
 
 class Unreadable(Exception):
     """
-    A file cannot be read or written; the text says what to do.
+    A file cannot be read or written. The text says what to do.
     """
 
 
 @dataclass(frozen=True)
 class LogFile:
     """
-    One file of one node and one hour; `hour` counts since 1970.
+    A log file of one node and one hour; `hour` counts since 1970. `modified` is in seconds since 1970.
     """
 
     name: str
     path: str
     size: int
+    modified: float = 0.0
 
     @property
     def stem(self) -> str:
         """
-        The name without the suffix: a file keeps it when it is compressed.
+        The name without suffixes, which does not change when the file is compressed.
         """
         return self.name.removesuffix(".gz").removesuffix(".jsonl")
 
     @property
     def is_compressed(self) -> bool:
         return self.name.endswith(".gz")
+
+    @property
+    def may_grow(self) -> bool:
+        """
+        Was the file written to a short time ago?
+        """
+        return not self.is_compressed and time.time() - self.modified < GROWING_SECONDS
 
     @property
     def hour(self) -> int:
@@ -49,7 +59,7 @@ class LogFile:
 
 class LogFiles:
     """
-    A place in a file system.
+    A directory on a file system.
     """
 
     def __init__(self, spark: SparkSession, where: str) -> None:
@@ -58,34 +68,37 @@ class LogFiles:
         self._jvm = jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         try:
-            self._system = self._path(self.where).getFileSystem(spark._jsc.hadoopConfiguration())
+            self._configuration = spark._jsc.hadoopConfiguration()
+            self._system = self._system_of(self.where)
         except Exception as why:
             raise Unreadable(f"{where}: {_first_line(why)}") from why
 
     def logs(self) -> list[LogFile]:
         """
-        The files of the log here and below, one for each node and hour, in the order of time.
+        All log files in the directory and below, one for each node and hour, in the order of time.
         """
         found: dict[str, LogFile] = {}
         for status in self._below():
             name = status.getPath().getName()
             if not _NAME.fullmatch(name) or not _is_date(name):
                 continue
-            file = LogFile(name, status.getPath().toString(), status.getLen())
+            modified = status.getModificationTime() / 1000
+            file = LogFile(name, status.getPath().toString(), status.getLen(), modified)
             other = found.get(file.stem)
             if other is not None and other.name == name:
                 raise Unreadable(
-                    f"{other.path} and {file.path} have one name; if they are of two nodes give each a name "
-                    "of its own, else put one elsewhere"
+                    f"{other.path} and {file.path} have the same name; if they are of two nodes, "
+                    "give each node a name of its own, else move one of them"
                 )
-            # While a file is being compressed both are there, and the plain one is whole.
+            # During compression both files exist, and the uncompressed one is complete.
             if file.stem not in found or not file.is_compressed:
                 found[file.stem] = file
         return sorted(found.values(), key=lambda file: (file.hour, file.stem))
 
     def unpacked(self, file: LogFile) -> int:
         """
-        How long a compressed file was before, up to 4 GiB, as gzip wrote it at its end; -1 if it did not.
+        The uncompressed length of a gzip file, modulo 4 GiB, as recorded at its end; -1 if that cannot be
+        read.
         """
         try:
             stream = self._system.open(self._path(file.path))
@@ -94,9 +107,39 @@ class LogFiles:
                 written: int = stream.readInt() & 0xFFFFFFFF
             finally:
                 stream.close()
-        except Exception:  # whoever reads the file will say what is wrong with it
+        except Exception:  # reading the file will report the error
             return -1
         return int.from_bytes(written.to_bytes(4, "big"), "little")
+
+    def byte(self, path: str, at: int) -> bytes:
+        """
+        One byte of a file; nothing if it cannot be read.
+        """
+        try:
+            stream = self._system_of(path).open(self._path(path))
+            try:
+                stream.seek(at)
+                return bytes([stream.read()])
+            finally:
+                stream.close()
+        except Exception:  # reading the file will report the error
+            return b""
+
+    def copy(self, file: LogFile, begin: int, to: str) -> str:
+        """
+        Copy the bytes of a file from `begin` to its size. Returns the path of the copy.
+        """
+        try:
+            stream = self._system_of(file.path).open(self._path(file.path))
+            out = self._system.create(self._at(to), True)
+            stream.seek(begin)
+            self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, out, file.size - begin, True)
+        except Exception as why:
+            raise Unreadable(f"{file.path}: {_first_line(why)}") from why
+        return self.inside(to)
+
+    def _system_of(self, path: str) -> Any:
+        return self._path(path).getFileSystem(self._configuration)
 
     def _below(self) -> list[Any]:
         try:
@@ -114,7 +157,7 @@ class LogFiles:
 
     def names(self) -> list[str]:
         """
-        What lies directly here.
+        The names of the entries in the directory.
         """
         if not self.exists():
             return []
@@ -127,7 +170,8 @@ class LogFiles:
 
     def exchange(self, name: str, to: str, aside: str) -> None:
         """
-        Put a directory in the place of another, which nobody sees half deleted: it is put aside first.
+        Replace a directory by another. The old one is first moved aside, so that it is never seen half
+        deleted.
         """
         self.delete(aside)
         if self.exists(to):
@@ -137,7 +181,7 @@ class LogFiles:
 
     def put_back(self, name: str, aside: str) -> None:
         """
-        Mend an exchange that was interrupted.
+        Complete an exchange that was interrupted.
         """
         if self.exists(aside) and not self.exists(name):
             self._rename(aside, name)
@@ -147,7 +191,7 @@ class LogFiles:
             raise Unreadable(f"{self.where}: cannot rename {name} to {to}")
 
     def read(self, name: str) -> str:
-        # Interrupted between the two steps of a write; the part is whole.
+        # If a write was interrupted between its two steps, the `.part` file is complete.
         stream = self._system.open(self._at(name if self.exists(name) else f"{name}.part"))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
@@ -156,7 +200,7 @@ class LogFiles:
 
     def write(self, name: str, text: str) -> None:
         """
-        All of it or nothing: a reader never sees half a file.
+        Write a file atomically: a reader never sees half of it.
         """
         part = self._at(f"{name}.part")
         try:
@@ -176,7 +220,7 @@ class LogFiles:
 
     def _replaced(self, part: Any, name: Any) -> bool:
         """
-        In one step, where the file system can; not all put a file in the place of another.
+        Rename over an existing file, which not all file systems support.
         """
         try:
             return bool(self._system.rename(part, name))
@@ -185,13 +229,13 @@ class LogFiles:
 
     def inside(self, name: str) -> str:
         """
-        The whole path, for Spark.
+        The full path, for Spark.
         """
         return f"{self.where}/{name}"
 
     def local(self) -> str:
         """
-        The whole path, if it is one of this machine; else empty.
+        The full path on the local file system; "" if it is another file system.
         """
         uri = self._system.makeQualified(self._path(self.where)).toUri()
         return str(uri.getPath()) if uri.getScheme() == "file" else ""
@@ -209,7 +253,7 @@ def _is_date(name: str) -> bool:
 
 def _first_line(why: Exception) -> str:
     """
-    What Java said, without its stack.
+    The first line of a Java error, without the stack trace.
     """
     java = getattr(why, "java_exception", None)
     if java is None:

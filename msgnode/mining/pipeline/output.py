@@ -1,11 +1,11 @@
 """
-The output directory: what lies where, and whether it may be written to.
+The output directory: its layout, and whether a run may write to it.
 
-`lines`, `exchanges`, `lives` and `parts` are kept by batch, so that later runs
-read only what is new; `tables` are the answers, and are replaced whole.
+`lines`, `exchanges`, `lives` and `parts` are stored by batch, so that later runs read only new hours.
+`tables` are the results, and are replaced as a whole.
 
-What the checkpoint does not name does not count: a run that is killed leaves
-what was there before, and some directories that the next one sweeps away.
+Only what the checkpoint names counts: a run that is killed changes nothing, and leaves some directories for
+the next run to delete.
 """
 
 import re
@@ -14,26 +14,30 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
+from msgnode.mining.pipeline.checkpoint_entries import Tail
 from msgnode.mining.pipeline.log_files import LogFiles, Unreadable
 
 CHECKPOINT = "_checkpoint.json"
-_BY_BATCH = ("lines", "exchanges", "lives", "_bad")
-_WRITTEN = f"{CHECKPOINT}.part"  # is the checkpoint, where a run was killed before it could rename it
-_TABLES = ("tables", "_tables", "_tables.before", "report.html", "report.html.part")
-# The checkpoint first: without it, what is left of the others does not count.
-_OURS = (_WRITTEN, CHECKPOINT, *_BY_BATCH, "parts", *_TABLES)
+_BY_BATCH = ("exchanges", "lives")
+_BY_PIECE = ("lines", "_bad")
+TAILS = "_tails"  # copies of what was appended to files, while it is read
+_WRITTEN = f"{CHECKPOINT}.part"  # the checkpoint, if a run was killed before it could rename it
+_TABLES = ("tables", "_tables", "_tables.before", "report.html", "report.html.part", "_period")
+# The checkpoint is deleted first: without it, what remains does not count.
+_OURS = (_WRITTEN, CHECKPOINT, *_BY_BATCH, *_BY_PIECE, TAILS, "parts", *_TABLES)
+_OF_PERIOD = re.compile(r"report-\d{8}T\d{6}-\d{8}T\d{6}\.html(\.part)?")
 _NUMBERED = re.compile(r"batch=(\d+)")
 
 
 class OutputRefused(Exception):
     """
-    The output is there already, and is not to be touched; says what to do.
+    The directory has an output that must not be changed. The text says what to do.
     """
 
 
 class Output:
     """
-    Reads and writes below one directory, on any file system that Hadoop knows.
+    Reads and writes below one directory, on any file system that Hadoop supports.
     """
 
     def __init__(self, spark: SparkSession, where: str) -> None:
@@ -42,29 +46,32 @@ class Output:
 
     def begin(self, options: dict[str, str], overwrite: bool) -> Checkpoint:
         """
-        The checkpoint to go on from.  Raises OutputRefused where something else lies here.
+        Load the checkpoint, or make a new one. OutputRefused if the directory has something else.
         """
         where = self.files.where
         names = [name for name in self.files.names() if not name.startswith(".")]
         if overwrite:
-            for name in _OURS:
+            for name in (*_OURS, *filter(_OF_PERIOD.fullmatch, names)):
                 self.files.delete(name)
         elif names and not {CHECKPOINT, _WRITTEN} & set(names):
             raise OutputRefused(
-                f"{where} is not empty and not made by this tool; use --overwrite, or another --out"
+                f"{where} is not empty and was not made by this tool; use --overwrite, or another --out"
             )
         if overwrite or not names:
             return Checkpoint(options)
         self.files.put_back("tables", "_tables.before")
-        found = self._load()
+        found = self.load()
         for name, value in options.items():
             if found.options.get(name, "") != value:
                 raise OutputRefused(
-                    f"{where} was made {_WITH_OTHER[name]}; use --overwrite to begin anew, or another --out"
+                    f"{where} was made {_WITH_OTHER[name]}; use --overwrite to start over, or another --out"
                 )
         return found
 
-    def _load(self) -> Checkpoint:
+    def load(self) -> Checkpoint:
+        """
+        The checkpoint. Unreadable if it is damaged, OutputRefused if it is of another version.
+        """
         try:
             found = load(self.files.read(CHECKPOINT))
         except (ValueError, KeyError, TypeError) as why:
@@ -82,11 +89,13 @@ class Output:
 
     def sweep(self, checkpoint: Checkpoint) -> None:
         """
-        Delete what this checkpoint, which was saved, does not name: batches taken back, merged parts.
+        Delete the batches and parts that the saved checkpoint does not name.
         """
+        self.files.delete(TAILS)
         batches = {batch.number for batch in checkpoint.batches}
         parts = {part.number for part in checkpoint.parts}
-        kept = {name: batches for name in _BY_BATCH}
+        pieces = {piece for batch in checkpoint.batches for piece in batch.pieces}
+        kept = {name: batches for name in _BY_BATCH} | {name: pieces for name in _BY_PIECE}
         kept |= {f"parts/{question}": parts for question in self.files_in("parts")}
         for name, numbers in kept.items():
             for inside in self.files_in(name):
@@ -94,9 +103,33 @@ class Output:
                 if found and int(found[1]) not in numbers:
                     self.files.delete(f"{name}/{inside}")
 
+    def delete_days(self, name: str, first: str) -> None:
+        """
+        Delete the directories of days before `first` in a batch, whatever they are divided by before.
+        """
+        for inside in self.files_in(name):
+            if inside.startswith("date="):
+                if inside < f"date={first}":
+                    self.files.delete(f"{name}/{inside}")
+            elif "=" in inside:
+                self.delete_days(f"{name}/{inside}", first)
+
+    def ends_line(self, tail: Tail) -> bool:
+        """
+        Is the byte before the tail the end of a line?
+        """
+        return self.files.byte(tail.file.path, tail.begin - 1) == b"\n" if tail.begin else True
+
+    def copy_tails(self, tails: list[Tail]) -> list[str]:
+        """
+        Copy what was appended to files, each under the name of its file, for Spark reads whole files only.
+        """
+        self.files.delete(TAILS)
+        return [self.files.copy(tail.file, tail.begin, f"{TAILS}/{tail.file.name}") for tail in tails]
+
     def files_in(self, name: str) -> list[str]:
         """
-        What lies in one of the directories here.
+        The names of the entries in a subdirectory.
         """
         return LogFiles(self._spark, self.files.inside(name)).names()
 
@@ -104,20 +137,28 @@ class Output:
 
     def write(self, rows: DataFrame, name: str, number: int, *by: str) -> None:
         """
-        Keep rows of a batch or part, in directories by the values of the columns `by`.
+        Store rows of a batch or part, in directories by the values of the columns `by`.
         """
         path = self.files.inside(f"{name}/batch={number}")
         rows.write.mode("overwrite").partitionBy(*by).parquet(path)
 
     def write_text(self, rows: DataFrame, name: str, number: int) -> None:
         """
-        Keep rows as lines of JSON, for people to look at.
+        Store rows as JSON lines, for people.
         """
         rows.write.mode("overwrite").json(self.files.inside(f"{name}/batch={number}"))
 
+    def read_text(self, name: str, numbers: list[int], schema: StructType) -> DataFrame:
+        """
+        The rows that `write_text` stored under these numbers; some may have none.
+        """
+        found = [f"{name}/batch={number}" for number in numbers]
+        paths = [self.files.inside(inside) for inside in found if self.files.exists(inside)]
+        return self._spark.read.schema(schema).json(paths)
+
     def read(self, name: str, numbers: list[int], schema: StructType | str | None = None) -> DataFrame:
         """
-        The rows of these batches or parts.
+        The stored rows of these batches or parts.
         """
         base = self.files.inside(name)
         paths = [f"{base}/batch={number}" for number in numbers]
@@ -126,21 +167,22 @@ class Output:
             reader = self._spark.read.schema(schema)
         return reader.option("basePath", base).parquet(*paths)
 
-    def write_table(self, rows: DataFrame, name: str) -> DataFrame:
+    def write_table(self, rows: DataFrame, name: str, among: str = "_tables") -> DataFrame:
         """
-        Write an answer that is to be published, and return it as it was written, in that order.
+        Write a result, and return it as stored, in the same order.
         """
-        path = self.files.inside(f"_tables/{name}")
+        path = self.files.inside(f"{among}/{name}")
         rows.write.mode("overwrite").parquet(path)
         written = self._spark.read.schema(rows.schema).parquet(path)
-        return written.orderBy("_metadata.file_name", "_metadata.row_index")  # else the largest file is first
+        # Without an order, Spark reads the largest file first.
+        return written.orderBy("_metadata.file_name", "_metadata.row_index")
 
     def begin_tables(self) -> None:
         self.files.delete("_tables")
 
     def publish(self) -> None:
         """
-        Put all tables that were written in the place of those of before, at once.
+        Replace all tables of the previous run by the new ones, at once.
         """
         self.files.exchange("_tables", "tables", "_tables.before")
 

@@ -1,9 +1,8 @@
 """
-Lines of text into rows, and what is no line of the log kept aside with the reason.
+Parsing: lines of text become rows. Invalid lines are set aside with a reason.
 
-A row carries the date and the hour of its file.  The contract promises that
-its time lies in that hour; whatever does not is kept aside too, because runs
-that add up rely on it.
+A row has the date and the hour of its file. The format promises that its time is in that hour; other lines
+are set aside too, because incremental runs rely on it.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -13,28 +12,28 @@ from pyspark.sql.types import StringType, StructField, StructType
 from msgnode.mining.analyses.columns import hour_of
 from msgnode.mining.pipeline.schema import TRAFFIC, VERSIONS
 
-_HOUR = r"(\d{8})T(\d{2})\.jsonl(?:\.gz)?$"
+_STAMP = len("20260731T00")  # a file's name ends with it, and with a suffix
 _CORRUPT = "_corrupt"
-# What no node writes; one such number would overflow every sum it is in.
+# Upper limits of valid numbers; a larger one could overflow the sums.
 _MOST = {"bytes": 2**32, "recipients": 2**24, "waiting": 2**24, "micros": 2**50}
-MAX_LINE_CHARS = 4096  # characters of a bad line that are kept
+MAX_LINE_CHARS = 4096  # characters of an invalid line that are stored
 
 
 def parsed(text: DataFrame) -> DataFrame:
     """
     Rows of the log from rows of `value` and `path`: the columns of a line, `date`, `hour`, `why` and `text`.
 
-    `why` is null for a good line.
+    `why` is null for a valid line.
     """
     shape = StructType([*TRAFFIC.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    day = F.regexp_extract("path", _HOUR, 1)
+    stamp = _stamp()
     rows = text.where(F.trim("value") != "").select(
         "value",
         "path",
         F.from_json("value", shape, options).alias("line"),
-        F.concat_ws("-", day.substr(1, 4), day.substr(5, 2), day.substr(7, 2)).alias("date"),
-        F.regexp_extract("path", _HOUR, 2).cast("int").alias("hour"),
+        F.concat_ws("-", stamp.substr(1, 4), stamp.substr(5, 2), stamp.substr(7, 2)).alias("date"),
+        stamp.substr(10, 2).cast("int").alias("hour"),
     )
     rows = rows.select("*", _why().alias("why"))
     bad = F.col("why").isNotNull()
@@ -48,13 +47,21 @@ def parsed(text: DataFrame) -> DataFrame:
     )
 
 
+def _stamp() -> Column:
+    """
+    The hour in the name of a file, as 20260731T00. A regular expression would be evaluated for each line.
+    """
+    path = F.col("path")
+    plain, packed = (F.substring(path, -_STAMP - len(end), _STAMP) for end in (".jsonl", ".jsonl.gz"))
+    return F.when(path.endswith(".gz"), packed).otherwise(plain)
+
+
 def _why() -> Column:
     """
-    Why a line is kept aside, in the words of whoever looks after the files.
+    The reason why a line is set aside, for the operator; null for a valid line.
     """
     line = F.col("line")
     hours = F.unix_date(F.col("date").cast("date")) * 24 + F.col("hour")
-    known = line["kind"].isin("message", "session")
     bad = (
         F.when(
             line.isNull() | line[_CORRUPT].isNotNull() | ~F.ltrim("value").startswith("{"),
@@ -62,13 +69,14 @@ def _why() -> Column:
         )
         .when(line["v"].isNull(), "no version")
         .when(~line["v"].isin(*VERSIONS), F.concat(F.lit("version "), line["v"].cast("string")))
-        .when(line["kind"].isNull() | ~known, "neither message nor session")
+        .when(line["kind"].isNull(), "no kind")
         .when(line["time"].isNull() | line["node"].isNull(), "without time or node")
         .when((line["kind"] == "message") & line["outcome"].isNull(), "a message without outcome")
         .when(
-            (line["kind"] == "session") & (line["event"].isNull() | line["session"].isNull()), "half an event"
+            (line["kind"] == "session") & (line["event"].isNull() | line["session"].isNull()),
+            "an event without 'event' or 'session'",
         )
     )
     for name, most in _MOST.items():
         bad = bad.when((line[name] < 0) | (line[name] > most), F.lit(f"{name} out of range"))
-    return bad.when(hour_of(line["time"]) != hours, "not of the hour of its file")
+    return bad.when(hour_of(line["time"]) != hours, "its time is not in the hour of its file")

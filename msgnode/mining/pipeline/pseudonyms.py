@@ -1,10 +1,9 @@
 """
-Keyed hashes in the place of identifiers, the same for the same, before anything is written.
+Pseudonyms: keyed hashes replace identifiers, equal ones for equal identifiers, before anything is stored.
 
-HMAC-SHA-256, cut to 64 bits, in Spark's own functions.  An address keeps its
-scheme and its structure, so that the questions still work: a domain and what
-follows it are hashed apart, `/changes` and its like stay, and so do the
-node's own services.
+HMAC-SHA-256, truncated to 64 bits, in Spark's own functions. An address keeps its scheme and structure, so
+that the analyses still work: domain and path are hashed separately; `/changes` and similar endings, and the
+node's own services, stay.
 """
 
 import hashlib
@@ -15,13 +14,13 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import TYPES
 
-_BLOCK = 64  # bytes, of SHA-256
+_BLOCK_BYTES = 64  # of SHA-256
 _DIGITS = 16
 _PARTS = (
     r"^(?:([A-Za-z][A-Za-z0-9+.-]*:(?://)?))?"  # scheme
     r"((?:(?:msg-node|registry|idm|qos-broker)\.)?)"  # a service of the node
     r"([^/]*)"  # domain
-    r"(.*?)"  # whatever
+    r"(.*?)"  # path
     r"((?:/(?:changes|registration|status|subscription|children|sm|address-allocation"
     r"|hyperty-address-allocation|object-address-allocation))*/?)$"
 )
@@ -29,12 +28,13 @@ _PARTS = (
 
 def pseudonymised(lines: DataFrame, key: bytes) -> DataFrame:
     """
-    The same lines without sessions, addresses, ids, transactions, peers, odd types; nothing of a bad line.
+    The lines with pseudonyms for sessions, addresses, ids, transactions, peers and unknown types; without bad
+    texts.
     """
     known = F.lower("type").isin(*TYPES)
     return lines.withColumns(
         {
-            **{name: address(F.col(name), key) for name in ("session", "from", "to")},
+            **{name: address(F.col(name), key) for name in ("session", "from", "to", "source")},
             "resources": F.transform("resources", lambda each: address(each, key)),
             "id": F.when(F.col("id").isNotNull(), hashed(F.col("id"), key)),
             "transaction": F.when(F.col("transaction").isNotNull(), hashed(F.col("transaction"), key)),
@@ -47,14 +47,14 @@ def pseudonymised(lines: DataFrame, key: bytes) -> DataFrame:
 
 def fingerprint(key: bytes) -> str:
     """
-    Tells two keys apart, and nothing of either.
+    A value that distinguishes keys, and reveals nothing about them.
     """
     return hmac.digest(key, b"msgnode mine", "sha256").hex()[:_DIGITS]
 
 
 def address(column: Column, key: bytes) -> Column:
     """
-    `comm://example.org/9d2/changes` as `comm://<hash>/<hash>/changes`; `mn:/session` as it is.
+    `comm://example.org/9d2/changes` becomes `comm://<hash>/<hash>/changes`; `mn:/session` is unchanged.
     """
     part = [F.regexp_extract(column, _PARTS, number) for number in range(1, 6)]
     scheme, service, domain, path, tail = part
@@ -70,7 +70,7 @@ def address(column: Column, key: bytes) -> Column:
 
 def hidden_address(text: str, key: bytes) -> str:
     """
-    The same for one address on the driver, so that it can be asked for.
+    The pseudonym of one address, computed on the driver, so that an operator can search for it.
     """
     import re
 
@@ -84,7 +84,7 @@ def hidden_address(text: str, key: bytes) -> str:
 
 def hidden_id(text: str, key: bytes) -> str:
     """
-    The same for the id of a message.
+    The pseudonym of the id of a message.
     """
     return _hashed(text, key)
 
@@ -95,11 +95,11 @@ def _hashed(text: str, key: bytes) -> str:
 
 def hashed(column: Column, key: bytes) -> Column:
     """
-    HMAC as RFC 2104 has it, over the UTF-8 of the text.
+    HMAC (RFC 2104) of the UTF-8 text.
     """
-    if len(key) > _BLOCK:
+    if len(key) > _BLOCK_BYTES:
         key = hashlib.sha256(key).digest()
-    padded = key.ljust(_BLOCK, b"\0")
+    padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner = F.lit(bytearray(byte ^ 0x36 for byte in padded))
     outer = F.lit(bytearray(byte ^ 0x5C for byte in padded))
     digest = F.sha2(F.concat(inner, column.cast("binary")), 256)
@@ -108,7 +108,7 @@ def hashed(column: Column, key: bytes) -> Column:
 
 def _peer(key: bytes) -> Column:
     """
-    Address and port apart, so that connections from one address can be told to be that.
+    Address and port separately, so that connections from one address can be recognised.
     """
     host = F.regexp_extract("peer", r"^(.*):(\d+)$", 1)
     port = F.regexp_extract("peer", r"^(.*):(\d+)$", 2)

@@ -1,5 +1,5 @@
 """
-A run from a directory of logs to tables and a report.
+A mining run: from a directory of logs to tables and a report.
 """
 
 import time
@@ -13,22 +13,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from msgnode.mining.analyses import subscription_graph
-from msgnode.mining.analyses.analysis import Analysis
+from msgnode.mining.analyses.analysis import Analysis, totals, totals_of
 from msgnode.mining.analyses.catalogue import QUESTIONS
-from msgnode.mining.analyses.columns import HOUR
-from msgnode.mining.analyses.timeline import conversation, story
+from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.pipeline import pseudonyms
-from msgnode.mining.pipeline.batches import Batches, Step, together
-from msgnode.mining.pipeline.checkpoint import MAX_PARTS, Batch, Checkpoint
+from msgnode.mining.pipeline.batches import Batches, Step, in_parallel
+from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
+from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.lock import alone
+from msgnode.mining.pipeline.lock import exclusive
 from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.pipeline.output import Output
+from msgnode.mining.pipeline.timeline import address_timeline, conversation
 from msgnode.mining.report.page import write_report
+from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 from msgnode.mining.report.tables import moment
 
 Say = Callable[[str], None]
-SHOWN = 500  # lines of a story that was not asked for
+RECENT_HOURS = 24  # before the end of the log, for timelines that were not requested
+MAX_SHOWN = 500  # lines of a timeline that was not requested
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,9 @@ class Options:
     """
     The options of a run.
 
-    `key` replaces identifiers; `policy` is a path, `domain` the node's own, which a policy may ask for,
-    `default` the effect where no rule of it applies.
-    `stories` are addresses, `conversation` the id of a message.
+    `key` is for pseudonyms; `policy` is a path, `domain` the node's own domain for the policy, `default` the
+    effect if no rule applies. `stories` are addresses, `conversation` is the id of a message. `keep` is the
+    number of days that are kept, 0 for all.
     """
 
     logs: str
@@ -50,12 +53,13 @@ class Options:
     default: str = "permit"
     stories: tuple[str, ...] = ()
     conversation: str = ""
+    keep: int = 0
 
 
 @dataclass
 class Result:
     """
-    The result of a run: how many files it read, and what the output holds altogether.
+    The result of a run: the number of files it read, and the totals of the output.
     """
 
     files: int = 0
@@ -68,10 +72,17 @@ class Result:
 
 class MiningRun:
     """
-    Reads what is new, answers every question, writes tables and report.
+    A run: it reads what is new, computes all analyses, and writes tables and report.
     """
 
-    def __init__(self, spark: SparkSession, options: Options, say: Say, most_parts: int = MAX_PARTS) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: Options,
+        say: Say,
+        most_parts: int = MAX_PARTS,
+        most_tail: int = MAX_TAIL,
+    ) -> None:
         self._options = options
         self._say = say
         self._logs = LogFiles(spark, options.logs)
@@ -81,26 +92,26 @@ class MiningRun:
         self._policy = ""
         added = StructType([])
         if options.policy:
-            module = _replay()
-            policy = module.sound(options.policy, options.domain, options.default)
+            module = policy_replay()
+            policy = module.load_policy(options.policy, options.domain, options.default)
             steps.append(policy.decided)
             questions.append(module.QUESTION)
             added, self._policy = module.ADDED, policy.revision
-        if options.key:  # after the policy, which needs the addresses as they were
+        if options.key:  # after the policy, which needs the original addresses
             steps.append(lambda lines: pseudonyms.pseudonymised(lines, options.key))
         self._questions = questions
         self._batches = Batches(spark, self._output, questions, steps, added, say)
-        self._intake = Ingest(self._output, self._batches, most_parts)
+        self._ingest = Ingest(self._output, self._batches, most_parts, most_tail, options.keep)
         self._overwrite = options.overwrite
         self._asked = bool(options.stories or options.conversation)
 
     def run(self) -> Result:
         """
-        One run; Result.report is empty when there is nothing to report on.
+        Run once. Result.report is "" if there is no data.
         """
         begun = time.monotonic()
         logs = self._logs.logs()
-        with alone(self._output.files.local(), make=bool(logs)):
+        with exclusive(self._output.files.local(), make=bool(logs)):
             result = self._taken(logs)
         result.seconds = time.monotonic() - begun
         return result
@@ -112,8 +123,8 @@ class MiningRun:
             "policy": self._policy,
         }
         checkpoint = self._output.begin(kept, self._overwrite)
-        self._overwrite = False  # what follows goes on
-        checkpoint, read = self._intake.take(checkpoint, logs, self._logs.unpacked)
+        self._overwrite = False  # further runs are incremental
+        checkpoint, read = self._ingest.take(checkpoint, logs, self._logs.unpacked)
         result, batches = Result(files=read), checkpoint.batches
         if batches and (self._asked or checkpoint.answered != checkpoint.next):
             self._write(checkpoint)
@@ -127,13 +138,14 @@ class MiningRun:
 
     def _write(self, checkpoint: Checkpoint) -> None:
         """
-        All tables and the report.
+        Write all tables and the report.
         """
         self._output.begin_tables()
         tables = self._answer(checkpoint)
         tables |= self._stories(checkpoint.batches, tables)
         self._say("writing the report")
-        report = write_report(self._about(checkpoint), tables)
+        about = self._about(checkpoint)
+        report = write_report(about, tables | self._fine(checkpoint, about))
         self._output.publish()
         self._output.files.write("report.html", report)
         checkpoint.answered = checkpoint.next
@@ -141,33 +153,44 @@ class MiningRun:
 
     def _answer(self, checkpoint: Checkpoint) -> dict[str, DataFrame]:
         tables: dict[str, DataFrame] = {}
-        self._say("answering")
+        self._say("combining the results")
 
         def answer(question: Analysis) -> None:
-            found = self._batches.answer(question, checkpoint.parts, checkpoint.batches[-1])
+            found = self._batches.answer(question, checkpoint)
             tables[question.name] = self._output.write_table(found, question.name)
 
-        together(answer, self._questions)
-        self._say("drawing the graph of subscriptions")
+        in_parallel(answer, self._questions)
+        self._say("computing the subscription graph")
         standing, published = tables["subscriptions"], tables["publications"]
         for name, rows in (
             ("orphans", subscription_graph.orphans(standing, published)),
             ("edges", subscription_graph.edges(standing, published)),
         ):
             tables[name] = self._output.write_table(rows, name)
+        cut = [
+            totals(question, self._batches.summaries(question, checkpoint))
+            for question in self._questions
+            if question.whole is not None
+        ]
+        lonely = subscription_graph.all_orphans(standing, published)
+        cut.append(totals_of(lonely, "orphans", "observers"))
+        tables["totals"] = self._output.write_table(
+            reduce(DataFrame.unionAll, cut).orderBy("table", "measure"), "totals"
+        )
         return tables
 
     def _stories(self, batches: list[Batch], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
         """
-        What was asked for, over all lines; else the most striking of the last hours, cut short.
+        The requested timelines over all lines; else the most conspicuous ones of the last hours, truncated.
         """
         options, lines = self._options, self._batches.lines(batches)
-        self._say("telling stories")
+        self._say("writing timelines")
         if options.stories:
             told = [_told(lines, address, options.key) for address in options.stories]
         else:
-            recent = self._batches.lines(batches[-2:])
-            told = [_told(recent, address).limit(SHOWN) for address in _striking(tables["talkers"])]
+            # By time, not by batches: how often the tool ran must not show.
+            recent = self._between((batches[-1].end - RECENT_HOURS) * HOUR_NANOSECONDS, None, batches)
+            told = [_told(recent, address).limit(MAX_SHOWN) for address in _striking(tables["talkers"])]
         found = {"stories": self._output.write_table(reduce(DataFrame.unionAll, told), "stories")}
         way = None
         if options.conversation:
@@ -175,37 +198,61 @@ class MiningRun:
             way = conversation(lines, pseudonyms.hidden_id(id, options.key) if options.key else id)
         elif slowest := tables["slowest"].orderBy(F.desc("answers"), F.desc("micros"), "time").first():
             near = self._around(slowest.time, batches)
-            way = conversation(near, slowest.id, slowest.asker, slowest.asked).limit(SHOWN)
+            way = conversation(near, slowest.id, slowest.asker, slowest.asked).limit(MAX_SHOWN)
         if way is not None:
             found["conversation"] = self._output.write_table(way, "conversation")
         return found
 
     def _around(self, time: int, batches: list[Batch]) -> DataFrame:
         """
-        The lines of an hour before and after; no other day is looked into.
+        The lines of an hour before and after `time`.
         """
-        first, last = time - HOUR, time + HOUR
-        some = [batch for batch in batches if batch.begin <= last // HOUR and first // HOUR < batch.end]
-        days = {moment(first)[:10], moment(last)[:10]}
-        lines = self._batches.lines(some).where(F.col("date").isin(days))
+        return self._between(time - HOUR_NANOSECONDS, time + HOUR_NANOSECONDS, batches)
+
+    def _between(self, first: int, end: int | None, batches: list[Batch]) -> DataFrame:
+        """
+        The lines from `first` to `end`, or to the end of the log; only those days are read.
+        """
+        last = batches[-1].end * HOUR_NANOSECONDS - 1 if end is None else end
+        some = [
+            batch
+            for batch in batches
+            if batch.begin <= last // HOUR_NANOSECONDS and first // HOUR_NANOSECONDS < batch.end
+        ]
+        lines = self._batches.lines(some).where(F.col("date").between(moment(first)[:10], moment(last)[:10]))
         return lines.where(F.col("time").between(first, last))
+
+    def _fine(self, checkpoint: Checkpoint, about: dict[str, Any]) -> dict[str, DataFrame]:
+        """
+        The rows themselves, of a log that is short enough to be shown by minute.
+        """
+        if about["end"] - about["begin"] > SHORT_SECONDS:
+            return {}
+        lines = self._batches.lines(checkpoint.batches)
+        about["begin"], about["end"] = minutes_of(lines, about["begin"], about["end"])
+        return {
+            "minute_messages": lines.where("kind = 'message'"),
+            "minute_exchanges": self._batches.sources(checkpoint.batches)["exchanges"],
+        }
 
     def _about(self, checkpoint: Checkpoint) -> dict[str, Any]:
         batches = checkpoint.batches
         return {
             "logs": self._options.logs,
-            "begin": batches[0].begin,
-            "end": batches[-1].end,
+            "begin": batches[0].begin * 3600,
+            "end": batches[-1].end * 3600,
             "lines": sum(batch.lines for batch in batches),
             "bad": sum(batch.bad for batch in batches),
             "files": sum(len(batch.files) for batch in batches),
             "pseudonyms": bool(self._options.key),
+            # Earlier days were removed, if not 0.
+            "since": checkpoint.since,
         }
 
 
-def _replay() -> Any:
+def policy_replay() -> Any:
     """
-    The module that asks policies, which needs more than Spark.
+    The module for policy replay, which needs more packages than Spark.
     """
     try:
         from msgnode.mining.analyses import policy_replay as module
@@ -220,15 +267,15 @@ def _replay() -> Any:
 
 def _told(lines: DataFrame, address: str, key: bytes = b"") -> DataFrame:
     """
-    A story, with what the operator called the address in the column `about`.
+    A timeline, with the original name of the address in the column `about`.
     """
     named = pseudonyms.hidden_address(address, key) if key else address
-    return story(lines, named).withColumn("about", F.lit(address))
+    return address_timeline(lines, named).withColumn("about", F.lit(address))
 
 
 def _striking(talkers: DataFrame) -> list[str]:
     """
-    The address of whose messages most failed, and the one that sent most.
+    The address with the most failures, and the one with the most messages.
     """
     rows = [talkers.orderBy(F.desc(column), "address").first() for column in ("failed", "messages")]
     return list(dict.fromkeys(row.address for row in rows if row is not None)) or ["mn:/session"]

@@ -1,13 +1,13 @@
 """
-What a line of the traffic log may hold, as docs/traffic-log.md has it.
+The schema of a line of the traffic log, as in docs/traffic-log.md.
 
-All questions read these columns and no others; a key that is not here is
-skipped.
+The analyses read only these columns; other keys are ignored.
 """
 
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
-VERSIONS = (1,)  # of the contract; a line of another one is kept aside
+KINDS = ("message", "session", "node")  # lines of other kinds are skipped
+VERSIONS = (1,)  # of the format; lines of other versions are set aside
 
 TRAFFIC = StructType(
     [
@@ -32,8 +32,17 @@ TRAFFIC = StructType(
         StructField("reason", StringType()),
         # A number, or text.
         StructField("transaction", StringType()),
+        StructField("source", StringType()),
+        StructField("hops", IntegerType()),
         StructField("resources", ArrayType(StringType())),
         StructField("resources_count", IntegerType()),
         StructField("event", StringType()),
+        StructField("record", StringType()),
+        StructField("started", LongType()),
+        StructField("version", StringType()),
+        StructField("revision", StringType()),
+        StructField("messages", LongType()),
+        StructField("unlogged", LongType()),
+        StructField("lost", LongType()),
     ]
 )

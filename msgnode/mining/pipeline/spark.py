@@ -1,5 +1,5 @@
 """
-Starting Spark: on this machine, or as spark-submit has it; and what to do where it cannot start.
+Starting Spark: on this machine, or as configured by spark-submit; and errors that say what to install.
 """
 
 import os
@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -17,12 +17,17 @@ from pyspark.sql import SparkSession
 from msgnode.mining.pipeline.log_files import Unreadable
 
 JAVA = 17
+SMALL_BYTES = 64 * 1024 * 1024  # of the log: below this, little is compiled
+LARGE_BYTES = 512 * 1024 * 1024  # of the log: from here on, more memory is used
+MAX_CORES = 16
+_PACKED_FACTOR = 8  # times the size of a compressed file is about that of the log
 _UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"
+_JAVA = "spark.driver.extraJavaOptions"
 
 
 def check_java() -> None:
     """
-    Raise Unreadable with what to install, unless there is a Java that Spark can use.
+    Raise Unreadable, with what to install, unless there is a Java that Spark can use.
     """
     if _UNDER_SUBMIT in os.environ:
         return
@@ -42,17 +47,23 @@ def check_java() -> None:
 
 
 @contextmanager
-def session(verbose: bool = False) -> Iterator[SparkSession]:
+def session(
+    verbose: bool = False, places: Sequence[str] = (), conf: Sequence[str] = ()
+) -> Iterator[SparkSession]:
     """
-    A session of Spark, which ends with the block unless it was there before.
+    A Spark session, which ends with the block, unless one was running before.
+
+    `places` are the directories that it will read: their size decides on memory and compilers. `conf` are
+    settings of Spark, as `NAME=VALUE`, which take precedence.
     """
     check_java()
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
+    settings = local_settings(places, conf)
     with as_file(files("msgnode.mining") / "assets/log4j2.properties") as quiet:
-        spark = _started(None if verbose else quiet)
+        spark = _started(settings, None if verbose else quiet)
     if not verbose:
         spark.sparkContext.setLogLevel("ERROR")
     try:
@@ -61,34 +72,94 @@ def session(verbose: bool = False) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _started(quiet: Path | None) -> SparkSession:
+def local_settings(places: Sequence[str], conf: Sequence[str] = ()) -> dict[str, str]:
     """
-    Options of spark-submit win over these.
+    The settings of a local run over these directories; `conf` takes precedence.
+    """
+    return _settings(sum(map(_bytes_in, places))) | dict(map(_setting, conf))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise Unreadable(f"--conf is a setting of Spark, spark.NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _bytes_in(place: str) -> int:
+    """
+    About how many bytes of the log are in a local directory, uncompressed; many if it is elsewhere.
+    """
+    scheme, separator, path = place.partition("://")
+    if separator and scheme != "file":
+        return LARGE_BYTES
+    total = 0
+    for directory, _, names in os.walk(path if separator else place):
+        for name in names:
+            with suppress(OSError):
+                size = os.stat(os.path.join(directory, name)).st_size
+                total += size * (_PACKED_FACTOR if name.endswith((".gz", ".parquet")) else 1)
+    return total
+
+
+def _settings(size: int) -> dict[str, str]:
+    """
+    The settings of a local run for so many bytes of the log.
+
+    Few rows are done before compiled code has paid for its compilation, and one partition is enough for them.
+    """
+    cores = min(os.cpu_count() or 1, MAX_CORES)
+    java = "-XX:+UseSerialGC -Xss4m -XX:ReservedCodeCacheSize=240m"
+    settings = {
+        "spark.ui.enabled": "false",
+        # Without checksum files: Hadoop would start a process for each file it creates here.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        # Else each expression records the line of Python that it is from, with calls to Java.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+    }
+    if size < SMALL_BYTES:
+        return settings | {
+            "spark.master": "local[1]",
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": f"{java} -XX:TieredStopAtLevel=1",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # Many small files are one task, and are listed without one.
+            "spark.sql.files.openCostInBytes": "4096",
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+        }
+    large = size >= LARGE_BYTES
+    return settings | {
+        "spark.master": f"local[{cores}]",
+        "spark.driver.memory": "2g" if large else "1g",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC" if large else java,
+        "spark.sql.shuffle.partitions": str(8 * cores if large else 2 * cores),
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    }
+
+
+def _started(settings: dict[str, str], quiet: Path | None) -> SparkSession:
+    """
+    Start Spark. Options of spark-submit take precedence over these.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("msgnode mine")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.caseSensitive", "true")
-    # A file holds one hour, so rows need not be sorted to be written hour by hour.
+    # A file has one hour, so rows need not be sorted to be written by day.
     builder = builder.config("spark.sql.maxConcurrentOutputFileWriters", "16")
     if _UNDER_SUBMIT in os.environ:
         return builder.getOrCreate()
-    cores = os.cpu_count() or 1
-    local = {
-        "spark.master": "local[*]",
-        "spark.driver.memory": "2g",
-        "spark.ui.enabled": "false",
-        # Without checksums beside each file: Hadoop starts a process for each file it makes here.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(8 * cores),
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-    }
-    for name, value in local.items():
-        builder = builder.config(name, value)
     if quiet is not None:
-        builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{quiet}")
+        logging = f"-Dlog4j2.configurationFile=file:{quiet}"
+        settings = settings | {_JAVA: f"{settings.get(_JAVA, '')} {logging}".strip()}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     with _hushed(quiet is not None):
         return builder.getOrCreate()
 
@@ -96,7 +167,7 @@ def _started(quiet: Path | None) -> SparkSession:
 @contextmanager
 def _hushed(really: bool) -> Iterator[None]:
     """
-    What Java prints while it starts goes into a file, which is shown if it does not start.
+    Redirect what Java prints during its start to a file, which is shown if the start fails.
     """
     if not really:
         yield

@@ -1,3 +1,3 @@
 """
-The report that people read: chapters, tables, charts.
+The HTML report: chapters, tables, charts.
 """

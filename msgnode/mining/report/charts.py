@@ -1,25 +1,27 @@
 """
-What the charts of the report show: a few hundred numbers each, whatever the size of the log.
+The data of the charts: a few hundred numbers each, whatever the size of the log.
 """
 
 from collections import defaultdict
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import FAILED
-from msgnode.mining.report.tables import latest
+from msgnode.mining.report.findings import error_name
+from msgnode.mining.report.series import Series
+from msgnode.mining.report.steps import Steps
 
-HOURS = 24 * 45  # more than that is shown by day
-DOMAINS = 20  # to each side of the heat map
+DOMAINS = 15  # on each axis of the heat map
 BARS = 15
-EDGES = 150
+LINES = 12  # of one chart
+MAX_DRAWN = 30  # sessions in the subscription graph; with more its names would overlap
 
 
 def totals(rows: DataFrame, *names: str) -> dict[str, int]:
     """
-    The sums of a table; without names those of the volume.
+    The sums of columns; without names, those of the volume.
     """
     if names:
         found = rows.agg(*[F.sum(name).alias(name) for name in names]).first()
@@ -32,46 +34,63 @@ def totals(rows: DataFrame, *names: str) -> dict[str, int]:
 
 def by(volume: DataFrame, *keys: str) -> DataFrame:
     """
-    The volume grouped otherwise, the most first.
+    The volume grouped by other keys, the largest first.
     """
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "copies")]
     return volume.groupBy(*keys).agg(*sums).orderBy(F.desc("messages"), *keys)
 
 
-def volume(rows: DataFrame) -> dict[str, Any]:
+def stack(labels: list[str], series: dict[str, list[int]], colours: str) -> dict[str, Any]:
     """
-    Messages by type, in each hour or each day.
+    Counts above each other; `colours` says which names the page has colours for: type, code, node.
     """
-    hour = F.format_string("%s %02d:00", "date", "hour")
-    long = rows.select("date", "hour").distinct().count() > HOURS
-    label = F.col("date") if long else hour
-    summed = rows.groupBy(label.alias("label"), "type").agg(F.sum("messages").alias("messages"))
-    found = latest(summed, "label", "type", most=HOURS * 16)
-    labels = sorted({row.label for row in found})
-    series: dict[str, list[int]] = defaultdict(lambda: [0] * len(labels))
-    at = {label: index for index, label in enumerate(labels)}
-    for row in found:
-        series[row.type][at[row.label]] = row.messages
-    ordered = sorted(series.items(), key=lambda item: -sum(item[1]))
-    return {"kind": "stack", "labels": labels, "series": dict(ordered), "unit": "number"}
+    return {"kind": "stack", "labels": labels, "series": series, "unit": "number", "colours": colours}
 
 
-def bands(rows: DataFrame) -> dict[str, Any]:
+def bands(steps: Steps, series: dict[str, Any]) -> dict[str, Any] | None:
     """
-    Percentiles of each hour, of the last hours.
+    Percentiles over time; None without any.
     """
-    found = latest(rows, "date", "hour", most=HOURS)
+    if not any(value is not None for values in series.values() for value in values):
+        return None
     return {
-        "kind": "bands",
-        "labels": [f"{row.date} {row.hour:02}:00" for row in found],
-        "series": {name: [row[name] for row in found] for name in ("p50", "p90", "p99")},
+        "kind": "bands", "labels": steps.labels(), "series": series, "unit": "micros", "colours": "percentile"
+    }  # fmt: skip
+
+
+def nodes(found: Series, name: str) -> dict[str, Any] | None:
+    """
+    One percentile of each node over time; None with a single node.
+    """
+    busiest = sorted(found.by_node, key=lambda node: -sum(found.answers[node]))[:LINES]
+    if len(busiest) < 2:
+        return None
+    return {
+        "kind": "lines",
+        "labels": found.recent.labels(),
+        "series": {node: found.by_node[node][name] for node in sorted(busiest)},
         "unit": "micros",
+        "colours": "node",
     }
+
+
+def errors(found: Series) -> dict[str, Any] | None:
+    """
+    Errors by code over time; beyond a dozen, the rest together.
+    """
+    codes: dict[str, list[int]] = {}
+    for (outcome, code, reason), counts in found.errors.items():
+        name = error_name(outcome, code, reason)
+        if name not in codes and len(codes) == LINES:
+            name = "others"
+        known = codes.get(name, [0] * found.steps.number)
+        codes[name] = [one + other for one, other in zip(known, counts, strict=True)]
+    return stack(found.steps.labels(), codes, "code") if codes else None
 
 
 def matrix(rows: DataFrame) -> dict[str, Any]:
     """
-    The busiest domains against each other; what is left is `others`.
+    The busiest domains against each other; the rest is `others`.
     """
 
     def busiest(column: str) -> list[str]:
@@ -97,7 +116,7 @@ def matrix(rows: DataFrame) -> dict[str, Any]:
 
 def bars(rows: DataFrame, label: str, value: str) -> dict[str, Any]:
     """
-    The first few of a table.
+    The first rows of a table.
     """
     found = rows.orderBy(F.desc(value), label).limit(BARS).collect()
     return {
@@ -110,7 +129,7 @@ def bars(rows: DataFrame, label: str, value: str) -> dict[str, Any]:
 
 def sizes(rows: DataFrame) -> dict[str, Any]:
     """
-    How many messages there are of each size, by type.
+    The number of messages by size and type.
     """
     found = rows.orderBy("upto", "type").collect()
     steps = sorted({row.upto for row in found})
@@ -118,22 +137,21 @@ def sizes(rows: DataFrame) -> dict[str, Any]:
     for row in found:
         series[row.type][steps.index(row.upto)] += row.messages
     labels = [f"{step} B" if step < 1024 else f"{step // 1024} KiB" for step in steps]
-    return {"kind": "stack", "labels": labels, "series": dict(series), "unit": "number"}
+    return stack(labels, dict(series), "type")
 
 
-def graph(edges: DataFrame) -> dict[str, Any] | None:
+def graph(edges: list[Row]) -> dict[str, Any] | None:
     """
-    The busiest edges, with the sessions at their ends coloured by domain.
+    The edges, with sessions as nodes coloured by domain; None if there are too many to be readable.
     """
-    found = edges.limit(EDGES).collect()
-    if not found:
-        return None
     degree: dict[str, int] = defaultdict(int)
     links: dict[tuple[str, str], int] = defaultdict(int)
-    for row in found:
+    for row in edges:
         degree[row.publisher] += 1
         degree[row.observer] += 1
         links[row.publisher, row.observer] += row.publications
+    if not links or len(degree) > MAX_DRAWN:
+        return None
     nodes = [[name, _domain(name), number] for name, number in sorted(degree.items())]
     return {
         "kind": "graph",

@@ -1,34 +1,45 @@
 """
-The report: one HTML file with all that is needed to read it, so it can be mailed and opened anywhere.
+The page of the report: one self-contained HTML file, which can be mailed and opened anywhere.
 """
 
 import json
 import re
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from msgnode.mining.report.sections import sections
+from msgnode.mining.report.series import load_series
+from msgnode.mining.report.units import duration
 
 _ASSETS = files("msgnode.mining") / "assets"
 
 
 def write_report(about: dict[str, Any], tables: dict[str, DataFrame]) -> str:
     """
-    The text of the page.  Of each table only its first rows come to the driver.
+    The text of the page. Only the first rows of each table are loaded on the driver.
+
+    `about` has `begin` and `end` in seconds since 1970, the number of `lines`, `bad` lines and `files`, where
+    the `logs` are, `pseudonyms`, `since` (an hour since 1970) if older days were removed, and `period` if the
+    report is about a part of the log.
     """
-    found = sections(about, tables)  # these say from when to when
-    data = {"about": _about(about), "sections": found}
+    series = load_series(tables, about["begin"], about["end"])
+    data = {
+        "about": _about(about),
+        "nodes": sorted({*series.nodes, *series.by_node}),
+        "sections": sections(about, tables, series),
+    }
     return page("Traffic of the messaging node", data)
 
 
 def page(title: str, data: dict[str, Any]) -> str:
     """
-    The page with this data; nothing in it can end the element it stands in.
+    The page with embedded data, escaped so that it cannot end its element.
     """
     written = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
-    # As a browser reads it, this is the same JSON.
+    # To a JSON parser the escapes are equal to the characters.
     escaped = written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     parts = {
         "title": title,
@@ -46,6 +57,15 @@ def _asset(name: str) -> str:
 
 def _about(about: dict[str, Any]) -> str:
     hidden = " Identifiers are pseudonyms." if about["pseudonyms"] else ""
-    aside = f"; {about['bad']:,} lines could not be read and lie in _bad/" if about["bad"] else ""
+    aside = f"; {about['bad']:,} lines could not be read and are in _bad/" if about["bad"] else ""
     read = f"{about['lines']:,} lines of {about['files']:,} files in {about['logs']}"
-    return f"{about['from']} to {about['until']} UTC, {read}{aside}.{hidden}"
+    span = (
+        f"{_clock(about['begin'])} to {_clock(about['end'])} UTC, {duration(about['end'] - about['begin'])}"
+    )
+    kept = f" Days before {_clock(about['since'] * 3600)} were removed." if about.get("since") else ""
+    part = " This is only a part of the log." if about.get("period") else ""
+    return f"{span}; {read}{aside}.{kept}{part}{hidden}"
+
+
+def _clock(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,36 +1,50 @@
 """
-The report on what went wrong: refusals, loops, unusual hours, and what a policy would refuse.
+The report's chapters on problems: refusals, loops, unusual hours, and replayed policies.
 """
 
-from msgnode.mining.analyses.anomalies import FEWEST, SCORE
+from pyspark.sql import functions as F
+
+from msgnode.mining.analyses.anomalies import MIN_DAYS, SCORE
+from msgnode.mining.report import charts
+from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import Section, Tables, table
 
 
-def refusals(tables: Tables) -> Section:
+def refusals(tables: Tables, series: Series) -> Section:
     columns = [
-        ("last.time", "last", "moment"),
         ("number", "number", "number"),
-        ("cause", "cause", "text"),
         ("code", "code", "number"),
         ("reason", "reason", "text"),
+        ("cause", "in words", "text"),
         ("outcome", "outcome", "text"),
         ("type", "type", "text"),
-        ("from_domain", "from", "text"),
-        ("destination", "to", "text"),
-        ("last.from", "example from", "text"),
-        ("last.to", "example to", "text"),
-        ("last.id", "id", "text"),
+        ("from_domain", "from domain", "text"),
+        ("destination", "to domain", "text"),
         ("first.time", "first", "moment"),
+        ("last.time", "last", "moment"),
+        ("last.from", "last from", "text"),
+        ("last.to", "last to", "text"),
+        ("last.id", "last id", "text"),
     ]
     return {
-        "id": "refusals",
-        "title": "Refusals",
-        "text": "What was refused, dropped or had nowhere to go, newest first, with the last as an example.",
-        "tables": [table(tables["refusals"], columns)],
+        "id": "errors",
+        "title": "Errors",
+        "text": f"Messages that were refused, dropped or had no route: by code and {series.steps.unit}, "
+        "and by cause, the most frequent first, with the last example.",
+        "chart": charts.errors(series),
+        "tables": [
+            table(
+                tables["refusals"]
+                .withColumn("code", F.nullif("code", F.lit(0)))
+                .orderBy(F.desc("number"), F.desc("last.time")),
+                columns,
+                weigh=("number", "messages"),
+            )
+        ],
     }
 
 
-def loops(tables: Tables) -> Section:
+def loops(tables: Tables, series: Series) -> Section:
     columns = [
         ("date", "day", "text"),
         ("hour", "hour", "number"),
@@ -44,41 +58,57 @@ def loops(tables: Tables) -> Section:
     return {
         "id": "loops",
         "title": "Loops",
-        "text": "Who failed with the same thing ten times or more in one hour.",
+        "text": "Senders that failed with the same message ten times or more in one hour.",
         "tables": [
-            table(tables["failures"], columns, "Refused or without a route"),
-            table(tables["repetitions"], columns, "Asked again, or without an answer"),
+            table(
+                tables["failures"],
+                columns,
+                "Refused or without a route",
+                weigh=("failed", "failures"),
+                whole=series.whole("failures", "failed"),
+            ),
+            table(
+                tables["repetitions"],
+                columns,
+                "Repeated, or without an answer",
+                weigh=("unanswered", "unanswered requests"),
+                whole=series.whole("repetitions", "unanswered"),
+            ),
         ],
     }
 
 
-def unusual(tables: Tables) -> Section:
+def unusual(tables: Tables, series: Series) -> Section:
     columns = [
         ("date", "day", "text"),
         ("hour", "hour", "number"),
+        ("scope", "of", "text"),
+        ("name", "which", "text"),
         ("measure", "what", "text"),
         ("value", "there were", "number"),
         ("usual", "usual", "number"),
         ("score", "score", "number"),
-        ("other_days", "days compared", "number"),
+        ("compared", "compared with", "text"),
+        ("others", "hours compared", "number"),
     ]
     return {
         "id": "anomalies",
         "title": "Unusual hours",
         "text": "Hours unlike the same hour of other days. Usual is the median of those, and the "
         "score says how many times the usual distance from it (the median absolute deviation, scaled to a "
-        f"standard deviation) the hour lies away; {SCORE:g} and more are told. With fewer than {FEWEST} "
-        "other days all other hours are compared, and days compared is 0.",
+        f"standard deviation) the hour is away; {SCORE:g} and more are reported. An hour is compared with "
+        f"the same hour of the same weekday; with fewer than {MIN_DAYS} of those, of all days, else with all "
+        "hours.",
         "tables": [table(tables["anomalies"], columns)],
     }
 
 
-def decisions(tables: Tables) -> Section:
+def decisions(tables: Tables, series: Series) -> Section:
     columns = [
         ("rule", "rule", "text"),
         ("effect", "effect", "text"),
         ("change", "change", "text"),
-        ("missing", "for want of", "text"),
+        ("missing", "missing attribute", "text"),
         ("number", "messages", "number"),
         ("last.time", "last", "moment"),
         ("last.from", "example from", "text"),
@@ -88,6 +118,6 @@ def decisions(tables: Tables) -> Section:
     return {
         "id": "policy",
         "title": "Policy",
-        "text": "What the given policy would have done to this traffic. 'undecidable': the log cannot tell.",
-        "tables": [table(tables["decisions"], columns)],
+        "text": "What the policy would have done to this traffic. 'undecidable': the log has too little.",
+        "tables": [table(tables["decisions"], columns, weigh=("number", "messages"))],
     }

@@ -1,12 +1,16 @@
 """
-The report on answers: how long they took, and which never came.
+The report's chapters on answers: latency, and unanswered requests.
 """
 
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
 from msgnode.mining.report import charts
+from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
 
 
-def answers(tables: Tables) -> Section:
+def answers(tables: Tables, series: Series) -> Section:
     columns = [("type", "type", "text"), ("destination", "to", "text"), ("number", "answered", "number")]
     chains = [*columns[:2], ("answers", "answers", "number"), ("number", "requests", "number"), *PERCENTS]
     slowest = [
@@ -23,10 +27,15 @@ def answers(tables: Tables) -> Section:
         "id": "answers",
         "title": "Answers",
         "text": "How long it takes from a request until its last answer, as the node saw both; "
-        "an answer has the request's id and its addresses turned round.",
-        "chart": charts.bands(tables["latency_by_hour"]),
+        "an answer has the request's id, and its addresses swapped.",
+        "chart": charts.bands(series.recent, series.latency),
+        "charts": [["The slowest hundredth (p99), by node", charts.nodes(series, "p99")]],
         "tables": [
-            table(tables["latency"], [*columns, *PERCENTS]),
+            table(tables["latency"], [*columns, *PERCENTS], weigh=("number", "answers")),
+            table(
+                _by_node(tables), [("node", "node", "text"), columns[2], *PERCENTS], "By node",
+                "The newest hour of each node.",
+            ),
             table(tables["chains"], chains, "Provisional answers", "All but the last answer are provisional; "
                   "times are until the first."),
             table(tables["slowest"], slowest, "The slowest"),
@@ -34,7 +43,7 @@ def answers(tables: Tables) -> Section:
     }  # fmt: skip
 
 
-def unanswered(tables: Tables) -> Section:
+def unanswered(tables: Tables, series: Series) -> Section:
     columns = [
         ("address", "asked", "text"),
         ("type", "type", "text"),
@@ -47,17 +56,30 @@ def unanswered(tables: Tables) -> Section:
     return {
         "id": "unanswered",
         "title": "Unanswered",
-        "text": "Requests that were handed on and got no answer within two minutes.",
-        "tables": [table(tables["unanswered"], columns)],
+        "text": "Requests that were delivered and got no answer within two minutes.",
+        "tables": [
+            table(
+                tables["unanswered"],
+                columns,
+                weigh=("unanswered", "unanswered requests"),
+                whole=series.whole("unanswered", "unanswered"),
+            )
+        ],
     }
 
 
-def handover(tables: Tables) -> Section:
+def handover(tables: Tables, series: Series) -> Section:
     columns = [("date", "day", "text"), ("node", "node", "text"), ("number", "messages", "number")]
     return {
         "id": "handover",
         "title": "The node itself",
-        "text": "How long the node had a message before it handed it on.",
-        "chart": charts.bands(tables["handover_by_hour"]),
+        "text": "The time between receiving and delivering a message in the node.",
+        "chart": charts.bands(series.recent, series.handover),
         "tables": [table(tables["handover"], [*columns, *PERCENTS])],
     }
+
+
+def _by_node(tables: Tables) -> DataFrame:
+    hour = Window.partitionBy("node").orderBy(F.desc("date"), F.desc("hour"))
+    rows = tables["latency_by_node"].withColumn("age", F.row_number().over(hour))
+    return rows.where("age = 1").orderBy("node")

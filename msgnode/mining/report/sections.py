@@ -1,88 +1,139 @@
 """
-The sections of the report, in the order they are read: what stands out, then chapter by chapter.
+The sections of the report in their order: what is wrong, then the chapters.
 """
 
+from collections import defaultdict
 from typing import Any
 
-from msgnode.mining.report import charts
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from msgnode.mining.report import charts, findings
+from msgnode.mining.report.findings import Finding
 from msgnode.mining.report.problems import decisions, loops, refusals, unusual
 from msgnode.mining.report.responses import answers, handover, unanswered
+from msgnode.mining.report.series import Error, Series
 from msgnode.mining.report.session_chapter import sessions, stories, subscriptions
-from msgnode.mining.report.tables import Section, Tables, clock, moment
-from msgnode.mining.report.traffic import domains, sizes, talkers, volume
+from msgnode.mining.report.tables import Section, Tables
+from msgnode.mining.report.traffic import domains, nodes, sizes, talkers, volume
+from msgnode.mining.report.units import share
 
-# As they are read, after the overview; what a policy would have done comes last, where one was given.
+# The order after the overview: problems first. The chapter on a replayed policy comes last.
 SECTIONS = (
+    refusals,
+    unanswered,
+    answers,
+    nodes,
     volume,
     domains,
     talkers,
-    answers,
-    unanswered,
-    handover,
-    refusals,
-    sessions,
-    subscriptions,
-    sizes,
     loops,
     unusual,
-    stories,
+    sessions,
+    handover,
+    subscriptions,
+    sizes,
 )
+_CAUSES = 1000  # of refusals, to find out who sent most
 
 
-def sections(about: dict[str, Any], tables: Tables) -> list[Section]:
+def sections(about: dict[str, Any], tables: Tables, series: Series) -> list[Section]:
     """
-    All of them, as the script of the page takes them.
+    All sections, as the page's script reads them.
     """
-    about["from"], about["until"] = clock(about["begin"]), clock(about["end"])
-    found = [section(tables) for section in SECTIONS]
+    found = [section(tables, series) for section in SECTIONS]
+    if "stories" in tables:
+        found.append(stories(tables, series))
     if "decisions" in tables:
-        found.append(decisions(tables))
-    return [_overview(about, tables), *found]
+        found.append(decisions(tables, series))
+    return [_overview(about, tables, series), *found]
 
 
-def _overview(about: dict[str, Any], tables: Tables) -> Section:
+def _overview(about: dict[str, Any], tables: Tables, series: Series) -> Section:
     total = charts.totals(tables["volume"])
-    answers = charts.totals(tables["unanswered"], "unanswered")["unanswered"]
+    answered = charts.totals(tables["answered"], "requests", "unanswered")
     messages = total["messages"]
     tiles = [
         ["messages", messages, "number"],
         ["bytes received", total["bytes"], "bytes"],
         ["copies delivered", total["copies"], "number"],
         ["refused or no route", (total["failed"] / messages) if messages else 0, "share"],
-        ["requests unanswered", answers, "number"],
+        ["requests unanswered", answered["unanswered"], "number"],
+        ["of requests", answered["requests"], "number"],
         ["lines set aside", about["bad"], "number"],
     ]
-    text = "What an operator would want to know first; the sections below have the rest."
+    found, more = findings.ranked(_findings(about, tables, series, messages))
+    rest = f"{more} lighter ones are not listed; the sections have them." if more else ""
     return {
         "id": "overview",
-        "title": "At a glance",
-        "text": text,
+        "title": "What is wrong",
+        "text": "By weight: how many messages are concerned, and how badly; what goes on counts double.",
         "tiles": tiles,
-        "striking": _striking(tables),
+        "striking": [[each.word, each.text, each.section, each.goes_on] for each in found],
+        "more": rest,
     }
 
 
-def _striking(tables: Tables) -> list[list[str]]:
+def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: int) -> list[Finding]:
     """
-    One sentence for each thing that somebody should look at, the first few of each kind.
+    All findings, in no order.
     """
-    found = []
-    for row in tables["anomalies"].limit(4).collect():
-        found.append(
-            [
-                f"{row.date} {row.hour:02}:00: {row.value:,} {row.measure}",
-                f"where {row.usual:,.0f} would be usual.",
-            ]
-        )
-    for row in tables["storms"].limit(3).collect():
-        text = f"connections came in one minute to {row.node}; usual are {row.usual:,.0f}."
-        found.append([f"{moment(row.time)[:16]}: {row.attached:,}", text])
-    for row in tables["failures"].limit(3).collect():
-        found.append([row.address, f"failed {row.failed:,} times in an hour with {row.type} to {row.to}."])
-    for row in tables["repetitions"].limit(3).collect():
-        found.append(
-            [row.address, f"asked {row.to} again and again: {row.unanswered:,} unanswered in an hour."]
-        )
+    steps = series.steps
+    causes = tables["refusals"].orderBy(F.desc("number")).limit(_CAUSES).collect()
+    newest = tables["talkers"].agg(F.max("last").alias("last")).first()
+    ages = _ages(causes, (newest["last"] if newest else None) or 0)
+    found = findings.errors(series.errors, steps, messages, _senders(causes), ages)
+    found += findings.unanswered(series.lost, steps)
+    found += findings.slow_nodes(series.by_node, series.answers, series.recent)
+    found += findings.silences(tables["silences"].limit(100).collect(), series.nodes, steps)
+    found += findings.unusual(tables["anomalies"].limit(20).collect())
+    found += findings.storms(tables["storms"].limit(100).collect())
+    found += findings.loops(
+        tables["failures"].limit(200).collect(),
+        "failed",
+        lambda number, row: f"failed {number:,} times with {row.type} to {row.to}",
+    )
+    found += findings.loops(
+        tables["repetitions"].limit(200).collect(),
+        "unanswered",
+        lambda number, row: f"repeated {row.type} to {row.to}: {number:,} unanswered",
+    )
     for row in tables["orphans"].limit(1).collect():
-        found.append([row.address, f"is subscribed by {row.observers:,} and was never published to."])
+        text = f"is subscribed by {row.observers:,} and was never published to."
+        found.append(Finding(0.1 * row.observers, row.address, text, "graph"))
+    if about["bad"]:
+        text = "could not be read; they are in _bad/, with the reason."
+        found.append(Finding(float(about["bad"]), f"{about['bad']:,} lines", text, "overview"))
+    return found
+
+
+def _ages(causes: list[Row], newest: int) -> dict[Error, float]:
+    """
+    How many seconds before the newest message the last message with each error came.
+    """
+    found: dict[Error, float] = {}
+    for row in causes:
+        error = row.outcome, row.code or 0, row.reason or ""
+        age = max(0, newest - row["last"]["time"]) / findings.SECOND
+        found[error] = min(age, found.get(error, age))
+    return found
+
+
+def _senders(causes: list[Row]) -> dict[Error, str]:
+    """
+    For each error the domain that most of its messages came from, in words.
+    """
+    rows: dict[Error, list[Row]] = defaultdict(list)
+    for row in causes:
+        rows[row.outcome, row.code or 0, row.reason or ""].append(row)
+    found = {}
+    for error, own in rows.items():
+        domains: dict[str, int] = defaultdict(int)
+        for row in own:
+            domains[row.from_domain] += row.number
+        domain, most = max(domains.items(), key=lambda item: (item[1], item[0]))
+        number = sum(domains.values())
+        if most * 2 > number:
+            many = "all" if most == number else share(most, number)
+            found[error] = f"{many} from {domain}"
     return found

@@ -1,13 +1,16 @@
 """
-The report on who was there: sessions and their ends, who listens to whom, what one address did.
+The report's chapters on sessions: their ends, the subscription graph, and timelines.
 """
 
 from msgnode.mining.analyses.sessions import STORM_LEAST, STORM_TIMES
 from msgnode.mining.report import charts
+from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import PERCENTS, Section, Tables, table
 
+EDGES = 60  # to draw
 
-def sessions(tables: Tables) -> Section:
+
+def sessions(tables: Tables, series: Series) -> Section:
     ends = [
         ("node", "node", "text"),
         ("ended", "ended", "text"),
@@ -15,11 +18,11 @@ def sessions(tables: Tables) -> Section:
         ("reconnects", "reconnects", "number"),
         ("takeovers", "takeovers", "number"),
         ("aways", "times away", "number"),
-        ("away_seconds", "seconds away", "number"),
-        ("longest_away_seconds", "longest", "number"),
+        ("away_seconds", "time away", "seconds"),
+        ("longest_away_seconds", "longest", "seconds"),
     ]
     lengths = [("ended", "ended", "text"), ("number", "sessions", "number")]
-    milliseconds = [(name, f"{label}, ms", "number") for name, label, _ in PERCENTS]
+    milliseconds = [(name, label, "millis") for name, label, _ in PERCENTS]
     storms = [
         ("time", "minute", "moment"),
         ("node", "node", "text"),
@@ -37,26 +40,40 @@ def sessions(tables: Tables) -> Section:
     return {
         "id": "sessions",
         "title": "Sessions",
-        "text": "How sessions live and end. 'lost' began anew without an end: the node forgot it.",
+        "text": "The lifetimes of sessions, and how they end. 'lost': a new one began without it.",
         "tables": [
             table(tables["sessions"], ends),
-            table(tables["lengths"], [*lengths, *milliseconds], "Lengths of whole lives"),
+            table(tables["lengths"], [*lengths, *milliseconds], "Lengths of complete lifetimes"),
             table(tables["storms"], storms, "Storms", f"Minutes with at least {STORM_LEAST} connections and "
                   f"{STORM_TIMES} times as many as in the node's median minute."),
-            table(tables["restless"], restless, "Sessions with most connections"),
+            table(tables["restless"], restless, "Sessions with most connections", 
+                  weigh=("attached", "connections"),
+                  whole=series.whole("restless", "attached")),
         ],
     }  # fmt: skip
 
 
-def subscriptions(tables: Tables) -> Section:
+def subscriptions(tables: Tables, series: Series) -> Section:
     number = tables["edges"].count()
-    drawn = charts.graph(tables["edges"])
-    size = f"All {number:,}" if number <= charts.EDGES else f"The busiest {charts.EDGES} of {number:,}"
+    busiest = tables["edges"].limit(EDGES).collect()
+    drawn = charts.graph(busiest) if number <= EDGES else None
+    if number == 0:
+        about = "There are none between two sessions."
+    elif drawn:
+        about = "Arrows go from a publishing session to its subscribers."
+    else:
+        about = f"{number:,} pairs of a publisher and a subscriber are too many to draw; see the table."
+    edges = [
+        ("address", "address", "text"),
+        ("publisher", "published by", "text"),
+        ("observer", "subscribed by", "text"),
+        ("publications", "publications", "number"),
+    ]
     publications = [
         ("address", "address", "text"),
         ("publisher", "published by", "text"),
         ("publications", "publications", "number"),
-        ("unheard", "heard by nobody", "number"),
+        ("unheard", "without recipients", "number"),
         ("last", "last", "moment"),
     ]
     orphans = [
@@ -68,19 +85,28 @@ def subscriptions(tables: Tables) -> Section:
     return {
         "id": "graph",
         "title": "Subscriptions",
-        "text": "Who listens to whom: arrows go from the session that publishes to those that subscribed. "
-        f"{size} are drawn.",
+        "text": f"Who publishes to whom. {about}",
         "chart": drawn,
         "tables": [
+            table(tables["edges"], edges, "Publishers and subscribers", most=50),
             table(
-                tables["publications"].where("unheard > 0"), publications, "Publications that nobody hears"
+                tables["publications"].where("unheard > 0"),
+                publications,
+                "Publications without recipients",
+                weigh=("unheard", "publications without recipients"),
             ),
-            table(tables["orphans"], orphans, "Subscriptions to what was never published"),
+            table(
+                tables["orphans"],
+                orphans,
+                "Subscriptions without publications",
+                weigh=("observers", "subscribers"),
+                whole=series.whole("orphans", "observers"),
+            ),
         ],
     }
 
 
-def stories(tables: Tables) -> Section:
+def stories(tables: Tables, series: Series) -> Section:
     lines = [
         ("time", "time", "moment"),
         ("node", "node", "text"),
@@ -106,13 +132,13 @@ def stories(tables: Tables) -> Section:
     if "conversation" in tables:
         told.append(
             table(
-                tables["conversation"], lines, "One conversation", "Its way across nodes, in order of time."
+                tables["conversation"], lines, "One conversation", "Its path across nodes, in order of time."
             )
         )
     return {
         "id": "stories",
-        "title": "Stories",
-        "text": "Line by line: what one address did. Unless --story names some: the one with most failures "
+        "title": "Timelines",
+        "text": "Line by line: what one address did. Unless --story names others: the one with most failures "
         "and the one that sent most, in the newest hours; and the exchange with most answers.",
         "tables": told,
     }

@@ -1,5 +1,5 @@
 """
-The first rows of a table, brought to the driver in the units of the report.
+Tables of the report: the first rows, loaded on the driver, in the units of the report.
 """
 
 from datetime import UTC, datetime
@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-MAX_ROWS = 100  # rows of a table in the report
-MAX_CELL_CHARS = 160  # characters of an address in it
+MAX_ROWS = 200  # rows of a table in the report
+MAX_CELL_CHARS = 160  # characters of a cell
 
 Tables = dict[str, DataFrame]
 Section = dict[str, Any]
@@ -20,25 +20,54 @@ PERCENTS: list[Column] = [
 
 
 def table(
-    rows: DataFrame, columns: list[Column], title: str = "", note: str = "", most: int = MAX_ROWS
+    rows: DataFrame,
+    columns: list[Column],
+    title: str = "",
+    note: str = "",
+    most: int = MAX_ROWS,
+    weigh: tuple[str, str] | None = None,
+    whole: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """
-    A table of the report; the rows come in the order that they were written in.
+    A table of the report. The rows are in the order in which they were written.
+
+    `weigh` is a column and its noun: of a table that is cut, their sum in the rows that are not shown. If
+    `rows` themselves were cut, `whole` is the number of all rows and their sum.
     """
-    found = rows.limit(most).collect()
-    values = [[cell(row, field, kind) for field, _, kind in columns] for row in found]
-    more = f"The first {most} rows." if len(found) == most else ""
+    found = rows.limit(most + 1).collect()
+    shown = found[:most]
+    is_cut = len(found) > most or (whole is not None and whole[0] > len(shown))
+    more = _not_shown(rows, shown, weigh, whole) if is_cut else ""
     return {
         "title": title,
-        "note": " ".join(filter(None, (note, more))),
+        "note": note,
+        "more": more,
         "columns": [[heading, kind] for _, heading, kind in columns],
-        "rows": values,
+        "rows": [[cell(row, field, kind) for field, _, kind in columns] for row in shown],
     }
+
+
+def _not_shown(
+    rows: DataFrame, shown: list[Row], weigh: tuple[str, str] | None, whole: tuple[int, int] | None
+) -> str:
+    """
+    How many rows are not shown, and their weight: `24 more rows, 20,076 messages, are not shown`.
+    """
+    if whole is None:
+        sum_ = F.coalesce(F.sum(weigh[0]), F.lit(0)) if weigh else F.lit(0)
+        total = rows.agg(F.count("*").alias("rows"), sum_.alias("sum")).first()
+        assert total is not None
+        whole = total["rows"], total["sum"]
+    text = f"{whole[0] - len(shown):,} more rows"
+    if weigh:
+        rest = whole[1] - sum(row[weigh[0]] or 0 for row in shown)
+        text += f", {rest:,} {weigh[1]},"
+    return f"{text} are not shown. Sorting orders the {len(shown)} shown."
 
 
 def cell(row: Row, field: str, kind: str) -> Any:
     """
-    A value as the report shows it; `last.time` looks into a struct.
+    A value in the form of the report; `last.time` reads a field of a struct.
     """
     value: Any = row
     for name in field.split("."):
@@ -52,7 +81,7 @@ def cell(row: Row, field: str, kind: str) -> Any:
 
 def moment(nanoseconds: int) -> str:
     """
-    2026-07-31 14:05:06.123, in UTC.
+    A time as 2026-07-31 14:05:06.123, in UTC.
     """
     whole, rest = divmod(nanoseconds, 1_000_000_000)
     try:
@@ -60,18 +89,3 @@ def moment(nanoseconds: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(nanoseconds)
     return f"{text}.{rest // 1_000_000:03}"
-
-
-def clock(hours: int) -> str:
-    """
-    2026-07-31 14:00 for a count of hours since 1970.
-    """
-    return datetime.fromtimestamp(hours * 3600, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def latest(rows: DataFrame, *order: str, most: int) -> list[Row]:
-    """
-    The last so many rows, oldest first.
-    """
-    found = rows.orderBy(*[F.desc(name) for name in order]).limit(most).collect()
-    return found[::-1]

@@ -1,17 +1,18 @@
 """
-The report on what was carried: how much, between whom, and how large.
+The report's chapters on traffic: volume, domains, talkers, sizes.
 """
 
 from msgnode.mining.report import charts
+from msgnode.mining.report.series import Series
 from msgnode.mining.report.tables import Section, Tables, table
 
 
-def volume(tables: Tables) -> Section:
+def volume(tables: Tables, series: Series) -> Section:
     return {
         "id": "volume",
         "title": "Volume",
-        "text": "How many messages came in, by type; and how they were connected that sent them.",
-        "chart": charts.volume(tables["volume"]),
+        "text": f"Messages by type and {series.steps.unit}, and the connectors of their senders.",
+        "chart": charts.stack(series.steps.labels(), series.types, "type"),
         "tables": [
             table(
                 charts.by(tables["volume"], "node", "connector", "outcome"),
@@ -23,12 +24,51 @@ def volume(tables: Tables) -> Section:
                     ("bytes", "bytes", "bytes"),
                     ("copies", "copies", "number"),
                 ],
+                weigh=("messages", "messages"),
             )
         ],
     }
 
 
-def domains(tables: Tables) -> Section:
+def nodes(tables: Tables, series: Series) -> Section:
+    """
+    The nodes side by side: how many messages each logged, and when it was silent.
+    """
+    known = [
+        ("node", "node", "text"),
+        ("first", "first line", "moment"),
+        ("last", "last line", "moment"),
+        ("version", "version", "text"),
+        ("starts", "starts", "number"),
+        ("unlogged", "messages not logged", "number"),
+        ("lost", "lines lost", "number"),
+    ]
+    silent = [
+        ("node", "node", "text"),
+        ("since", "since", "moment"),
+        ("until", "until", "moment"),
+        ("minutes", "for", "minutes"),
+        ("why", "why", "text"),
+    ]
+    return {
+        "id": "nodes",
+        "title": "Nodes",
+        "text": f"The number of messages that each node logged, by {series.steps.unit}.",
+        "chart": charts.stack(
+            series.steps.labels(), dict(list(series.nodes.items())[: charts.LINES]), "node"
+        ),
+        "tables": [
+            table(tables["nodes"], known),
+            table(
+                tables["silences"], silent, "Silent nodes", "'outage': a node that writes a line about "
+                "itself each minute did not; 'no lines': one that writes no such lines, and perhaps had "
+                "nothing to do.",
+            ),
+        ],
+    }  # fmt: skip
+
+
+def domains(tables: Tables, series: Series) -> Section:
     columns = [
         ("from_domain", "from", "text"),
         ("to_domain", "to", "text"),
@@ -39,13 +79,13 @@ def domains(tables: Tables) -> Section:
     return {
         "id": "domains",
         "title": "Domains",
-        "text": "Which domain talks to which. The colours are logarithmic. 'node' is the node itself.",
+        "text": "Messages between domains. 'node' is the node itself.",
         "chart": charts.matrix(tables["matrix"]),
-        "tables": [table(tables["matrix"], columns)],
+        "tables": [table(tables["matrix"], columns, weigh=("messages", "messages"))],
     }
 
 
-def talkers(tables: Tables) -> Section:
+def talkers(tables: Tables, series: Series) -> Section:
     senders = [
         ("address", "address", "text"),
         ("messages", "messages", "number"),
@@ -64,16 +104,28 @@ def talkers(tables: Tables) -> Section:
     return {
         "id": "talkers",
         "title": "Talkers",
-        "text": "Who sends most, and what is heard by most.",
+        "text": "The busiest senders, and the publications with the largest fan-out.",
         "chart": charts.bars(tables["talkers"], "address", "messages"),
         "tables": [
-            table(tables["talkers"], senders, "Senders"),
-            table(tables["objects"], objects, "Publications by fan-out"),
+            table(
+                tables["talkers"],
+                senders,
+                "Senders",
+                weigh=("messages", "messages"),
+                whole=series.whole("talkers", "messages"),
+            ),
+            table(
+                tables["objects"],
+                objects,
+                "Publications by fan-out",
+                weigh=("copies", "copies"),
+                whole=series.whole("objects", "copies"),
+            ),
         ],
     }
 
 
-def sizes(tables: Tables) -> Section:
+def sizes(tables: Tables, series: Series) -> Section:
     columns = [
         ("type", "type", "text"),
         ("upto", "up to", "bytes"),
@@ -83,7 +135,7 @@ def sizes(tables: Tables) -> Section:
     return {
         "id": "sizes",
         "title": "Sizes",
-        "text": "How large messages are, by type.",
+        "text": "The sizes of messages, by type.",
         "chart": charts.sizes(tables["sizes"]),
         "tables": [table(tables["sizes"], columns)],
     }

@@ -35,6 +35,15 @@ class TestPairing:
 
         assert [("1", "mn1", 1, 250_000, 250_000, False, False)] == found
 
+    def test_pairing_needs_one_shuffle_and_two_sorts(self, spark, capsys):
+        """
+        Pairing shuffles the log once and sorts it twice, for more would cost most on a large log.
+        """
+        exchanges(log(spark, ask(1)), None, FIRST + 1).explain()
+        plan = capsys.readouterr().out
+
+        assert (1, 2) == (plan.count("Exchange "), plan.count("Sort ["))
+
     def test_strangers(self, spark):
         """
         Another id, another asker and an answer before the request belong to nothing.
@@ -65,7 +74,7 @@ class TestPairing:
             ("1", "mn1", 1, 1_000_000, 1_000_000, False, False),
         ] == found
 
-    def test_transactions(self, spark):
+    def test_answer_of_another_transaction_pairs_with_nothing(self, spark):
         """
         An answer of another transaction belongs to nothing, one without a transaction as ever.
         """
@@ -93,14 +102,14 @@ class TestPairing:
 
         assert [(0, False), (1, True)] == [(answers, again) for _, _, answers, _, _, again, _ in found]
 
-    def test_too_late(self, spark):
+    def test_answer_after_two_minutes_pairs_with_nothing(self, spark):
         """
         An answer after two minutes belongs to nothing.
         """
         assert [0] == [row[2] for row in paired(spark, ask(1), answer(121.5))]
         assert [1] == [row[2] for row in paired(spark, ask(1), answer(120.5))]
 
-    def test_two_nodes(self, spark):
+    def test_each_node_has_its_own_exchange(self, spark):
         """
         Each node's view of a request is one exchange; an answer that came only to another node counts.
         """
@@ -216,7 +225,7 @@ class TestLatency:
 
         assert [(BOB, 3, 2, "4"), (ANN, 1, 1, "3")] == found
 
-    def test_chains(self, spark):
+    def test_requests_are_counted_by_number_of_answers(self, spark):
         """
         How many requests got how many answers.
         """

@@ -61,19 +61,18 @@ class TestParsed:
             ('{"level":"info"}', "no version"),
             (line(v=2), "version 2"),
             (line(v=0), "version 0"),
-            (line(kind="other"), "neither message nor session"),
-            (line(kind=None), "neither message nor session"),
+            (line(kind=None), "no kind"),
             (line(time=None), "without time or node"),
             (line(outcome=None), "a message without outcome"),
-            (line(kind="session"), "half an event"),
+            (line(kind="session"), "an event without 'event' or 'session'"),
             (line(bytes=2**63 - 1), "bytes out of range"),
             (line(micros=-1), "micros out of range"),
             (line(bytes=2**63), "not JSON of the log"),
-            (line(time=START + HOUR), "not of the hour of its file"),
-            (line(time=START - 1), "not of the hour of its file"),
+            (line(time=START + HOUR), "its time is not in the hour of its file"),
+            (line(time=START - 1), "its time is not in the hour of its file"),
         ],
     )
-    def test_bad(self, spark, text, why):
+    def test_bad_line_keeps_its_text_and_file(self, spark, text, why):
         """
         What is no line of the log says why, and keeps its text and its file.
         """
@@ -85,7 +84,7 @@ class TestParsed:
         """
         assert [] == table(read(spark, "", "  "))
 
-    def test_schema(self):
+    def test_schema_is_the_documented_one(self):
         """
         The schema is the one that docs/traffic-log.md shows.
         """
@@ -107,7 +106,7 @@ class TestPseudonyms:
         rows = log(spark, *lines)
         return pseudonyms.pseudonymised(rows.withColumn("text", F.lit("text")), self.KEY)
 
-    def test_hmac(self, spark):
+    def test_spark_and_driver_make_the_same_hmac(self, spark):
         """
         Spark's own functions make the HMAC-SHA-256 of RFC 2104, and the driver's the same, for any address.
         """

@@ -3,7 +3,7 @@ The lives of sessions, on logs of a few events.
 """
 
 from msgnode.mining.analyses import sessions
-from msgnode.mining.analyses.session_lifetimes import lives
+from msgnode.mining.analyses.session_lifetimes import session_lifetimes
 from tests.mining.rows import FIRST, SECOND, START, event, log, table
 
 _COLUMNS = ("session", "ended", "length", "attached", "superseded", "aways", "away", "whole", "open")
@@ -11,7 +11,7 @@ ONE = "runtime://a.example/1"
 
 
 def lived(spark, *lines, carried=None, end=1):
-    found = lives(log(spark, *lines), carried, FIRST + end)
+    found = session_lifetimes(log(spark, *lines), carried, FIRST + end)
     return table(found.orderBy("session", "began"), *_COLUMNS)
 
 
@@ -20,7 +20,7 @@ class TestLives:
     From the first event to the last.
     """
 
-    def test_whole(self, spark):
+    def test_life_from_opened_to_closed(self, spark):
         """
         A life from opened to closed, with an absence.
         """
@@ -35,7 +35,7 @@ class TestLives:
 
         assert [(ONE, "closed", 19 * SECOND, 2, 0, 1, 5 * SECOND, True, False)] == found
 
-    def test_taken_over(self, spark):
+    def test_superseded_connection_is_no_absence(self, spark):
         """
         A connection that is superseded leaves the session attached: nobody is away.
         """
@@ -84,11 +84,11 @@ class TestLives:
         first = [line for line in lines if line["hour"] == 0]
         second = [line for line in lines if line["hour"] == 1]
 
-        before = lives(log(spark, *first), None, FIRST + 1)
-        after = lives(log(spark, *second), before.where("open"), FIRST + 2)
+        before = session_lifetimes(log(spark, *first), None, FIRST + 1)
+        after = session_lifetimes(log(spark, *second), before.where("open"), FIRST + 2)
         settled = before.where("not open").union(after)
 
-        whole = lives(log(spark, *lines), None, FIRST + 2)
+        whole = session_lifetimes(log(spark, *lines), None, FIRST + 2)
         assert sorted(table(whole, *_COLUMNS), key=str) == sorted(table(settled, *_COLUMNS), key=str)
 
 
@@ -97,11 +97,11 @@ class TestSessions:
     What is made of the lives.
     """
 
-    def test_by_end(self, spark):
+    def test_lives_are_counted_by_how_they_ended(self, spark):
         """
         How many ended how, with their reconnects and absences.
         """
-        found = lives(
+        found = session_lifetimes(
             log(
                 spark,
                 event(1, "opened"),

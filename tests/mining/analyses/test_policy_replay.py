@@ -20,7 +20,7 @@ def test_what_a_policy_would_have_blocked_and_what_it_leaves(spark):
     """
     What a policy would have blocked, and what it leaves as it was; with the last as a sample.
     """
-    policy = policy_replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
+    policy = policy_replay.load_policy(str(TOP / "etc/policies/block-partner.json"), "a.example")
     rows = log(
         spark,
         message(1),
@@ -45,7 +45,7 @@ def test_subscribed(spark):
     """
     A subscription is decided by what was subscribed, as the node does.
     """
-    policy = policy_replay.sound(str(TOP / "etc/policies/block-partner.json"), "a.example")
+    policy = policy_replay.load_policy(str(TOP / "etc/policies/block-partner.json"), "a.example")
     desk = "domain://msg-node.a.example/sm"
     rows = log(
         spark,
@@ -65,21 +65,21 @@ def test_default(spark):
     What no rule applies to goes by the default, which is part of what makes two runs the same.
     """
     path = str(TOP / "etc/policies/block-partner.json")
-    policy = policy_replay.sound(path, "a.example", "deny")
+    policy = policy_replay.load_policy(path, "a.example", "deny")
     rows = log(spark, message(1), message(2, outcome="refused", code=403))
     rows = rows.withColumn("why", F.lit(None).cast("string"))
 
     found = table(policy_replay.decisions(policy.decided(rows)), "effect", "change", "number")
 
     assert {("notApplicable", "would be blocked", 1), ("notApplicable", "as it was", 1)} == set(found)
-    assert policy.revision != policy_replay.sound(path, "a.example").revision
+    assert policy.revision != policy_replay.load_policy(path, "a.example").revision
 
 
 def test_undecidable(spark):
     """
     A rate depends on what came before; the log line by itself cannot tell.
     """
-    policy = policy_replay.sound(str(TOP / "etc/policies/rate-limit.json"), "")
+    policy = policy_replay.load_policy(str(TOP / "etc/policies/rate-limit.json"), "")
     rows = log(spark, message(1), message(2, BOB, ANN)).withColumn("why", F.lit(None).cast("string"))
 
     found = table(
@@ -99,7 +99,7 @@ def test_without_msgspec():
     script = (
         "import sys; sys.modules['msgspec'] = None\n"
         "from msgnode.mining.pipeline import run\n"
-        "try: run._replay()\n"
+        "try: run.policy_replay()\n"
         "except run.Unreadable as why: print(why)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=TOP)
@@ -115,6 +115,6 @@ def test_unsound(tmp_path):
     (tmp_path / "bad.json").write_text('{"id": 5,')
 
     with pytest.raises(Unreadable, match=r"bad\.json:1:"):
-        policy_replay.sound(str(tmp_path / "bad.json"), "")
+        policy_replay.load_policy(str(tmp_path / "bad.json"), "")
     with pytest.raises(Unreadable, match="No such file"):
-        policy_replay.sound(str(tmp_path / "none.json"), "")
+        policy_replay.load_policy(str(tmp_path / "none.json"), "")

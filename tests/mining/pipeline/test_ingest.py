@@ -24,6 +24,7 @@ from tests.mining.rows import ANN, BOB, event, message, table
 QUESTIONS = (latency.QUESTIONS[0], subscription_graph.QUESTIONS[0])
 SM = "domain://msg-node.a.example/sm"
 HOURS, MOST = 3, 2
+MAX_TAIL = 1  # batches without a part
 
 
 class Killed(BaseException):
@@ -69,8 +70,8 @@ class MortalOutput(Output):
 
     def __init__(self, spark, where, life):
         super().__init__(spark, where)
-        self.files = MortalFiles(spark, where)
-        self.files.life = self.life = life
+        self.files = self.mortal_files = MortalFiles(spark, where)
+        self.mortal_files.life = self.life = life
 
     def write(self, rows, name, number, *by):
         self.life.live()
@@ -110,14 +111,14 @@ class Runs:
         (self.logs / name).write_text(text)
         return self.logs / name
 
-    def take(self, life=None):
+    def take(self, life=None, keep=0):
         """
         A run, which may be killed; returns the checkpoint.
         """
         output = MortalOutput(self.spark, str(self.out), life or Life())
         batches = Batches(self.spark, output, QUESTIONS, (), StructType([]), list().append)
         logs = LogFiles(self.spark, str(self.logs))
-        checkpoint, _ = Ingest(output, batches, MOST).take(
+        checkpoint, _ = Ingest(output, batches, MOST, MAX_TAIL, keep).take(
             output.begin({}, False), logs.logs(), logs.unpacked
         )
         return checkpoint
@@ -129,7 +130,8 @@ class Runs:
         output = Output(self.spark, str(self.out))
         batches = Batches(self.spark, output, QUESTIONS, (), StructType([]), list().append)
         known = output.begin({}, False)
-        return [table(batches.answer(question, known.parts, known.batches[-1])) for question in QUESTIONS]
+        batches.since = known.since
+        return [table(batches.answer(question, known)) for question in QUESTIONS]
 
     def kept(self, name):
         """
@@ -145,14 +147,14 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs(spark, tmp_path_factory):
     """
-    A run over two hours, and a third that was written since: the next run has three parts, and merges two.
+    Runs over three hours, and a fourth that was written since: the next run has three parts, and merges two.
     """
     made = Runs(spark, tmp_path_factory.mktemp("hourly"))
-    for hour in range(HOURS - 1):
+    for hour in range(HOURS):
         made.write(hour)
         if hour:
             made.take()
-    made.write(HOURS - 1)
+    made.write(HOURS)
     return made
 
 
@@ -187,14 +189,14 @@ def test_run_that_is_killed_before_one_of_its_steps_leaves(spark, runs, tmp_path
     assert after == runs.answers()
 
 
-def test_merged(runs):
+def test_many_runs_leave_few_parts(runs):
     """
     After many runs there are few parts, each of one file, and nothing is left that no checkpoint names.
     """
     runs.take()
     known = load((runs.out / CHECKPOINT).read_text())
 
-    assert HOURS == len(known.batches)
+    assert HOURS + 1 == len(known.batches)
     assert [(2, 1), (1, 0)] == [(part.end - part.begin, part.level) for part in known.parts]
     for question in QUESTIONS:
         assert {part.number: 1 for part in known.parts} == runs.kept(f"parts/{question.name}")
@@ -202,7 +204,7 @@ def test_merged(runs):
         assert {batch.number for batch in known.batches} == set(runs.kept(name))
 
 
-def test_late(spark, runs, tmp_path):
+def test_late_file_takes_merged_sums_apart(spark, runs, tmp_path):
     """
     A file that comes late takes merged sums apart; what was before it needs no file of the log.
     """
@@ -212,8 +214,77 @@ def test_late(spark, runs, tmp_path):
 
     known = runs.take()
 
-    assert [1, 1, 1] == [part.end - part.begin for part in known.parts]
+    assert runs.kept("lines").keys() == {batch.number for batch in known.batches}
     assert expected == runs.answers()
+
+
+def test_only_appended_bytes_are_read(spark, tmp_path):
+    """
+    What was appended to the newest hour is read, not what was read before; the answers are those of one run.
+
+    A line of a kind that is not known is skipped, and one that is none is kept aside under its file.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    runs.write(0)
+    path = runs.write(1)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2]))
+    runs.take()
+    damaged = "x" * (path.stat().st_size - 1) + "\n"
+    unknown = json.dumps(message(3700) | {"kind": "weather"}) + "\n"
+    path.write_text(damaged + "".join(lines[2:3]) + "not a line\n" + unknown)
+
+    known = runs.take()
+
+    path.write_text("".join(lines[:3]))
+    assert [(4, 0), (3, 1)] == [(batch.lines, batch.bad) for batch in known.batches]
+    assert 2 == len(known.batches[-1].pieces)
+    [aside] = [json.loads(line) for file in runs.out.glob("_bad/*/*.json") for line in file.open()]
+    assert "not a line" == aside["text"] and str(path) in aside["path"]
+    assert at_once(spark, tmp_path / "once", runs) == runs.answers()
+
+
+def test_batches_of_a_day_that_is_over_become_one(spark, tmp_path):
+    """
+    Batches of a day become one when it is over; the answers stay as they were, and no other file is left.
+    """
+    runs = Runs(spark, tmp_path / "runs")
+    for hour in (0, 1, 2, 24, 49, 72):
+        runs.write(hour)
+        runs.take()
+
+    known = load((runs.out / CHECKPOINT).read_text())
+
+    spans = [(batch.begin % 24, batch.end - batch.begin) for batch in known.batches]
+    assert spans[0] in ((0, 2), (0, 3))
+    for name in ("lines", "exchanges", "lives"):
+        assert {batch.number for batch in known.batches} == set(runs.kept(name))
+    assert at_once(spark, tmp_path / "once", runs) == runs.answers()
+
+
+def test_keep_removes_whole_days_everywhere(spark, tmp_path):
+    """
+    Only the last days are kept: what is left is that of a run over these days alone.
+    """
+    runs, other = Runs(spark, tmp_path / "runs"), Runs(spark, tmp_path / "other")
+    for hour in (0, 1, 24, 25, 48):
+        runs.write(hour)
+    runs.take()
+    runs.write(49)
+    for hour in (24, 25, 48, 49):
+        other.write(hour)
+    other.take()
+
+    known = runs.take(keep=2)
+    again = runs.take()
+
+    assert other.answers() == runs.answers()
+    assert known == again and 16 == sum(batch.lines for batch in known.batches)
+    assert known.since == known.batches[0].begin
+    days = {path.name for path in runs.out.glob("*/batch=*/**/date=*")}
+    assert {"date=2026-08-01", "date=2026-08-02"} == days
+    text = "".join(path.read_bytes().decode("latin1") for path in runs.out.glob("parts/*/batch=*/*"))
+    assert "2026-07-31" not in text
 
 
 def test_first_killed(spark, tmp_path):
@@ -266,10 +337,10 @@ def test_checkpoint_interrupted(spark, tmp_path):
     There is a checkpoint, the old or the new, also if a run is killed where it must delete one for the other.
     """
     output = Output(spark, str(tmp_path))
-    output.files = StubbornFiles(spark, str(tmp_path))
-    output.files.life = Life(2)
+    output.files = files = StubbornFiles(spark, str(tmp_path))
+    files.life = Life(2)
     output.save(Checkpoint({}))
-    output.files.life = Life(1)
+    files.life = Life(1)
     with pytest.raises(Killed):
         output.save(Checkpoint({}, next=7))
 
@@ -284,7 +355,7 @@ def test_overwrite_interrupted(spark, tmp_path):
     output = MortalOutput(spark, str(tmp_path), Life())
     (tmp_path / "lines/batch=1").mkdir(parents=True)
     output.save(Checkpoint({}))
-    output.files.life.changes = 2
+    output.mortal_files.life.changes = 2
     with pytest.raises(Killed):
         output.begin({}, True)
 
@@ -314,7 +385,7 @@ def test_tables_interrupted(spark, tmp_path):
     seen = []
 
     for steps in range(5):
-        output.files.life.changes = steps
+        output.mortal_files.life.changes = steps
         try:
             output.publish()
         except Killed:

@@ -5,14 +5,24 @@ Each question on a table of ten rows or so, with answers reckoned by hand.
 import pytest
 from pyspark.sql import functions as F
 
-from msgnode.mining.analyses import anomalies, refusals, retry_loops, subscription_graph, top_talkers, volume
+from msgnode.mining.analyses import (
+    anomalies,
+    presence,
+    refusals,
+    retry_loops,
+    subscription_graph,
+    top_talkers,
+    volume,
+)
+from msgnode.mining.analyses.analysis import totals
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import destination, domain, is_multicast, kind
-from msgnode.mining.analyses.timeline import conversation, story
-from tests.mining.rows import ANN, BOB, START, event, log, message, table
+from msgnode.mining.pipeline.timeline import address_timeline, conversation
+from tests.mining.rows import ANN, BOB, HOUR, START, event, log, message, own, table
 
 SM = "domain://msg-node.a.example/sm"
 ONE, TWO = "runtime://a.example/1", "runtime://b.example/2"
+MINUTE = HOUR // 60
 CHAT = "comm://a.example/chat/changes"
 
 
@@ -60,7 +70,7 @@ class TestColumns:
             ("a.example", "comm://a.example", "other"),
         ] == found
 
-    def test_multicast(self, spark):
+    def test_published_addresses_are_those_of_the_node(self, spark):
         """
         What is published to is what the node takes for it.
         """
@@ -91,7 +101,7 @@ class TestVolume:
         assert ("2026-07-31", 1, "mn1", "none", "update", "delivered", 1, 100, 7) in found
         assert 10 == sum(row[6] for row in found)
 
-    def test_matrix(self, ten):
+    def test_domain_matrix_has_the_busiest_pair_first(self, ten):
         """
         Which domain sends how much to which; the busiest pair first.
         """
@@ -106,7 +116,7 @@ class TestVolume:
             ("none", "none", 1, 100, 1),
         ] == found
 
-    def test_sizes(self, ten):
+    def test_sizes_are_grouped_by_powers_of_two(self, ten):
         """
         Sizes by powers of two, from 64 bytes on.
         """
@@ -164,9 +174,9 @@ class TestRefusals:
     What fails, and why.
     """
 
-    def test_causes(self, ten):
+    def test_causes_of_failure_with_the_most_messages_first(self, ten):
         """
-        Newest first, with words for the code and the last example.
+        The most messages first, with words for the code and the last example.
         """
         found = table(
             refusals.refusals_by_cause(refusals.refusals(ten)),
@@ -178,9 +188,9 @@ class TestRefusals:
         )
 
         assert [
-            ("malformed", 400, 1, None, None),
             ("not allowed", 403, 2, "5", "6"),
-            ("nobody is bound to the address", 0, 1, "1", "1"),
+            ("malformed", 400, 1, None, None),
+            ("no session is bound to the address", 0, 1, "1", "1"),
         ] == found
 
     def test_reasons(self, spark):
@@ -201,7 +211,7 @@ class TestRefusals:
         assert [("policy", 1), ("reserved-address", 1), (None, 1)] == found
         assert [(None, 3)] == without
 
-    def test_loops(self, spark):
+    def test_ten_failures_in_an_hour_are_a_loop(self, spark):
         """
         Ten failures of one sender with one address in an hour are a loop, nine are none.
         """
@@ -258,12 +268,14 @@ class TestGraph:
             bind(5, "runtime://d.example/4", "subscribe", CHAT),
             event(6, "expired", "runtime://d.example/4"),
             bind(7, "runtime://e.example/5", "subscribe", CHAT) | {"outcome": "refused"},
+            bind(1, ONE, "subscribe", CHAT, node="mn2"),
+            event(2, "closed", ONE, node="mn2"),
             message(8, "comm://a.example/chat", CHAT, session=TWO),
             message(9, "comm://a.example/b", "comm://a.example/b/changes", session=TWO, outcome="no-route",
                     recipients=0),
         )  # fmt: skip
 
-    def test_subscriptions(self, lines):
+    def test_standing_subscriptions_are_listed(self, lines):
         """
         Those that stand: not unsubscribed, not refused, and their session has not ended.
         """
@@ -306,37 +318,93 @@ class TestAnomalies:
     Hours unlike those of other days.
     """
 
-    def counts(self, spark, *rows):
-        names = ", ".join(f"{name} long" for name in anomalies.MEASURES)
+    def found(self, spark, rows, *columns, **names):
+        """
+        The anomalies of rows of day, hour, messages, failed; of all nodes, or in other scopes too.
+        """
+        zero = {name: 0 for name in anomalies.MEASURES}
         whole = [
-            (f"2026-08-{day:02}", hour, number, 0, failed, 0, 0, 0) for day, hour, number, failed in rows
-        ]
-        return spark.createDataFrame(whole, f"date string, hour int, {names}")
+            {"date": f"2026-08-{day:02}", "hour": hour, "node": "mn1", "domain": "a.example", "code": None}
+            | zero | {"messages": number, "failed": failed, "first": 0, "last": 3599} | names
+            for day, hour, number, failed in rows
+        ]  # fmt: skip
+        shape = "date string, hour int, node string, domain string, code int, " + ", ".join(
+            f"{name} long" for name in anomalies.MEASURES
+        )
+        made = spark.createDataFrame([tuple(row.values()) for row in whole], f"{shape}, first int, last int")
+        return table(anomalies.anomalies(made).where("scope = 'all'"), *columns)
 
     def test_same_hour(self, spark):
         """
         An hour stands out against the same hour of other days, not against other hours.
         """
         calm = [(day, hour, 1000 if hour else 10, 0) for day in range(1, 6) for hour in (0, 1)]
-        rows = self.counts(spark, *calm, (6, 0, 1000, 0), (6, 1, 1000, 0))
+        rows = [*calm, (6, 0, 1000, 0), (6, 1, 1000, 0)]
 
-        found = table(anomalies.anomalies(rows), "date", "hour", "measure", "value", "usual", "other_days")
+        found = self.found(spark, rows, "date", "hour", "measure", "value", "usual", "compared", "others")
 
-        assert [("2026-08-06", 0, "messages", 1000, 10.0, 5)] == found
+        assert [("2026-08-06", 0, "messages", 1000, 10.0, "hour", 5)] == found
 
     def test_few_days(self, spark):
         """
         With too few other days, all other hours are the measure.
         """
-        rows = self.counts(spark, *[(1, hour, 100, 90 if hour == 3 else 0) for hour in range(8)])
+        rows = [(1, hour, 100, 90 if hour == 3 else 0) for hour in range(8)]
 
-        found = table(anomalies.anomalies(rows), "hour", "measure", "usual", "other_days")
+        assert [(3, "failed", 0.0, "all")] == self.found(spark, rows, "hour", "measure", "usual", "compared")
 
-        assert [(3, "failed", 0.0, 0)] == found
-
-    def test_counted(self, spark):
+    def test_hour_is_compared_with_the_same_weekday(self, spark):
         """
-        What is watched in each hour.
+        Where there are enough weeks, Sundays are compared with Sundays: a quiet one is usual, a busy one not.
+        """
+        weeks = [(day, 9, 10 if day % 7 == 2 else 1000, 0) for day in range(1, 30)]
+
+        assert [] == self.found(spark, weeks, "date")
+        assert [("2026-08-30", "weekday", 4)] == self.found(
+            spark, [*weeks, (30, 9, 1000, 0), (31, 9, 1000, 0)], "date", "compared", "others"
+        )
+
+    def test_hours_without_lines_count_as_zero(self, spark):
+        """
+        An hour in which no node wrote a line has zero messages, and stands out.
+        """
+        rows = [(day, hour, 1000, 0) for day in range(1, 6) for hour in range(3) if (day, hour) != (3, 1)]
+
+        assert [("2026-08-03", 1, 0, 1000.0)] == self.found(spark, rows, "date", "hour", "value", "usual")
+
+    def test_newest_hour_that_is_not_over_is_not_taken_for_a_whole_one(self, spark):
+        """
+        The newest hour has fewer lines because it is not over; only too many would be reported.
+        """
+        rows = [(day, 0, 1000, 0) for day in range(1, 6)]
+
+        assert [] == self.found(spark, [*rows, (6, 0, 100, 0)], "value", last=1800)
+        assert [(100,)] == self.found(spark, [*rows, (6, 0, 100, 0)], "value")
+        assert [(9000,)] == self.found(spark, [*rows, (6, 0, 9000, 0)], "value", last=1800)
+
+    def test_node_domain_and_code_stand_out_though_the_sum_does_not(self, spark):
+        """
+        A node, a domain or a code stands out, also when the sum of all hides it.
+        """
+        rows = log(
+            spark,
+            *[message(hour * 3600 + n * 35) for hour in range(5) for n in range(100)],
+            *[
+                message(
+                    hour * 3600 + n * 170, BOB, node="mn2", outcome="refused", code=429 if hour == 3 else 403
+                )
+                for hour in range(5)
+                for n in range(21)
+            ],
+        )
+
+        found = table(anomalies.anomalies(anomalies.hours(rows)), "scope", "name", "measure", "hour", "value")
+
+        assert [("code", "429", "failed", 3, 21)] == found
+
+    def test_what_is_watched_in_each_hour(self, spark):
+        """
+        What is watched in each hour, by node, domain of the sender, and code.
         """
         rows = log(
             spark,
@@ -347,7 +415,101 @@ class TestAnomalies:
             event(5, "expired"),
         )
 
-        assert [("2026-07-31", 0, 3, 300, 1, 1, 1, 1)] == table(anomalies.hours(rows))
+        found = {row[2:5]: row[5:] for row in table(anomalies.hours(rows))}
+
+        assert {
+            ("mn1", "a.example", None): (2, 200, 0, 1, 0, 0, 1, 3),
+            ("mn1", "a.example", 403): (1, 100, 1, 0, 0, 0, 2, 2),
+            ("mn1", None, None): (0, 0, 0, 0, 1, 1, 4, 5),
+        } == found
+
+
+class TestPresence:
+    """
+    When nodes wrote lines, and when they were silent.
+    """
+
+    def silences(self, spark, *lines):
+        rows = presence.silences(presence.presence(log(spark, *lines)))
+        return [
+            (node, (since - START) // MINUTE, None if until is None else (until - START) // MINUTE, why)
+            for node, since, until, _, why in table(rows)
+        ]
+
+    def test_node_that_falls_silent_is_named(self, spark):
+        """
+        A node without any line for more than three minutes is named, in an hour and across hours.
+        """
+        alive = [
+            own(minute * 60, "alive")
+            for minute in range(200)
+            if minute not in (*range(20, 24), *range(58, 130))
+        ]
+
+        assert [("mn1", 57, 130, "outage"), ("mn1", 19, 24, "outage")] == self.silences(spark, *alive)
+
+    def test_silence_that_goes_on_has_no_end(self, spark):
+        """
+        A node whose lines end before those of the others is silent until now.
+        """
+        lines = [own(minute * 60, "alive") for minute in range(10)]
+        others = [own(minute * 60, "alive", node="mn2") for minute in range(30)]
+
+        assert [("mn1", 9, None, "outage")] == self.silences(spark, *lines, *others)
+
+    def test_node_that_stopped_had_no_outage(self, spark):
+        """
+        A node that said that it stops was stopped; messages, too, show that a node is there.
+        """
+        lines = [own(0, "started"), message(120), own(240, "stopped"), own(3000, "started"), message(3100)]
+
+        assert [("mn1", 4, 50, "stopped")] == self.silences(spark, *lines)
+
+    def test_node_that_writes_no_such_lines_has_no_outage(self, spark):
+        """
+        Of a node that does not write lines about itself only hours are reported, as hours without lines.
+        """
+        lines = [message(0), message(1200), message(3 * 3600)]
+
+        assert [("mn1", 20, 180, "no lines")] == self.silences(spark, *lines)
+
+    def test_nodes_with_version_and_what_they_did_not_log(self, spark):
+        """
+        Each node with its newest version, and what its runs did not log, added up.
+        """
+        lines = [
+            own(60, "alive", lost=3, unlogged=1),
+            own(120, "stopped", lost=5, unlogged=1),
+            own(180, "started", started=START + 1, version="2.0"),
+            own(3700, "alive", started=START + 1, version="2.0", lost=2),
+            message(3800, node="old"),
+        ]
+
+        found = table(
+            presence.nodes(presence.presence(log(spark, *lines))),
+            "node",
+            "alive",
+            "version",
+            "unlogged",
+            "lost",
+        )
+
+        assert [("mn1", 4, "2.0", 1, 7), ("old", 0, None, None, None)] == found
+
+
+def test_totals_are_of_all_rows_not_only_of_those_shown(spark):
+    """
+    The totals of a table that is cut for show are of all its rows.
+    """
+    shown = top_talkers.MAX_ROWS
+    parts = spark.range(shown + 100).selectExpr(
+        "'2026-07-31' as date", "cast(id as string) as address", "'read' as type", "3L as requests",
+        "2L as unanswered", "struct(id as time) as last",
+    )  # fmt: skip
+    [question] = [question for question in QUESTIONS if question.name == "unanswered"]
+
+    assert shown == question.combine(parts).count()
+    assert [("unanswered", "unanswered", 2 * (shown + 100), shown + 100)] == table(totals(question, parts))
 
 
 class TestStories:
@@ -355,7 +517,7 @@ class TestStories:
     Line by line.
     """
 
-    def test_story(self, spark):
+    def test_story_of_a_runtime_in_order(self, spark):
         """
         All that a runtime did and that was done to it, in order.
         """
@@ -367,7 +529,9 @@ class TestStories:
             message(4, BOB, f"{ONE}0", id="4"),
         )
 
-        assert [(None, "opened"), ("2", None), ("3", None)] == table(story(rows, ONE), "id", "event")
+        assert [(None, "opened"), ("2", None), ("3", None)] == table(
+            address_timeline(rows, ONE), "id", "event"
+        )
 
     def test_message_and_its_answer_on_their_way_across_nodes(self, spark):
         """
@@ -397,7 +561,7 @@ def test_adds_up(spark, ten, question):
 
     whole = question.combine(question.summarise(lines))
     parts = question.summarise(sides[0]).union(question.summarise(sides[1]))
-    fold = next(other.fold for other in QUESTIONS if other.name == question.kept)
+    fold = next(other.fold for other in QUESTIONS if other.name == question.kept) or (lambda parts: parts)
 
     assert table(whole) == table(question.combine(parts)) == table(question.combine(fold(parts)))
     assert sorted(parts.dtypes) == sorted(fold(parts).dtypes)

@@ -1,0 +1,3 @@
+"""
+The verbs of `msgnode mine` that read a mined directory.
+"""

@@ -1,0 +1,142 @@
+"""
+Presence: when each node wrote lines, and when it fell silent.
+
+A node writes a line about itself each minute, so minutes without any line of it are an outage, unless it had
+said that it stops. Nodes of version 0.1.0 do not write such lines: there, hours without lines may be hours
+without clients, and are reported as `no lines`.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from msgnode.mining.analyses.analysis import Analysis
+from msgnode.mining.analyses.columns import SECOND_NANOSECONDS, count_where, quotient
+
+SILENT_MINUTES = 3  # without a line, for a node that writes one each minute
+NO_LINES_MINUTES = 60  # the same for a node that does not
+_MINUTE = 60 * SECOND_NANOSECONDS
+_SILENCE = "array<struct<since: long, until: long>>"
+
+
+def presence(lines: DataFrame) -> DataFrame:
+    """
+    When did each node write lines in each hour? One row for each node and hour.
+
+    `first` and `last` are minutes since 1970, `gaps` the longer times between two lines, in minutes; `alive`
+    is the number of lines about the node itself, `stops` the minutes in which it stopped, and `runs` what
+    each of its runs had counted at its end, or at the end of the hour.
+    """
+    minute, own = quotient(F.col("time"), _MINUTE), F.col("kind") == "node"
+    said = F.struct("time", "version", "revision")
+    counted = F.struct("started", "messages", "unlogged", "lost")
+    found = lines.groupBy("date", "hour", "node").agg(
+        F.sort_array(F.collect_set(minute)).alias("minutes"),
+        count_where(own).alias("alive"),
+        F.sort_array(F.collect_set(F.when(own & (F.col("event") == "stopped"), minute))).alias("stops"),
+        count_where(own & (F.col("event") == "started")).alias("starts"),
+        F.max(F.when(own, said)).alias("said"),
+        F.max(F.when(own, counted)).alias("counted"),
+        F.collect_set(F.when(own & (F.col("event") == "stopped"), counted)).alias("ended"),
+    )
+    return found.select(
+        "date",
+        "hour",
+        "node",
+        F.element_at("minutes", 1).alias("first"),
+        F.element_at("minutes", -1).alias("last"),
+        _gaps(F.col("minutes")).alias("gaps"),
+        "alive",
+        "starts",
+        "stops",
+        "said",
+        F.array_compact(F.array_union("ended", F.array("counted"))).alias("runs"),
+    )
+
+
+def _gaps(minutes: Column) -> Column:
+    """
+    The times between minutes that follow each other, if they are longer than SILENT_MINUTES.
+    """
+    following = F.slice(minutes, F.lit(2), F.size(minutes))
+    pairs = F.zip_with(
+        F.slice(minutes, F.lit(1), F.size(minutes) - 1),
+        following,
+        lambda since, until: F.struct(since.alias("since"), until.alias("until")),
+    )
+    return F.filter(pairs, lambda gap: gap["until"] - gap["since"] > SILENT_MINUTES).cast(_SILENCE)
+
+
+def nodes(parts: DataFrame) -> DataFrame:
+    """
+    Each node: since when and until when there are lines of it, its version, and what it did not log.
+
+    `alive` is the number of its lines about itself: 0 for a node that does not write them. `lost` and
+    `unlogged` add up what each run of the node counted.
+    """
+    runs = (
+        parts.select("node", F.explode("runs").alias("run"))
+        .groupBy("node", "run.started")
+        .agg(F.max("run.unlogged").alias("unlogged"), F.max("run.lost").alias("lost"))
+        .groupBy("node")
+        .agg(F.sum("unlogged").alias("unlogged"), F.sum("lost").alias("lost"))
+    )
+    seen = parts.groupBy("node").agg(
+        (F.min("first") * _MINUTE).alias("first"),
+        (F.max("last") * _MINUTE).alias("last"),
+        F.sum("alive").alias("alive"),
+        F.sum("starts").alias("starts"),
+        F.max("said").alias("said"),
+    )
+    return (
+        seen.join(F.broadcast(runs), "node", "left")
+        .select(
+            "node", "first", "last", "alive", "starts", "said.version", "said.revision", "unlogged", "lost"
+        )
+        .orderBy("node")
+    )
+
+
+def silences(parts: DataFrame) -> DataFrame:
+    """
+    When was a node silent? The longest first.
+
+    `why` is `outage`, `stopped` (the node had said so), or `no lines` (the node does not write lines about
+    itself). `until` is null while it goes on: the node's lines end before those of other nodes.
+    """
+    order = Window.partitionBy("node").orderBy("date", "hour")
+    hours = parts.select(
+        "*",
+        F.lead("first").over(order).alias("next"),
+        F.max("last").over(Window.partitionBy(F.lit(0))).alias("end"),
+    )
+    after = F.struct(F.col("last").alias("since"), F.col("next").alias("until"))
+    gap = F.explode(F.concat("gaps", F.array(after)))
+    until = F.coalesce(F.col("gap.until"), F.col("end"))
+    found = hours.select("*", gap.alias("gap")).select(
+        "node",
+        F.col("gap.since").alias("since"),
+        F.col("gap.until").alias("until"),
+        (until - F.col("gap.since")).alias("minutes"),
+        F.when(F.array_contains("stops", F.col("gap.since")), F.lit("stopped"))
+        .when(F.col("alive") > 0, F.lit("outage"))
+        .otherwise(F.lit("no lines"))
+        .alias("why"),
+    )
+    least = F.when(F.col("why") == "no lines", F.lit(NO_LINES_MINUTES)).otherwise(F.lit(SILENT_MINUTES))
+    return (
+        found.where(F.col("minutes") > least)
+        .select(
+            "node",
+            (F.col("since") * _MINUTE).alias("since"),
+            (F.col("until") * _MINUTE).alias("until"),
+            "minutes",
+            "why",
+        )
+        .orderBy(F.desc(F.col("why") == "outage"), F.desc("minutes"), "node", "since")
+    )
+
+
+QUESTIONS = (
+    Analysis("nodes", "lines", presence, nodes),
+    Analysis("silences", "lines", presence, silences, shares="nodes"),
+)

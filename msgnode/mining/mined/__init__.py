@@ -1,0 +1,3 @@
+"""
+Questions to a mined directory: periods, comparisons, service levels, conversations, policies.
+"""

@@ -1,0 +1,176 @@
+"""
+The series of the report: counts and percentiles for each step of the time axis, loaded on the driver.
+
+Steps without lines are zeros in counts, and None in percentiles.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from msgnode.mining.analyses.columns import bin_of, kind, percentiles
+from msgnode.mining.analyses.latency import latency
+from msgnode.mining.analyses.volume import ERRORS
+from msgnode.mining.report.steps import HOUR, LONG_SECONDS, MINUTE, Steps
+
+MAX_NODES = 50
+MAX_PAIRS = 12  # of type and destination with unanswered requests
+PERCENTILES = ("p50", "p90", "p99")
+Counts = list[int]
+Bands = dict[str, list[int | None]]
+Error = tuple[str, int, str]  # outcome, code, reason
+
+
+@dataclass
+class Series:
+    """
+    The counts and percentiles that the report draws and judges. `recent` is the axis of percentiles, which a
+    long log has by hour.
+
+    `totals` are those of tables that are cut for show, by table and measure: rows and sum. `lost` has
+    requests and unanswered requests for the types and destinations with the most unanswered.
+    """
+
+    steps: Steps
+    recent: Steps
+    types: dict[str, Counts] = field(default_factory=dict)
+    nodes: dict[str, Counts] = field(default_factory=dict)
+    errors: dict[Error, Counts] = field(default_factory=dict)
+    lost: dict[tuple[str, str], tuple[Counts, Counts]] = field(default_factory=dict)
+    latency: Bands = field(default_factory=dict)
+    by_node: dict[str, Bands] = field(default_factory=dict)
+    answers: dict[str, Counts] = field(default_factory=dict)  # answered requests of each node
+    handover: Bands = field(default_factory=dict)
+    totals: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def whole(self, table: str, measure: str) -> tuple[int, int] | None:
+        """
+        The number of rows, and the sum of a measure, of a table that was cut for show; None if it is unknown.
+        """
+        return self.totals.get((table, measure))
+
+
+def load_series(tables: dict[str, DataFrame], begin: int, end: int) -> Series:
+    """
+    The series from `begin` to before `end` (seconds since 1970).
+
+    By minute if the tables have the rows themselves, as `minute_messages` and `minute_exchanges`.
+    """
+    fine = "minute_messages" in tables
+    steps = Steps(begin, end) if fine else Steps(begin, end, _coarse(begin, end))
+    recent = steps if fine else Steps(max(begin, end - LONG_SECONDS), end, HOUR)
+    found = Series(steps, recent)
+    source = _by_minute(tables) if fine else tables
+    at = steps.column().alias("at")
+    volume = source["volume"].select(at, "type", "node", "messages")
+    rows = volume.groupBy("at", "type", "node").agg(F.sum("messages").alias("messages")).collect()
+    found.types = _summed(steps, ((row.type, row.at, row.messages) for row in rows))
+    found.nodes = dict(
+        list(_summed(steps, ((row.node, row.at, row.messages) for row in rows)).items())[:MAX_NODES]
+    )
+    errors = source["errors"].select(
+        at, "outcome", F.coalesce("code", F.lit(0)).alias("code"), "reason", "number"
+    )
+    rows = errors.groupBy("at", "outcome", "code", "reason").agg(F.sum("number").alias("number")).collect()
+    found.errors = _summed(
+        steps, (((row.outcome, row.code, row.reason or ""), row.at, row.number) for row in rows)
+    )
+    found.lost = _unanswered(source["answered"], steps)
+    if "totals" in tables:
+        rows = tables["totals"].collect()
+        found.totals = {(row.table, row.measure): (row["rows"], row.total) for row in rows}
+    at = recent.column().alias("at")
+    found.latency = _bands(recent, source["latency_by_hour"].select(at, *PERCENTILES).collect())
+    per_node = source["latency_by_node"].select(at, "node", "number", *PERCENTILES).collect()
+    for node in sorted({row.node for row in per_node}):
+        rows = [row for row in per_node if row.node == node]
+        found.by_node[node] = _bands(recent, rows)
+        found.answers[node] = _counts(recent, ((row.at, row.number) for row in rows))
+    found.handover = _bands(recent, source["handover_by_hour"].select(at, *PERCENTILES).collect())
+    return found
+
+
+def _coarse(begin: int, end: int) -> int:
+    return max(HOUR, Steps(begin, end).size)
+
+
+def _by_minute(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    """
+    The same columns as the tables have, but with `time` at the beginning of a minute.
+    """
+    messages, exchanges = tables["minute_messages"], tables["minute_exchanges"]
+    minute = (F.col("time") - F.col("time") % (MINUTE * 1_000_000_000)).alias("time")
+    one = F.lit(1).cast("long")
+    delivered = messages.where(
+        "outcome = 'delivered' and micros is not null and connector is distinct from 'node'"
+    )
+    number = F.count("*").alias("number")
+    binned = delivered.groupBy(minute, bin_of(F.col("micros")).alias("bin")).agg(number)
+    # `latency` groups by date and hour; the minute takes the place of the hour.
+    answers = (
+        exchanges.withColumn("hour", minute).transform(latency).withColumnRenamed("hour", "time").cache()
+    )
+    answered = answers.where("bin is not null")
+    lost = F.when(F.col("bin").isNull(), F.col("number")).otherwise(F.lit(0)).alias("unanswered")
+    return {
+        "volume": messages.select("time", kind().alias("type"), "node", one.alias("messages")),
+        "errors": messages.where(F.col("outcome").isin(*ERRORS)).select(
+            "time", "outcome", "code", "reason", one.alias("number")
+        ),
+        "answered": answers.select("time", "type", "destination", F.col("number").alias("requests"), lost),
+        "latency_by_hour": percentiles(answered, "time"),
+        "latency_by_node": percentiles(answered, "time", "node"),
+        "handover_by_hour": percentiles(binned, "time"),
+    }
+
+
+def _unanswered(answered: DataFrame, steps: Steps) -> dict[tuple[str, str], tuple[Counts, Counts]]:
+    sums = [F.sum(name).alias(name) for name in ("requests", "unanswered")]
+    pair = F.concat_ws(" ", "type", "destination").alias("pair")
+    rows = answered.select(steps.column().alias("at"), pair, "requests", "unanswered")
+    worst = rows.groupBy("pair").agg(*sums).where("unanswered > 0").orderBy(F.desc("unanswered"), "pair")
+    known = [row.pair for row in worst.limit(MAX_PAIRS).collect()]
+    if not known:
+        return {}
+    found = rows.where(F.col("pair").isin(known)).groupBy("pair", "at").agg(*sums).collect()
+    series = {}
+    for name in known:
+        own = [row for row in found if row.pair == name]
+        type, _, destination = name.partition(" ")
+        series[type, destination] = (
+            _counts(steps, ((row.at, row.requests) for row in own)),
+            _counts(steps, ((row.at, row.unanswered) for row in own)),
+        )
+    return series
+
+
+def _summed(steps: Steps, rows: Iterable[tuple[Any, int, int]]) -> dict[Any, Counts]:
+    """
+    A list of counts for each key, the largest sum first.
+    """
+    found: dict[Any, Counts] = defaultdict(lambda: [0] * steps.number)
+    for key, at, number in rows:
+        if 0 <= at < steps.number:
+            found[key][at] += number
+    return dict(sorted(found.items(), key=lambda item: (-sum(item[1]), item[0])))
+
+
+def _counts(steps: Steps, rows: Iterable[tuple[int, int]]) -> Counts:
+    found = [0] * steps.number
+    for at, number in rows:
+        if 0 <= at < steps.number:
+            found[at] += number
+    return found
+
+
+def _bands(steps: Steps, rows: Sequence[Any]) -> Bands:
+    found: Bands = {name: [None] * steps.number for name in PERCENTILES}
+    for row in rows:
+        if 0 <= row.at < steps.number:
+            for name in PERCENTILES:
+                found[name][row.at] = row[name]
+    return found

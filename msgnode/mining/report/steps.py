@@ -1,0 +1,70 @@
+"""
+The time axis of the report: equal steps of a minute, an hour or a day, none left out.
+
+A short log is shown by minute, a long one by day.
+"""
+
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from msgnode.mining.analyses.columns import quotient
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+SHORT_SECONDS = 6 * HOUR  # up to here by minute
+LONG_SECONDS = 45 * DAY  # beyond that by day
+_SECOND = 1_000_000_000
+
+
+class Steps:
+    """
+    The steps from `begin` to before `end`, both in seconds since 1970.
+
+    `size` is the length of a step in seconds. A step is known by its number since 1970.
+    """
+
+    def __init__(self, begin: int, end: int, size: int = 0) -> None:
+        span = end - begin
+        self.size = size or (MINUTE if span <= SHORT_SECONDS else HOUR if span <= LONG_SECONDS else DAY)
+        self.first = begin // self.size
+        self.number = max(1, -(-end // self.size) - self.first)
+
+    @property
+    def unit(self) -> str:
+        return {MINUTE: "minute", HOUR: "hour", DAY: "day"}[self.size]
+
+    def labels(self) -> list[str]:
+        """
+        The name of each step; the date is left out where all have the same.
+        """
+        one_day = self.first * self.size // DAY == ((self.first + self.number) * self.size - 1) // DAY
+        form = "%Y-%m-%d" if self.size == DAY else "%H:%M" if one_day else "%Y-%m-%d %H:%M"
+        return [self.moment(at, form) for at in range(self.number)]
+
+    def moment(self, at: int, form: str = "%Y-%m-%d %H:%M") -> str:
+        """
+        The beginning of a step, counted from the first; the number of steps gives the end.
+        """
+        return datetime.fromtimestamp((self.first + at) * self.size, UTC).strftime(form)
+
+    def column(self) -> Column:
+        """
+        The step of a row with `time`, else with `date` and `hour`, counted from the first.
+        """
+        if self.size == MINUTE:
+            return (quotient(F.col("time"), self.size * _SECOND) - self.first).cast("int")
+        day = F.unix_date(F.to_date("date"))
+        number = day if self.size == DAY else day * 24 + F.col("hour")
+        return (number - self.first).cast("int")
+
+
+def minutes_of(lines: DataFrame, begin: int, end: int) -> tuple[int, int]:
+    """
+    The whole minutes that have all the lines, in seconds since 1970; `begin` and `end` if there are none.
+    """
+    found = lines.agg(F.min("time").alias("first"), F.max("time").alias("last")).first()
+    if found is None or found["last"] is None:
+        return begin, end
+    minute = MINUTE * _SECOND
+    return found["first"] // minute * MINUTE, (found["last"] // minute + 1) * MINUTE
