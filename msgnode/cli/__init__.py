@@ -1,5 +1,5 @@
 """
-The command `msgnode`, for people.
+The command `msgnode`.
 """
 
 # Exit codes of all verbs; docs/cli.md explains them.

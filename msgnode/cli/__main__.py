@@ -1,5 +1,5 @@
 """
-Where the command begins: before the rest of it is imported, which takes most of the time of a short verb.
+The entry point of the command.  The rest is imported later, which takes most of the time of a short verb.
 """
 
 import os
@@ -12,7 +12,7 @@ def run() -> None:
     """
     The command `msgnode`.  An interrupt ends it without a traceback from the first moment on.
     """
-    # Not an exception: some modules do not let it through.  What ignores Ctrl-C in the background goes on to.
+    # Not an exception: some modules swallow it.  A process in the background that ignores Ctrl-C still does.
     heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeded:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))

@@ -1,5 +1,5 @@
 """
-What the verbs that talk to a node share: their options, the connection, and what goes wrong.
+The common part of the verbs that connect to a node: options, connection and error messages.
 """
 
 import json
@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from math import isinf
+from math import isinf, isnan, nan
 from pathlib import Path
 from signal import SIG_DFL, SIGINT, signal
 from typing import Any, NoReturn, TypeVar
@@ -22,26 +22,31 @@ from msgnode.cli import INTERRUPTED, LATE, NOT_CONNECTED, REFUSED, USAGE
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
 from msgnode.client.login import Source
 
-NOT_LET_IN = 4401  # the node's code for it
-GOODBYE = 2.0  # seconds; who presses Ctrl-C does not wait
-LEAVE = 0.1  # seconds of them at least for what the client says last
+NOT_LET_IN = 4401  # the node's close code
+GOODBYE_SECONDS = 2.0  # for the goodbye and the close; the longest wait after Ctrl-C
+CLOSE_SECONDS = 0.1  # the least of these seconds that is left for the close
 URL = "ws://127.0.0.1:9090/ws"
+# A runtimeURL with a domain, which is that of the node's services, and a path.
+_RUNTIME = re.compile(r"[^:/]+://[^/]+/.*[^/].*", re.DOTALL)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Seconds(click.FloatRange):
     """
-    A time that a timer can be set to; click's own range lets nan pass.
+    A number of seconds that a timer can be set to; click's own range lets nan pass.
     """
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = float(super().convert(value, param, ctx))
-        if found != found:
-            self.fail(f"{value} is no time.", param, ctx)
-        return found
+        try:
+            number = float(value)
+        except ValueError:
+            number = nan
+        if isnan(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return float(super().convert(number, param, ctx))
 
 
 SECONDS = Seconds(0, 366 * 24 * 3600)
@@ -52,33 +57,45 @@ _OPTIONS = (
         envvar="MSGNODE_URL",
         default=URL,
         show_default=True,
-        help="The node: ws://, wss://, tcp://, tls:// or unix://.  [env: MSGNODE_URL]",
+        help="The URL of the node: ws://, wss://, tcp://, tls:// or unix://.  [env: MSGNODE_URL]",
     ),
-    click.option("--runtime", default="", metavar="URL", help="Be this runtime; else the node makes one up."),
-    click.option("--domain", default="", help="The node's domain, if it is not that of the runtime."),
+    click.option(
+        "--runtime",
+        default="",
+        metavar="URL",
+        help="The runtimeURL of the session.  The node makes one up if it is left out.",
+    ),
+    click.option("--domain", default="", help="The domain of the node, if it is not that of the runtimeURL."),
     click.option(
         "--token",
         envvar="MSGNODE_TOKEN",
         default="",
-        help="Go on with this session of the runtime.  Better in MSGNODE_TOKEN, where nobody else sees it.",
+        help="The session token, to continue a session.  In MSGNODE_TOKEN other users cannot see it.",
     ),
     click.option(
         "--login",
         envvar="MSGNODE_LOGIN",
         default="",
         metavar="TOKEN|@FILE|-",
-        help="Who you are, where the node asks: an identity token, the file it is in (read again when it "
-        "ends), or - for stdin.  Better in MSGNODE_LOGIN or a file, where nobody else sees it.",
+        help="An identity token, for a node that authenticates clients: the token, @ and the file that has "
+        "it (read again when the token expires), or - for stdin.  In MSGNODE_LOGIN or a file other users "
+        "cannot see it.",
     ),
-    click.option("--ca", type=click.Path(), help="Trust these certificates (PEM), not the system's."),
-    click.option("--certificate", type=click.Path(), help="Show this certificate (PEM, with its key)."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    click.option(
+        "--ca", type=click.Path(), help="Trust the certificates in this PEM file instead of the system's."
+    ),
+    click.option(
+        "--certificate",
+        type=click.Path(),
+        help="Present the client certificate in this PEM file, which has its key, too.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print results and errors as JSON."),
 )
 
 
 def talks(command: F) -> F:
     """
-    Give a verb the options that say which node, and who is speaking.
+    Give a verb the options that name the node and the client.
     """
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -87,7 +104,7 @@ def talks(command: F) -> F:
 
 class Address(click.ParamType):  # type: ignore[type-arg]
     """
-    An address of the node's: a URL of any scheme.
+    A click type for an address: a URL of any scheme.
     """
 
     name = "address"
@@ -103,8 +120,8 @@ ADDRESS = Address()
 
 class Console:
     """
-    The output of a verb: results to stdout, all else to stderr; colours on a terminal, unless NO_COLOR is
-    set.
+    The output of a verb: results to stdout, everything else to stderr; colours on a terminal, unless NO_COLOR
+    is set.
     """
 
     def __init__(self, as_json: bool) -> None:
@@ -113,7 +130,7 @@ class Console:
 
     def result(self, text: str, value: Any) -> None:
         """
-        Print the value where JSON is wanted, else the text.
+        Print the value with --json, else the text.
         """
         self.line(json.dumps(value, ensure_ascii=False) if self.as_json else text)
 
@@ -122,14 +139,14 @@ class Console:
 
     def note(self, text: str) -> None:
         """
-        What is not a result; nothing where JSON is wanted.
+        Print a note to stderr; with --json print nothing.
         """
         if not self.as_json:
             click.echo(click.style(text, dim=True), err=True, color=self._color)
 
     def stop(self, text: str, status: int, **more: Any) -> NoReturn:
         """
-        Say what went wrong, and exit.
+        Print an error, and exit.
         """
         if self.as_json:
             self.line(json.dumps({"ok": False, "error": click.unstyle(text), **more}, ensure_ascii=False))
@@ -140,11 +157,11 @@ class Console:
 
 class NodeConnection:
     """
-    One verb at work: its options, its console and the connected client.
+    A running verb: its options, its console and the connected client.
 
     `at_interrupt` is the exit code of Ctrl-C; a verb that lasts until then sets
-    it to OK once it has what it was asked for.  `goodbye` says to the node what
-    there is to say before the client leaves; it has GOODBYE seconds for it.
+    it to OK once it has done its work.  `goodbye` is called before the
+    client closes, and may send something to the node; it has GOODBYE_SECONDS.
     """
 
     def __init__(
@@ -175,11 +192,14 @@ class NodeConnection:
             "certificate": certificate,
         }
         if token and not runtime:
-            self.console.stop("--token needs --runtime: whose session it is", USAGE)
+            self.console.stop("--token also needs --runtime, the runtimeURL of the session", USAGE)
+        if runtime and not domain and not _RUNTIME.fullmatch(runtime):
+            wanted = "expected a runtimeURL such as runtime://localhost/me"
+            self.console.stop(f"--runtime: {wanted}, not {runtime!r}", USAGE)
 
     def _identity(self, login: str) -> Source | None:
         """
-        What --login means.
+        Returns the identity token that --login names, or the function that reads it.
         """
         if login.startswith("@"):
             path = Path(login[1:])
@@ -192,25 +212,28 @@ class NodeConnection:
             return login.strip() or None
         token = sys.stdin.read().strip()
         if not token:
-            self.console.stop("--login -: no token came on stdin", USAGE)
+            self.console.stop("--login -: stdin is empty; expected a token", USAGE)
         return token
 
     def run(self, action: Callable[["NodeConnection"], Awaitable[None]], **options: Any) -> NoReturn:
         """
-        Do it over a connection and exit; `options` are the client's.
+        Run the action with a connected client, and exit; `options` are the client's.
         """
 
         async def main(reactor: Any) -> None:
             self.reactor = reactor
             self.client = self.make(**options)
-            # Ctrl-C stops the reactor; the node should know that we are gone.
+            # Ctrl-C stops the reactor; the session at the node is closed before.
             reactor.addSystemEventTrigger("before", "shutdown", self._leave)
             self._acting = ensureDeferred(self._act(action))
             try:
                 await self._acting
             except ClientError as why:
                 self.fail(why)
-            except (CancelledError, KeyboardInterrupt):  # the latter before the reactor looks at it
+            except (
+                CancelledError,
+                KeyboardInterrupt,
+            ):  # KeyboardInterrupt comes before the reactor handles signals
                 raise SystemExit(self.at_interrupt) from None
             finally:
                 self._done = True
@@ -228,14 +251,14 @@ class NodeConnection:
 
     def _leave(self) -> Deferred[Any]:
         """
-        The reactor stops: the verb is done, or was interrupted and is given up.
+        Close the session when the reactor stops: the verb is done, or was interrupted and is cancelled.
         """
         self._interrupted = not self._done
-        signal(SIGINT, SIG_DFL)  # who presses Ctrl-C once more does not even wait for the goodbye
+        signal(SIGINT, SIG_DFL)  # a second Ctrl-C does not wait for the goodbye
         if self._interrupted:
             self._acting.cancel()
-        over = self.reactor.seconds() + GOODBYE
-        said = maybeDeferred(self.goodbye).addTimeout(GOODBYE, self.reactor)
+        over = self.reactor.seconds() + GOODBYE_SECONDS
+        said = maybeDeferred(self.goodbye).addTimeout(GOODBYE_SECONDS, self.reactor)
         said.addErrback(
             lambda why: self.console.note(
                 "the node did not answer the goodbye" if why.check(NoAnswer) else why.getErrorMessage()
@@ -245,15 +268,15 @@ class NodeConnection:
 
     def _close(self, over: float) -> Deferred[Any]:
         """
-        Leave the node, by then; one that is silent does not take the leave either.
+        Close the session before the time `over`, even if the node does not answer.
         """
-        left = self.client.close()
-        left.addTimeout(max(over - self.reactor.seconds(), LEAVE), self.reactor)
-        return left.addErrback(lambda why: None)
+        closed = self.client.close()
+        closed.addTimeout(max(over - self.reactor.seconds(), CLOSE_SECONDS), self.reactor)
+        return closed.addErrback(lambda why: None)
 
     def make(self, **options: Any) -> Client:
         """
-        A client that is not connected yet.
+        Returns a client that is not connected yet.
         """
         try:
             return Client(self.reactor, self.url, **{**self._options, **options})
@@ -262,9 +285,9 @@ class NodeConnection:
 
     def fail(self, why: ClientError) -> NoReturn:
         """
-        Say what happened, and what may help.
+        Print the error with advice, and exit.
         """
-        if self._interrupted:  # what was under way was given up, and nobody need be told
+        if self._interrupted:  # it was cancelled, which is no error
             raise SystemExit(self.at_interrupt)
         match why:
             case Refused():
@@ -284,24 +307,26 @@ class NodeConnection:
 
     def _connecting(self, text: str) -> str:
         if "refused" in text and "4403" not in text:
-            return "Is the node running?  'twistd -n msgnode' starts one; --url names another."
+            return "Is the node running?  'twistd -n msgnode' starts one; --url gives the URL of another."
         if self.url.startswith(("wss:", "tls:")) and any(complaint in text for complaint in _NO_TLS):
-            return "Does that port speak TLS?  If not, the URL begins with ws:// or tcp://."
+            return "Does this port use TLS?  If not, the URL must begin with ws:// or tcp://."
         if "DNS" in text or "ookup" in text:
-            return "Is the name right?"
+            return "Check the host name in the URL."
         if "certificate" in text.lower() or "verify failed" in text:
-            return "--ca names the certificates to trust."
+            return "Name the certificates to trust with --ca."
         if "no identity token" in text:
-            return "--login names it, or the file it is in."
+            return "Give an identity token, or the file that has it, with --login."
         for code in (4403, NOT_LET_IN):
             if str(code) in text:
                 return self._closed(code)
-        return "Is it the URL of a node?  By default ws://HOST:9090/ws, or tcp://HOST:9091 for lines."
+        return (
+            "Is this the URL of a node?  The default is ws://HOST:9090/ws, or tcp://HOST:9091 for TCP lines."
+        )
 
 
 def read_token(path: Path) -> str:
     """
-    The identity token in a file; NoToken says why there is none.
+    Returns the identity token in a file; NoToken says why there is none.
     """
     try:
         token = path.read_text().strip()
@@ -313,7 +338,7 @@ def read_token(path: Path) -> str:
     return token
 
 
-# What is said of a peer that answers a TLS handshake with something else, or waits for the end of a line.
+# Errors of a TLS handshake with a peer that speaks another protocol, or waits for the end of a line.
 _NO_TLS = (
     "wrong version number",
     "record layer failure",
@@ -321,30 +346,30 @@ _NO_TLS = (
     "handshake timeout",
     "was not answered",
 )
-_LATE = "Is anybody bound to it?  The node does not tell; 'msgnode send' does."
+_LATE = "Perhaps no client is bound to this address; 'msgnode send' reports whether one is."
 _NOT_KNOWN = (
-    "Either the node wants to know who you are: show an identity token with --login or MSGNODE_LOGIN.\n"
-    "Or the session is another's: give its token in MSGNODE_TOKEN, or take another --runtime."
+    "Either this node requires an identity token: pass one with --login or MSGNODE_LOGIN.\n"
+    "Or another client has this session: set MSGNODE_TOKEN to its session token, or choose another --runtime."
 )
 _NOT_BELIEVED = (
-    "Either the token of --login is no good here: it has ended, or this node does not trust who gave it.\n"
-    "Or the session is another user's: give its token in MSGNODE_TOKEN, or take another --runtime."
+    "Either the token of --login is not valid here: it has expired, or this node does not trust its issuer.\n"
+    "Or another user has this session: set MSGNODE_TOKEN to its session token, or choose another --runtime."
 )
 _CLOSED = {
-    4403: "This runtimeURL cannot be opened; one looks like runtime://example.org/me.",
+    4403: "This runtimeURL cannot be opened; expected one such as runtime://example.org/me.",
     4409: "Another client opened the same runtime.",
 }
 
 
 def _advised(why: Refused) -> str:
     if why.code == 501 and "domain://registry." in why.text:
-        return "this node has no registry; its operator starts it with --registry embedded, or the URL of one"
+        return "this node has no registry; start it with --registry embedded, or with the URL of a registry"
     return str(why)
 
 
 def body_of(text: str | None) -> Any:
     """
-    What BODY on the command line means: JSON, else a text.
+    Returns the body for BODY on the command line: JSON, else a text.
     """
     if text is None:
         return None
@@ -360,7 +385,7 @@ def body_of(text: str | None) -> Any:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
@@ -372,6 +397,6 @@ def _finite(text: str) -> float:
 
 def pretty(value: Any) -> str:
     """
-    JSON for people.
+    Returns indented JSON, for human readers.
     """
     return json.dumps(value, indent=2, ensure_ascii=False)

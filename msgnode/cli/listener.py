@@ -1,10 +1,11 @@
 """
-`msgnode listen` at work: prints what comes, until it has enough.
+The printer of `msgnode listen`: prints messages until enough have come.
 """
 
 import json
 import os
 import sys
+from dataclasses import dataclass
 from datetime import datetime
 
 import click
@@ -12,78 +13,92 @@ from twisted.internet.defer import Deferred
 
 from msgnode.cli import LATE, OK
 from msgnode.cli.connection import NodeConnection
-from msgnode.client import Message
+from msgnode.client import Message, Refused
+from msgnode.client.subscriptions import PENDING
 
 _COLORS = {"response": "green", "create": "cyan", "delete": "red", "update": "yellow"}
 
 
-class Listening:
+@dataclass(frozen=True)
+class Selection:
     """
-    Prints messages, and stops after `count` messages or `seconds`; None means no end.
+    The messages to print: at most `count`, in at most `seconds`; None: no limit.
     """
 
-    def __init__(
-        self,
-        talk: NodeConnection,
-        addresses: tuple[str, ...],
-        types: tuple[str, ...],
-        from_: str,
-        count: int | None,
-        seconds: float | None,
-    ) -> None:
+    addresses: tuple[str, ...]
+    types: tuple[str, ...]
+    from_: str
+    count: int | None
+    seconds: float | None
+
+
+class Listening:
+    """
+    A printer of the selected messages.
+    """
+
+    def __init__(self, talk: NodeConnection, selection: Selection) -> None:
         self._talk = talk
-        self._addresses = addresses
-        self._types = {name.lower() for name in types}
-        self._from = from_
-        self._count = count
-        self._seconds = seconds
+        self._selection = selection
+        self._types = {name.lower() for name in selection.types}
         self._seen = 0
         self._connections = 0
         self._enough: Deferred[None] = Deferred()
 
     async def begin(self, talk: NodeConnection) -> None:
         """
-        Called once connected; over when it has enough.
+        Called once connected; ends when enough messages have come.
         """
-        if self._addresses:
-            await talk.client.subscribe(self._addresses)
+        addresses, count, seconds = self._selection.addresses, self._selection.count, self._selection.seconds
+        if addresses:
+            await self._subscribe(addresses)
         talk.at_interrupt = OK
-        where = ", ".join(self._addresses) or f"{talk.client.runtime} and below"
-        talk.console.note(f"listening to {where}; Ctrl-C ends")
-        enough, seconds = self._enough, self._seconds
+        where = ", ".join(addresses) or f"{talk.client.runtime} and below"
+        talk.console.note(f"listening to {where}; press Ctrl-C to stop")
+        enough = self._enough
         if seconds is not None:
             timer = talk.reactor.callLater(seconds, enough.callback, None)
             enough.addBoth(lambda _: timer.cancel() if timer.active() else None)
         await enough
-        if self._count is not None and self._seen < self._count and seconds is not None:
-            came = f"{self._seen} of {self._count} messages came within {seconds:g} s"
+        if count is not None and self._seen < count and seconds is not None:
+            came = f"only {self._seen} of {count} messages came within {seconds:g} s"
             talk.console.stop(came, LATE)
+
+    async def _subscribe(self, addresses: tuple[str, ...]) -> None:
+        try:
+            await self._talk.client.subscribe(addresses)
+        except Refused as why:
+            if why.code != PENDING:
+                raise
+            self._talk.console.note(why.text)
 
     def heard(self, message: Message) -> None:
         if self._types and message.type.lower() not in self._types:
             return
-        if self._enough.called or not message.from_.startswith(self._from):
+        if self._enough.called or not message.from_.startswith(self._selection.from_):
             return
         self._seen += 1
         try:
             self._talk.console.result(_shown(message), message.fields)
         except BrokenPipeError:
-            # Whoever read us has enough; nothing more can be flushed at the end.
+            # The reader of the pipe is gone; output left in the buffer would fail at the exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self._enough.callback(None)
             return
-        if self._seen == self._count:
+        if self._seen == self._selection.count:
             self._enough.callback(None)
 
     def changed(self, is_open: bool) -> None:
         self._connections += is_open
         if self._connections > 1 or not is_open:
-            self._talk.console.note("connected again" if is_open else "lost the node; connecting again")
+            self._talk.console.note(
+                "connected again" if is_open else "lost the connection to the node; connecting again"
+            )
 
 
 def _shown(message: Message) -> str:
     """
-    A message on one line, for people.
+    Returns a message on one line, for human readers.
     """
     kind = message.type
     when = click.style(datetime.now().strftime("%H:%M:%S"), dim=True)

@@ -1,5 +1,5 @@
 """
-The command `msgnode`: talks to a node and looks after it, from a shell.
+The command `msgnode`: sends messages through a node, and maintains it, from a shell.
 
 Exit codes: 0 ok, 1 refused or a negative result, 2 usage, configuration or
 unreadable input, 3 cannot connect, 4 timed out, 130 interrupted.
@@ -15,10 +15,13 @@ from click.shell_completion import get_completion_class
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
-from msgnode.cli.bench import bench
+from msgnode.cli.bench.command import bench
+from msgnode.cli.links.link import link
+from msgnode.cli.links.route import route
 from msgnode.cli.messages import listen, request, send
-from msgnode.cli.mine import mine
+from msgnode.cli.mining.group import mine
 from msgnode.cli.policy import policy
+from msgnode.cli.records.records import records
 from msgnode.cli.registry import find, register
 from msgnode.cli.state import state
 from msgnode.cli.usage import Verbs
@@ -34,7 +37,7 @@ from msgnode.sessions.access.device_tokens import DeviceTokens, line, make_token
 @click.version_option(__version__, prog_name="msgnode", message="%(prog)s %(version)s")
 def main() -> None:
     """
-    Talk to a messaging node, and look after it.  'twistd -n msgnode' starts one.
+    Send messages through a messaging node, and maintain it.  'twistd -n msgnode' starts a node.
 
     \b
     Try it, with a node on this machine and two terminals:
@@ -54,7 +57,7 @@ def check(config: str | None, as_json: bool) -> None:
     """
     Check a configuration file before a node starts with it.
 
-    Without CONFIG: the defaults.
+    Without CONFIG, check the defaults.
 
     \b
     Example:
@@ -65,6 +68,8 @@ def check(config: str | None, as_json: bool) -> None:
         _check_endpoints(loaded, config or "defaults")
         _check_policies(loaded, config or "defaults")
         _check_back_ends(loaded, config or "defaults")
+        _check_links(loaded, config or "defaults")
+        _check_records(loaded, config or "defaults")
     except ConfigError as why:
         if as_json:
             click.echo(json.dumps({"ok": False, "error": str(why)}))
@@ -76,11 +81,16 @@ def check(config: str | None, as_json: bool) -> None:
         return
     click.echo(f"{config or 'defaults'}: ok")
     click.echo(f"  domain   {loaded.domain}")
-    for listener in loaded.listeners():
-        click.echo(f"  {listener.kind:8} {listener.endpoint}{' with TLS' if listener.cert else ''}")
+    for listener in loaded.listeners() + loaded.node_listeners():
+        secure = listener.cert or listener.kind == "node"
+        click.echo(f"  {listener.kind:8} {listener.endpoint}{' with TLS' if secure else ''}")
+    for peer in loaded.peer:
+        how = f"dials {peer.url or 'where its DNS says'}" if peer.is_dialled else f"link {peer.link!r}"
+        click.echo(f"  peer     {peer.domain}, {how}")
     click.echo(f"  traffic  {loaded.traffic}")
     click.echo(f"  state    {loaded.state}")
     click.echo(f"  policy   {loaded.policy.source or 'none'}")
+    click.echo(f"  records  {loaded.records.dir or 'none'}")
     click.echo(f"  registry {loaded.registry.url}, global {loaded.global_registry.url}")
 
 
@@ -97,16 +107,17 @@ def _check_endpoints(config: Config, where: str) -> None:
     from msgnode.transport.listener import SYSTEMD
     from msgnode.transport.tls import as_table, options_for
 
-    for listener in map(as_table, config.listeners()):
+    for listener in map(as_table, config.listeners() + config.node_listeners()):
         try:
-            # Parsing only looks at the string; no reactor is asked for anything.
+            # Parsing needs no reactor.
             serverFromString(None, listener.endpoint)
-        except Exception:  # each kind of endpoint complains in its own way
+        except Exception as error:  # each kind of endpoint raises errors of its own
             if SYSTEMD.fullmatch(listener.endpoint):
-                continue  # only where systemd starts the node are its sockets there
+                continue  # the sockets of systemd exist only if it starts the node
+            wrong = str(error)
             if listener.endpoint.startswith("systemd:"):
-                why = ValueError("expected systemd:INET:name=NAME, or systemd:INET:index=NUMBER")
-            found = f"expected an endpoint such as tcp:9090, found {listener.endpoint!r}: {why}"
+                wrong = "expected systemd:INET:name=NAME, or systemd:INET:index=NUMBER"
+            found = f"expected an endpoint such as tcp:9090, found {listener.endpoint!r}: {wrong}"
             raise ConfigError(f"{where}: {listener.kind}: {found}") from None
         if listener.cert:
             try:
@@ -122,7 +133,7 @@ def _check_endpoints(config: Config, where: str) -> None:
 
 def _check_policies(config: Config, where: str) -> None:
     """
-    What is in a file or a directory is read; a repository is not asked.
+    Compile the policies of a file or a directory; a policy repository is not asked.
     """
     source = config.policy.source
     if source in ("", "push") or "://" in source:
@@ -137,7 +148,7 @@ def _check_policies(config: Config, where: str) -> None:
 
 def _check_back_ends(config: Config, where: str) -> None:
     """
-    Can the files be read that they need?  Nobody is called.
+    Read the files that the back ends need; no back end is called.
     """
     from msgnode.backends.identity.introspection import secret_of
     from msgnode.transport.endpoints import TLSTrust
@@ -153,6 +164,48 @@ def _check_back_ends(config: Config, where: str) -> None:
         raise ConfigError(f"{where}: {why}") from None
 
 
+def _check_links(config: Config, where: str) -> None:
+    """
+    Read the certificates for links to other nodes; no peer is dialled.
+    """
+    from msgnode.links.trust.anchors import trust_anchors
+    from msgnode.links.trust.certificates import RevokedCertificate, UntrustedCertificate
+    from msgnode.links.trust.credentials import Credentials
+
+    if not config.node_listeners() and not config.peer:
+        return
+    try:
+        trust, own = trust_anchors(config), Credentials(config)
+        mistakes = own.mistakes() + trust.mistakes()
+        trust.verify(config.domain, own.chain)
+    except RevokedCertificate as why:
+        mistakes.append(f"federation.cert: {why}")
+    except UntrustedCertificate:
+        pass  # its authority need not be trusted here
+    except ConfigError as why:
+        raise ConfigError(f"{where}: {why}") from None
+    if mistakes:
+        raise ConfigError(f"{where}: {mistakes[0]}")
+
+
+def _check_records(config: Config, where: str) -> None:
+    """
+    Read the definitions of records.
+    """
+    from msgnode.records.problems import DefinitionsRefused
+    from msgnode.records.reader import read
+
+    source = config.records.dir
+    if not source:
+        return
+    try:
+        read(Path(source))
+    except OSError as why:
+        raise ConfigError(f"{where}: records.dir: {source}: cannot be read: {why.strerror}") from None
+    except DefinitionsRefused as why:
+        raise ConfigError(f"{where}: records.dir: {why}") from None
+
+
 @main.command()
 @click.argument("user")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -160,14 +213,14 @@ def token(user: str, as_json: bool) -> None:
     """
     Make a token for a device.
 
-    Prints its line for the file `identity.devices`, too. The token is printed once and kept nowhere.
+    Prints the token, and its line for the file that `identity.devices` names.  The token is stored nowhere.
 
     \b
     Example:
       msgnode token device://example.org/lamp
     """
     if not user or any(character.isspace() for character in user):
-        raise click.BadParameter("a device's address has no spaces", param_hint="USER")
+        raise click.BadParameter("expected an address without spaces", param_hint="USER")
     secret = make_token()
     if as_json:
         click.echo(json.dumps({"token": secret, "line": line(secret, user)}))
@@ -176,7 +229,7 @@ def token(user: str, as_json: bool) -> None:
     click.echo(f"for the file:    {line(secret, user)}")
 
 
-@main.command(short_help="Complete commands in bash, zsh, fish.")
+@main.command(short_help="Print a completion script for bash, zsh or fish.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
@@ -196,6 +249,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 main.add_command(policy)
+main.add_command(records)
 main.add_command(mine)
 main.add_command(state)
 main.add_command(send)
@@ -204,3 +258,5 @@ main.add_command(listen)
 main.add_command(register)
 main.add_command(find)
 main.add_command(bench)
+main.add_command(link)
+main.add_command(route)

@@ -1,27 +1,38 @@
 """
-`msgnode send`, `request` and `listen`: messages from a shell.
+`msgnode send`, `request` and `listen`: send and print messages from a shell.
 """
 
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import click
 
 from msgnode.cli import REFUSED
 from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, body_of, pretty, talks
-from msgnode.cli.listener import Listening
-from msgnode.client import TimedOut
+from msgnode.cli.links.layout import duration, printable, short
+from msgnode.cli.listener import Listening, Selection
+from msgnode.client import Delivery, Hop, TimedOut
 
 _from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")
 
 
-@click.command(short_help="Send a message; say what became of it.")
+def _type(default: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--type", "type_", default=default, show_default=True, metavar="TYPE", help="The type of the message."
+    )
+
+
+@click.command(short_help="Send a message, and report whether it was delivered.")
 @click.argument("to", type=ADDRESS)
 @click.argument("body", required=False)
-@click.option("--type", "type_", default="update", show_default=True, metavar="TYPE", help="Its type.")
+@_type("update")
 @_from
-@click.option("--priority", type=click.IntRange(0, 9), help="How early it leaves where it must wait.")
-@click.option("--ttl", type=SECONDS, help="How long it is worth waiting for.")
-@click.option("--wait", type=SECONDS, default=2.0, show_default=True, help="For the receipt.")
+@click.option(
+    "--priority", type=click.IntRange(0, 9), help="Its priority while it is queued; higher goes first."
+)
+@click.option("--ttl", type=SECONDS, help="Time to live while it is queued.")
+@click.option("--wait", type=SECONDS, default=2.0, show_default=True, help="Time to wait for the receipt.")
 @talks
 def send(
     to: str,
@@ -44,44 +55,79 @@ def send(
       msgnode send runtime://localhost/lamp on --type execute
       date | msgnode send comm://localhost/clock/changes -
 
+    For an address of another domain, the nodes that it passed are printed,
+    each with the time that it stayed there.
+
     \b
-    Exit code 0: it was delivered, or waits for a recipient that is away.
-    1: nobody is bound to the address, or it was refused; the word in brackets
-    is the reason, of which docs/protocol.md has a list.  3: cannot connect.
+    Exit code 0: it was delivered, is queued for a recipient that is away, or
+    waits for a route to its domain.  1: no client is bound to the address, or
+    it was refused; the word in brackets is the reason, which docs/protocol.md
+    explains.  3: cannot connect.
     """
     header = {name: value for name, value in (("priority", priority), ("ttl", ttl)) if value is not None}
     content = body_of(body)
 
     async def action(talk: NodeConnection) -> None:
-        receipt = talk.client.deliver(to, content, type=type_, from_=from_, timeout=wait, **header)
+        def waiting(receipt: Delivery) -> None:
+            talk.console.note("no route leads there now; the node keeps the message until there is one")
+
+        sent = talk.client.deliver(
+            to, content, type=type_, from_=from_, timeout=wait, waiting=waiting, **header
+        )
         try:
-            told = (await receipt).body
+            receipt = await sent
         except TimedOut:
-            told = {
-                "code": 202,
-                "description": "the node has it; it waits, or was for the node itself",
-                "to": to,
-            }
-        text = f"{told['description']}: {told['to']}"
-        if told["code"] >= 300:
-            why = {name: told[name] for name in ("code", "reason") if name in told}
-            word = f" ({why['reason']})" if "reason" in why else ""
-            talk.console.stop(f"{told['description']}{word}: {told['to']}", REFUSED, **why)
-        talk.console.result(click.style(text, fg="green"), {"ok": True, **told})
+            text = "accepted by the node, which has sent no receipt yet"
+            talk.console.result(
+                _good(f"{text}: {to}"), {"ok": True, "code": 202, "description": text, "to": to}
+            )
+            return
+        _report(talk, receipt)
 
     NodeConnection(**options).run(action)
 
 
-@click.command(short_help="Ask an address; print the answer.")
+def _report(talk: NodeConnection, receipt: Delivery) -> None:
+    """
+    Print a receipt, and exit if it is one of a failure.
+    """
+    address, is_good = str(receipt.body.get("to", "")), receipt.code < 300
+    word = f" ({receipt.reason})" if receipt.reason and not is_good else ""
+    where = "" if address in receipt.text else f": {address}"
+    text = printable(f"{receipt.text}{word}{where}")
+    passed = f"\npath: {_path(receipt.path)}" if receipt.path else ""
+    if is_good:
+        talk.console.result(_good(text) + passed, {"ok": True, **receipt.body})
+        return
+    why = {name: receipt.body[name] for name in ("code", "reason", "path") if name in receipt.body}
+    talk.console.stop(text + passed, REFUSED, **why)
+
+
+def _good(text: str) -> str:
+    return click.style(text, fg="green")
+
+
+def _path(path: tuple[Hop, ...]) -> str:
+    """
+    Returns `a.example/n1 (40 µs) -> b.example/n1 (1.2 ms)`.
+    """
+    return " -> ".join(f"{printable(short(hop.node))} ({_stay(hop.micros)})" for hop in path)
+
+
+def _stay(micros: int) -> str:
+    return f"{micros} µs" if micros < 1000 else duration(micros / 1e6)
+
+
+@click.command(short_help="Send a request, and print the answer.")
 @click.argument("to", type=ADDRESS)
 @click.argument("body", required=False)
-@click.option("--type", "type_", default="read", show_default=True, metavar="TYPE", help="Its type.")
+@_type("read")
 @_from
-@click.option("--timeout", type=SECONDS, default=10.0, show_default=True, help="For the answer.")
+@click.option("--timeout", type=SECONDS, default=10.0, show_default=True, help="Time to wait for the answer.")
 @talks
 def request(to: str, body: str | None, type_: str, from_: str, timeout: float, **options: Any) -> None:
     """
-    Ask an address, and print the body of the answer.
+    Send a request to an address, and print the body of the answer.
 
     BODY is JSON, or a text, which becomes {"value": text}; - reads it from stdin.
 
@@ -92,8 +138,8 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
       msgnode request --json domain://msg-node.localhost/address-allocation --type create
 
     \b
-    Exit code 0: it was answered.  1: refused, with the code and the words of
-    whoever did.  3: cannot connect.  4: no answer in time.
+    Exit code 0: it was answered.  1: refused, with the code and the text of
+    the refusal.  3: cannot connect.  4: no answer in time.
     """
     content = body_of(body)
 
@@ -104,26 +150,25 @@ def request(to: str, body: str | None, type_: str, from_: str, timeout: float, *
     NodeConnection(**options).run(action)
 
 
-@click.command(short_help="Print what is sent to addresses.")
+@click.command(short_help="Print the messages to addresses.")
 @click.argument("addresses", nargs=-1, type=ADDRESS)
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only these types; may be repeated.")
-@click.option("--from", "from_", default="", metavar="START", help="Only from addresses that begin so.")
-@click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
-@click.option("--for", "seconds", type=SECONDS, help="Stop after so long.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Print only this type; may be repeated.")
+@click.option(
+    "--from",
+    "from_",
+    default="",
+    metavar="START",
+    help="Print only messages from addresses that begin with START.",
+)
+@click.option("--count", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("--for", "seconds", type=SECONDS, help="Stop after this time.")
 @talks
-def listen(
-    addresses: tuple[str, ...],
-    types: tuple[str, ...],
-    from_: str,
-    count: int | None,
-    seconds: float | None,
-    **options: Any,
-) -> None:
+def listen(**options: Any) -> None:
     """
-    Print what is sent to ADDRESSES, until Ctrl-C; with --json a message a line.
+    Print the messages to ADDRESSES, until Ctrl-C; with --json one message per line.
 
-    Nothing is answered.  Without ADDRESSES: what is sent to this runtime, at or
-    below --runtime.
+    No message is answered.  Without ADDRESSES, print those to --runtime and the
+    addresses below it.
 
     \b
     Examples:
@@ -135,6 +180,7 @@ def listen(
     Exit code 0: interrupted while it listened, or --count was reached.
     3: cannot connect.  4: --for was over before --count.
     """
+    selection = Selection(**{field.name: options.pop(field.name) for field in fields(Selection)})
     talk = NodeConnection(**options)
-    listening = Listening(talk, addresses, types, from_, count, seconds)
+    listening = Listening(talk, selection)
     talk.run(listening.begin, heard=listening.heard, changed=listening.changed)

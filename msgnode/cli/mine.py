@@ -1,5 +1,5 @@
 """
-`msgnode mine`: what the traffic log has to tell.  tools/mine.py is the same command.
+`msgnode mine`: analyses the traffic log.  tools/mine.py is the same command.
 """
 
 import json
@@ -19,66 +19,114 @@ from msgnode.cli import INTERRUPTED
 if TYPE_CHECKING:
     from msgnode.mining.pipeline.run import Result
 
-EVERY = 60  # seconds between two looks at a log that grows
+FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    short_help="Answer questions from the traffic logs.",
+    short_help="Analyse the traffic logs.",
 )
 @click.argument("logs")
-@click.option("--out", required=True, metavar="DIR", help="Where tables and report go.")
-@click.option("--overwrite", is_flag=True, help="Begin anew, whatever lies in DIR.")
-@click.option("--follow", is_flag=True, help=f"Look for new lines every {EVERY} s, until Ctrl-C.")
+@click.option("--out", required=True, metavar="DIR", help="The directory for the tables and the report.")
+@click.option("--overwrite", is_flag=True, help="Start again, and replace what is in DIR.")
+@click.option("--follow", is_flag=True, help=f"Look for new lines every {FOLLOW_SECONDS} s, until Ctrl-C.")
 @click.option(
-    "--every", type=click.IntRange(1), default=EVERY, show_default=True, help="Seconds, with --follow."
+    "--every",
+    type=click.IntRange(1),
+    default=FOLLOW_SECONDS,
+    show_default=True,
+    help="Seconds between two reads with --follow.",
 )
 @click.option(
     "--pseudonymise", metavar="KEY", help="Replace identifiers by hashes with KEY, or the key in @FILE."
 )
-@click.option("--policy", metavar="FILE", help="Say what this policy would have done; a file or a directory.")
-@click.option("--domain", default="", help="The node's own domain, for policies that ask for it.")
+@click.option(
+    "--policy", metavar="FILE", help="Report what this policy (a file or a directory) would have decided."
+)
+@click.option("--domain", default="", help="The domain of the node, for policies that test it.")
 @click.option(
     "--default", type=click.Choice(["permit", "deny"]), default="permit", show_default=True,
-    help="What becomes of messages that no rule of the policy applies to.",
+    help="The decision on messages that no rule of the policy applies to.",
 )  # fmt: skip
-@click.option("--story", multiple=True, metavar="ADDRESS", help="Tell all that ADDRESS did.  Repeatable.")
-@click.option("--conversation", default="", metavar="ID", help="Show the way of the messages with this id.")
-@click.option("--verbose", is_flag=True, help="Let Spark say what it does.")
+@click.option(
+    "--story", multiple=True, metavar="ADDRESS", help="Include a timeline of ADDRESS; may be repeated."
+)
+@click.option(
+    "--conversation",
+    default="",
+    metavar="ID",
+    help="Show the path of the messages with this id or transaction.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=None,
+    metavar="DAYS",
+    help="Keep the last DAYS days only, in DIR.",
+)
+@click.option(
+    "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark for a local run; may be repeated."
+)
+@click.option("--from", "begin", metavar="TIME", help="Also write a report from this time on, in UTC.")
+@click.option("--to", "end", metavar="TIME", help="Also write a report until before this time, in UTC.")
+@click.option("--verbose", is_flag=True, help="Show the log of Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def mine(logs: str, follow: bool, every: int, verbose: bool, as_json: bool, **others: Any) -> None:
+def mine(
+    logs: str,
+    follow: bool,
+    every: int,
+    conf: tuple[str, ...],
+    begin: str | None,
+    end: str | None,
+    verbose: bool,
+    as_json: bool,
+    **others: Any,
+) -> None:
     """
     Answer questions from the traffic logs in LOGS, as tables and as a report.
 
     LOGS and DIR are directories, here or behind hdfs:// or s3a://.  A second
-    run with the same DIR reads only what is new.  Needs Java and the extra
-    msgnode[mining].
+    run with the same DIR reads only what is new.  With --from or --to a report
+    of that period is written next to the report of everything.  Needs Java and
+    the extra msgnode[mining].
 
     \b
     Example:
       msgnode mine /var/lib/msgnode/traffic --out mined
     """
     say = Progress(as_json)
+    ends = moment_of(begin, "--from"), moment_of(end, "--to")
+    if None not in ends and ends[0] >= ends[1]:  # type: ignore[operator]
+        raise click.BadParameter(f"{end} is not after {begin}", param_hint="--to")
     if not verbose:
-        logging.disable(logging.CRITICAL)  # Py4J tells of an interrupt with tracebacks
-    with _told(as_json):
+        logging.disable(logging.CRITICAL)  # Py4J logs tracebacks at an interrupt
+    with told(as_json, verbose):
+        from msgnode.mining.mined.directory import MinedDirectory
         from msgnode.mining.pipeline.run import MiningRun
         from msgnode.mining.pipeline.spark import session
 
         options = _options(logs, others)
-        with session(verbose) as spark:
+        with session(verbose, (logs, options.out), conf) as spark:
             mine = MiningRun(spark, options, say.step)
+
+            def run() -> "Result":
+                result = mine.run()
+                if result.report and ends != (None, None):
+                    directory = MinedDirectory(spark, options.out)
+                    result.report = directory.report(directory.period(*ends), say.step)
+                return result
+
             shown = partial(_print, logs=options.logs, as_json=as_json, say=say)
-            shown(mine.run())
+            shown(run())
             if follow:
-                _follow(mine.run, shown, partial(time.sleep, every))
+                _follow(run, shown, partial(time.sleep, every))
 
 
 def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait: Callable[[], None]) -> None:
     """
-    Run again after each wait, until one is interrupted, and show what was new.
+    Run again after each wait, until Ctrl-C, and show what was new.
 
-    A run that fails is tried again by the next.
+    The next run reads the lines that a failed run did not read.
     """
     from msgnode.mining.pipeline.output import OutputRefused
 
@@ -97,35 +145,58 @@ def _follow(run: "Callable[[], Result]", shown: "Callable[[Result], None]", wait
             click.echo(f"msgnode: {sentence}; will try again", err=True)
 
 
-def _options(logs: str, others: dict[str, Any]) -> Any:
-    from msgnode.mining.pipeline.log_files import Unreadable
-    from msgnode.mining.pipeline.run import Options
+def moment_of(text: str | None, option: str) -> int | None:
+    """
+    A time from an option in nanoseconds since 1970; None if it is not given. A usage error if it is none.
+    """
+    from msgnode.mining.mined.period import parse_moment
 
-    key = others["pseudonymise"]
+    try:
+        return None if text is None else parse_moment(text)
+    except ValueError as why:
+        raise click.BadParameter(str(why), param_hint=option) from None
+
+
+def key_of(key: str | None) -> bytes:
+    """
+    The key for pseudonyms from an option, which may name a file as @FILE; empty if it is not given.
+    """
+    from msgnode.mining.pipeline.log_files import Unreadable
+
     if key and key.startswith("@"):
         try:
             key = Path(key[1:]).read_text("utf-8").strip()
         except OSError as why:
             raise Unreadable(f"{key[1:]}: {why.strerror}") from None
     if key is not None and len(key) < 16:
-        raise Unreadable("the key for pseudonyms must have 16 characters or more, or guessing undoes them")
+        raise Unreadable(
+            "the key for pseudonyms must have 16 characters or more, or they can be undone by guessing"
+        )
+    return (key or "").encode()
+
+
+def _options(logs: str, others: dict[str, Any]) -> Any:
+    from msgnode.mining.pipeline.run import Options
+
+    key = key_of(others["pseudonymise"])
     return Options(
         logs=logs,
         out=others["out"],
         overwrite=others["overwrite"],
-        key=(key or "").encode(),
+        key=key,
         policy=others["policy"] or "",
         domain=others["domain"],
         default=others["default"],
         stories=others["story"],
         conversation=others["conversation"],
+        keep=others["keep"] or 0,
     )
 
 
 @contextmanager
-def _told(as_json: bool) -> Iterator[None]:
+def told(as_json: bool, verbose: bool = False) -> Iterator[None]:
     """
-    Every failure as one sentence and an exit code.
+    Report each failure as one sentence and an exit code. Only `verbose` shows where a bug was.
     """
     try:
         import pyspark  # noqa: F401
@@ -139,8 +210,11 @@ def _told(as_json: bool) -> Iterator[None]:
         if _was_interrupted(why):
             raise SystemExit(INTERRUPTED) from None
         sentence = _sentence(why)
-        if not sentence:
+        if not sentence and verbose:
             raise
+        if not sentence:
+            said = str(why).partition("\n")[0]
+            sentence = f"internal error, {type(why).__name__}: {said} (--verbose shows where)"
         _stop(sentence, 1 if isinstance(why, OutputRefused) else 2, as_json)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
@@ -148,7 +222,7 @@ def _told(as_json: bool) -> Iterator[None]:
 
 def _was_interrupted(why: BaseException | None) -> bool:
     """
-    Is it what came of an interrupt?  Py4J fails over one while it waits for Spark.
+    Was the failure caused by Ctrl-C?  Py4J fails with an error of its own while it waits for Spark.
     """
     while why is not None:
         if isinstance(why, KeyboardInterrupt):
@@ -159,8 +233,9 @@ def _was_interrupted(why: BaseException | None) -> bool:
 
 def _sentence(why: Exception) -> str:
     """
-    A failure in the operator's words; empty if it is a mistake of ours, which deserves its traceback.
+    Returns a failure as one sentence; empty for a bug, which gets its traceback.
     """
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from msgnode.mining.pipeline.log_files import Unreadable
@@ -168,9 +243,11 @@ def _sentence(why: Exception) -> str:
 
     java = getattr(why, "java_exception", None)
     if java is not None:  # the text of such an exception begins with the name of a call
-        return f"Spark gave up: {java.getMessage()}".splitlines()[0].rstrip()
+        return f"Spark failed: {java.getMessage()}".splitlines()[0].rstrip()
+    if isinstance(why, Py4JNetworkError):
+        return "the Java process of Spark has ended; it may need more memory: --conf spark.driver.memory=4g"
     if isinstance(why, PySparkException):
-        return f"Spark gave up: {why}".splitlines()[0].rstrip()
+        return f"Spark failed: {why}".splitlines()[0].rstrip()
     return str(why) if isinstance(why, OutputRefused | Unreadable | OSError | ValueError) else ""
 
 

@@ -1,5 +1,5 @@
 """
-`msgnode policy`: check, try and lay out policies before a node is given them.
+`msgnode policy`: checks, explains, converts and formats policies before a node uses them.
 """
 
 import json
@@ -23,10 +23,10 @@ from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import context
 
 
-@click.group()
+@click.group(short_help="Check policies, and try them on messages.")
 def policy() -> None:
     """
-    Check policies, and see what they would do (docs/policy.md).
+    Check policies, and try them on messages; docs/policy.md explains them.
     """
 
 
@@ -34,21 +34,33 @@ policy.add_command(check)
 policy.add_command(replay)
 
 
-@policy.command()
+@policy.command(short_help="Explain the decision on a message.")
 @policy_file
 @click.argument("message")
-@click.option("--to", help="Which recipient, if the message has several.")
-@click.option("--clock", help="The local time, such as 2026-11-18T10:00:00; now if left out.")
+@click.option("--to", help="The recipient to decide on, if the message has several.")
+@click.option("--clock", help="The local time, such as 2026-11-18T10:00:00; the default is now.")
 @click.option("--user", help="The sender's verified identity.")
-@click.option("--trust", type=click.Choice([CLAIMED, VERIFIED]), default=VERIFIED, show_default=True)
-@click.option("--direction", type=click.Choice(DIRECTIONS), default="in", show_default=True)
-@click.option("--domain", default="", help="The node's own domain.")
+@click.option(
+    "--trust",
+    type=click.Choice([CLAIMED, VERIFIED]),
+    default=VERIFIED,
+    show_default=True,
+    help="How far that identity is trusted.",
+)
+@click.option(
+    "--direction",
+    type=click.Choice(DIRECTIONS),
+    default="in",
+    show_default=True,
+    help="The point of enforcement.",
+)
+@click.option("--domain", default="", help="The domain of the node.")
 @as_json_option
 def explain(file: Path, message: str, as_json: bool, **given: str | None) -> None:
     """
-    Say what the policy in FILE, or DIR, decides on MESSAGE, and why.
+    Print what the policy in FILE decides on MESSAGE, and why.
 
-    MESSAGE is JSON, or a file that holds it, or - for standard input.
+    FILE may be a directory.  MESSAGE is JSON, or a file that has it, or - for standard input.
 
     \b
     Example:
@@ -88,12 +100,12 @@ def _message(given: str, as_json: bool) -> dict[str, Any]:
     return value
 
 
-@policy.command(name="import")
+@policy.command(name="import", short_help="Convert a PoliTHINK policy.")
 @policy_file
 @as_json_option
 def import_command(file: Path, as_json: bool) -> None:
     """
-    Print the PoliTHINK policy in FILE as one for this node.
+    Print the PoliTHINK policy in FILE as a policy for this node.
 
     \b
     Example:
@@ -109,14 +121,16 @@ def import_command(file: Path, as_json: bool) -> None:
     click.echo(made if as_json else lay_out(json.loads(made)), nl=as_json)
 
 
-@policy.command()
+@policy.command(short_help="Print a policy in the standard layout.")
 @policy_file
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit code 1 if it would.")
-@click.option("--write", is_flag=True, help="Write it back to FILE.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Write nothing; exit code 1 if FILE has another layout."
+)
+@click.option("--write", is_flag=True, help="Write the result to FILE.")
 @as_json_option
 def fmt(file: Path, only_check: bool, write: bool, as_json: bool) -> None:
     """
-    Print the policy in FILE in the one layout: keys in order, short things on one line.
+    Print the policy in FILE in the standard layout: keys in order, short values on one line.
     """
     if only_check and write:
         raise click.UsageError("--check and --write exclude each other")
@@ -128,7 +142,7 @@ def fmt(file: Path, only_check: bool, write: bool, as_json: bool) -> None:
         refuse(why, as_json)
     changed = made.encode() != data
     if write and changed:
-        with readable(as_json):
+        with readable(as_json, "written"):
             file.write_bytes(made.encode())
     if as_json:
         click.echo(json.dumps({"ok": not (only_check and changed), "changed": changed}))

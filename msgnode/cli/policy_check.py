@@ -1,5 +1,5 @@
 """
-`msgnode policy check`: what is wrong with policies, what is odd, and the tests that come with them.
+`msgnode policy check`: reports errors and oddities of policies, and runs their tests.
 """
 
 import json
@@ -16,17 +16,17 @@ from msgnode.policy.language.program import Program
 from msgnode.policy.language.test_vectors import fails
 
 
-@click.command()
+@click.command(short_help="Check policies, and run their tests.")
 @click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE|DIR...")
-@click.option("--strict", is_flag=True, help="Refuse obligations with unknown names, and all that is odd.")
+@click.option("--strict", is_flag=True, help="Treat notes, and obligations with unknown names, as errors.")
 @as_json_option
 def check(files: tuple[Path, ...], strict: bool, as_json: bool) -> None:
     """
-    Say what is wrong with policies, and what is odd; run the tests that come with them.
+    Report errors in policies, note what is odd, and run their tests.
 
     A FILE is a policy of its own; the files of a DIR are one policy.  The
-    tests are those in a file, and those beside NAME.json in NAME.vectors.json,
-    which itself stands for NAME.json.
+    tests are in the policy itself, and in NAME.vectors.json next to NAME.json.
+    NAME.vectors.json as FILE stands for NAME.json.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def _checked(path: Path, strict: bool, as_json: bool) -> dict[str, Any]:
 
 def _run_vectors(program: Program, files: Any, as_json: bool) -> tuple[list[dict[str, Any]], int]:
     """
-    What the vectors beside the files find, and how many there are.
+    Run the vectors next to the files; returns the failures and the number of vectors.
     """
     failed, count = [], 0
     for where, data in files:

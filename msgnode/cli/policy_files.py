@@ -1,5 +1,5 @@
 """
-What the commands of `msgnode policy` read, and what they say of it when it cannot be used.
+The file input of `msgnode policy`, and its error reports.
 """
 
 import json
@@ -21,7 +21,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the
 
 def read_policy(path: Path, as_json: bool) -> Program:
     """
-    The policy to work with; without one there is nothing to do.
+    Returns the compiled policy; a policy with errors ends the command.
     """
     with readable(as_json):
         files = gather(path)
@@ -40,12 +40,15 @@ def refuse(why: PolicyRefused, as_json: bool, code: int = 1) -> NoReturn:
 
 
 @contextmanager
-def readable(as_json: bool) -> Iterator[None]:
+def readable(as_json: bool, done: str = "read") -> Iterator[None]:
+    """
+    End the command if a file cannot be read, or written (`done`).
+    """
     try:
         yield
     except (OSError, EOFError) as why:
         name = getattr(why, "filename", None) or "a file"
-        stop(f"{name}: {getattr(why, 'strerror', None) or why}", as_json)
+        stop(f"{name}: cannot be {done}: {getattr(why, 'strerror', None) or why}", as_json)
 
 
 def stop(text: str, as_json: bool) -> NoReturn:
@@ -58,7 +61,7 @@ def stop(text: str, as_json: bool) -> NoReturn:
 
 def plain(problem: Problem) -> dict[str, Any]:
     """
-    The problem as --json prints it.
+    Returns the problem as --json prints it.
     """
     return {
         "where": problem.where,

@@ -1,5 +1,5 @@
 """
-`msgnode policy replay`: what a policy would have done to logged traffic.
+`msgnode policy replay`: reports what a policy would have decided on logged traffic.
 """
 
 import gzip
@@ -18,22 +18,31 @@ from msgnode.policy.replay.replay import judge
 from msgnode.policy.replay.report import Report
 
 
-@click.command()
+@click.command(short_help="Try a policy on logged traffic.")
 @policy_file
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="TRAFFIC-LOG...")
-@click.option("--domain", default="", help="The node's own domain, for interDomain.")
-@click.option("--default", type=click.Choice(["permit", "deny"]), default="permit", show_default=True)
-@click.option("--samples", default=3, show_default=True, help="How many changed messages to show for a rule.")
+@click.option("--domain", default="", help="The domain of the node, for interDomain.")
+@click.option(
+    "--default",
+    type=click.Choice(["permit", "deny"]),
+    default="permit",
+    show_default=True,
+    help="The decision on messages that no rule applies to.",
+)
+@click.option(
+    "--samples", default=3, show_default=True, help="Number of changed messages to show for a rule."
+)
 @as_json_option
 def replay(
     file: Path, logs: tuple[Path, ...], domain: str, default: str, samples: int, as_json: bool
 ) -> None:
     """
-    Say what the policy in FILE, or DIR, would have done to logged traffic.
+    Report what the policy in FILE would have decided on logged traffic.
 
-    What depends on something that the log does not hold, such as a body, is
-    counted as undecidable, by rule.  Exit code 1: something would have gone
-    differently.  Times are this machine's local ones.
+    FILE may be a directory.  Decisions that depend on something that is not in
+    the log, such as a body, are counted as undecidable, by rule.  Exit code 1:
+    at least one decision would have been different.  Times are local times of
+    this machine.
 
     \b
     Example:
@@ -60,7 +69,7 @@ def replay(
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """
-    The lines of a log that are JSON; half a line is passed over, as docs/traffic-log.md says.
+    Yields the lines of a log that are JSON; an incomplete line is skipped, as docs/traffic-log.md says.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -83,7 +92,7 @@ def _show_report(found: dict[str, Any]) -> None:
         if found[key]:
             click.echo(f"{title}:")
         for each in found[key]:
-            missing = f", for want of {each['missing']}" if each.get("missing") else ""
+            missing = f", because this is missing: {each['missing']}" if each.get("missing") else ""
             path = each["path"] or "no rule"
             click.echo(f"  {each['messages']:>9}  {each['effect']:14} {path}{missing}")
             for line in each.get("samples", ()):

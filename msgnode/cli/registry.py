@@ -1,5 +1,5 @@
 """
-`msgnode register` and `find`: hyperties in the domain registry.
+`msgnode register` and `msgnode find`: hyperties in the domain registry.
 """
 
 from typing import Any
@@ -10,33 +10,41 @@ from twisted.internet.defer import Deferred
 from msgnode.cli import OK, REFUSED
 from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, talks
 from msgnode.client import Refused
-from msgnode.client.registration import EXPIRES, UNAVAILABLE, Registration
+from msgnode.client.registration import EXPIRES_SECONDS, UNAVAILABLE, Registration
 
 _resource = click.option(
-    "--resource", "resources", multiple=True, metavar="TYPE", help="Such as chat; may be repeated."
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="TYPE",
+    help="A resource type, such as chat; may be repeated.",
 )
 _scheme = click.option(
-    "--scheme", "schemes", multiple=True, metavar="SCHEME", help="Such as comm; may be repeated."
+    "--scheme",
+    "schemes",
+    multiple=True,
+    metavar="SCHEME",
+    help="A data scheme, such as comm; may be repeated.",
 )
 _COLORS = {"live": "green", "disconnected": "red"}
 
 
-@click.command(short_help="Tell the domain registry of a hyperty.")
+@click.command(short_help="Register a hyperty at the domain registry.")
 @click.argument("url_", metavar="HYPERTY", type=ADDRESS)
-@click.option("--user", required=True, help="Whose it is: a user:// URL or an e-mail address.")
-@click.option("--descriptor", default="", metavar="URL", help="Where the hyperty is described.")
+@click.option("--user", required=True, help="The user of the hyperty: a user:// URL or an e-mail address.")
+@click.option("--descriptor", default="", metavar="URL", help="The URL of the hyperty's descriptor.")
 @_resource
 @_scheme
 @click.option(
     "--expires",
-    type=click.IntRange(1, EXPIRES),
-    default=EXPIRES,
+    type=click.IntRange(1, EXPIRES_SECONDS),
+    default=EXPIRES_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long it is kept without a sign of life.",
+    help="The registry keeps the entry this long unless it is renewed.",
 )
-@click.option("--keep", is_flag=True, help="Stay, keep it alive, and end it with Ctrl-C.")
-@click.option("--end", is_flag=True, help="Say that it is gone instead.")
+@click.option("--keep", is_flag=True, help="Stay connected and renew the entry until Ctrl-C removes it.")
+@click.option("--end", is_flag=True, help="Register the hyperty as disconnected instead.")
 @talks
 def register(
     url_: str,
@@ -50,7 +58,7 @@ def register(
     **options: Any,
 ) -> None:
     """
-    Tell the domain registry of the hyperty at the address HYPERTY.
+    Register the hyperty at the address HYPERTY at the domain registry.
 
     \b
     Examples:
@@ -59,7 +67,7 @@ def register(
       msgnode register hyperty://localhost/lamp --user user://localhost/ann --end
 
     \b
-    Exit code 0: the registry has it.  1: refused, or the node has no registry.
+    Exit code 0: registered.  1: refused, or the node has no registry.
     3: cannot connect.  4: no answer in time.  130: interrupted before that.
     """
 
@@ -82,7 +90,7 @@ def register(
                 "note: the entry is removed when this command exits; use --keep to stay connected"
             )
         else:
-            talk.console.note("kept alive; Ctrl-C ends it")
+            talk.console.note("the entry is renewed until you press Ctrl-C")
             talk.goodbye, talk.at_interrupt = registration.end, OK
             await Deferred()
         registration.stop()
@@ -90,17 +98,17 @@ def register(
     NodeConnection(**options).run(action)
 
 
-@click.command(short_help="Ask the domain registry.")
+@click.command(short_help="Look up hyperties at the domain registry.")
 @click.argument("what")
 @_resource
 @_scheme
-@click.option("--timeout", type=SECONDS, default=10.0, show_default=True, help="For the answer.")
+@click.option("--timeout", type=SECONDS, default=10.0, show_default=True, help="Time to wait for the answer.")
 @talks
 def find(
     what: str, resources: tuple[str, ...], schemes: tuple[str, ...], timeout: float, **options: Any
 ) -> None:
     """
-    Ask the domain registry for WHAT: a hyperty, a data object, or the hyperties of a user.
+    Look up WHAT at the domain registry: a hyperty, a data object, or the hyperties of a user.
 
     \b
     Examples:
@@ -114,17 +122,17 @@ def find(
     """
 
     if not what.strip():
-        raise click.BadParameter("expected an address, a user or a mail address", param_hint="WHAT")
+        raise click.BadParameter("expected an address, a user or an e-mail address", param_hint="WHAT")
 
     async def action(talk: NodeConnection) -> None:
         try:
             found = await talk.client.find(what, resources=resources, schemes=schemes, timeout=timeout)
         except Refused as why:
             if why.code == 404:
-                talk.console.stop(f"the registry has nothing of {what}", REFUSED, code=404)
+                talk.console.stop(f"the registry has no entry for {what}", REFUSED, code=404)
             if why.code != UNAVAILABLE or not why.body.get("value"):
                 raise
-            found = why.body["value"]  # known, and not there now
+            found = why.body["value"]  # the entries of a hyperty that is disconnected
         alone = "url" in found or "hypertyID" in found
         entries = [found] if alone else list(found.values())
         talk.console.result("\n".join(_shown(entry) for entry in entries if isinstance(entry, dict)), found)

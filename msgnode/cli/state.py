@@ -1,5 +1,5 @@
 """
-`msgnode state`: is what a node keeps on disk sound, and what to do if not.
+`msgnode state`: checks and repairs the state directory of a node.
 """
 
 import json
@@ -21,7 +21,7 @@ from msgnode.storage.spool_recovery import examine, mark_incomplete, repair
 @click.group()
 def state() -> None:
     """
-    Look after the state directory of a node that is stopped.
+    Check or repair the state directory of a node that is stopped.
     """
 
 
@@ -34,9 +34,9 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print the resul
 @_as_json
 def check(directory: Path | None, as_json: bool) -> None:
     """
-    Say what is wrong with the files in DIRECTORY; change nothing.
+    Report damaged files in DIRECTORY, and change nothing.
 
-    Without DIRECTORY: where a node keeps its state by default.
+    Without DIRECTORY, check the default state directory.
     """
     with _stopped(directory, as_json) as directory:
         wrong = examine_database(directory / NAME) + examine(directory / "spool")
@@ -58,7 +58,8 @@ def repair_command(directory: Path | None, as_json: bool) -> None:
     """
     Move damaged files aside as NAME.damaged-TIME, and keep what can be read of them.
 
-    Nobody knows then what is gone: the node tells every client that counts, missed: null.
+    The node cannot know then which messages are missing: it reports `missed: null` to every client
+    with acknowledged resume.
     """
     with _stopped(directory, as_json) as directory:
         done = _repair_database(directory / NAME)
@@ -72,9 +73,9 @@ def repair_command(directory: Path | None, as_json: bool) -> None:
 
 def _repair_database(path: Path) -> list[str]:
     """
-    What could be kept lies in a file of its own until all of it does; only then the names change.
+    Copy the rows that can be read to a new file, and rename it when it is complete.
 
-    Whenever this is cut off, there is a file of that name, and clients are told.
+    If this is interrupted at any point, a database file exists, and clients are notified.
     """
     if not examine_database(path):
         return []
@@ -98,7 +99,7 @@ def _repair_database(path: Path) -> list[str]:
 
 def _aside(path: Path) -> Path:
     """
-    A name for it that nothing has, not even what another repair of this second moved there.
+    Returns a new, unused name for a damaged file, also after another repair in the same second.
     """
     aside = first = path.with_name(f"{NAME}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     number = 1
@@ -111,14 +112,14 @@ def _aside(path: Path) -> Path:
 @contextmanager
 def _stopped(directory: Path | None, as_json: bool) -> Iterator[Path]:
     """
-    The directory, which no node uses meanwhile.
+    Yields the directory, locked so that no node uses it meanwhile.
     """
     directory = directory or Path(Config().state)
     if not directory.is_dir():
         _refuse(f"{directory}: is not a directory", 2, as_json)
     held = None
     try:
-        # A node makes the lock; where there is none, looking must not make one.
+        # A node makes the lock file; a check must not make one.
         if (directory / "lock").exists():
             held = lock(directory)
         yield directory

@@ -1,5 +1,5 @@
 """
-Wrong usage, said as the rest is said: in JSON where JSON is wanted; and Ctrl-C, of which nothing is said.
+Usage errors, as JSON with --json; and Ctrl-C, which prints nothing.
 """
 
 import json
@@ -9,12 +9,12 @@ import click
 
 from msgnode.cli import INTERRUPTED
 
-WANTED = "msgnode.json"
+JSON_WANTED = "msgnode.json"
 
 
 class _InJSON(click.UsageError):
     """
-    The same mistake; click prints it and exits.
+    A usage error that click prints as JSON before it exits.
     """
 
     def __init__(self, why: click.UsageError) -> None:
@@ -26,7 +26,8 @@ class _InJSON(click.UsageError):
 
 class Verbs(click.Group):
     """
-    All verbs.  One that cannot be made out cannot be asked for its options, so the words are looked at.
+    The group of all verbs.  If a verb cannot be parsed, its options are unknown, so the arguments are
+    searched for --json.
     """
 
     def make_context(
@@ -39,13 +40,13 @@ class Verbs(click.Group):
             raise _InJSON(why) if wanted else why from None
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
-        context.meta[WANTED] = wanted
+        context.meta[JSON_WANTED] = wanted
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except click.UsageError as why:
-            raise _InJSON(why) if ctx.meta[WANTED] else why from None
+            raise _InJSON(why) if ctx.meta[JSON_WANTED] else why from None
         except KeyboardInterrupt:  # while a file or stdin is read; click would exit with 1
             raise SystemExit(INTERRUPTED) from None

@@ -4,6 +4,7 @@ The command line without a node: its help, and what it makes of what it is given
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from twisted.python.failure import Failure
 
+from msgnode.cli.bench.load_generator import Loop
 from msgnode.cli.connection import Console, body_of
-from msgnode.cli.load_generator import Loop
 from msgnode.cli.main import main
 from msgnode.cli.registry import _shown as shown_entry
 from msgnode.client import Refused
@@ -21,7 +22,7 @@ TALKING = ("send", "request", "listen", "register", "find", "bench")
 
 
 @pytest.mark.parametrize("verb", TALKING)
-def test_help(verb: str) -> None:
+def test_help_of_each_verb_explains_usage_and_exit_codes(verb: str) -> None:
     """
     The help of each verb shows how it is used and what its exit codes mean; every option is explained.
     """
@@ -89,7 +90,7 @@ def test_hyperty_of_the_registry_is_shown_with_what_a_person() -> None:
         ("send comm://x --wait soon", "'--wait': 'soon'"),
         (
             "send comm://x [NaN]",
-            "Invalid value for BODY: looks like JSON, but is not: NaN is no number in JSON",
+            "Invalid value for BODY: looks like JSON, but is not: NaN is not a number in JSON",
         ),
         ("send comm://x [1e999]", "Invalid value for BODY: looks like JSON, but is not: 1e999 is too large"),
         ('send comm://x {"a":}', "Invalid value for BODY: looks like JSON, but is not: "),
@@ -97,7 +98,7 @@ def test_hyperty_of_the_registry_is_shown_with_what_a_person() -> None:
         ("policy check", "Missing argument 'FILE"),
         ("policy chekc", "No such command 'chekc'."),
         ("sned comm://x", "No such command 'sned'."),
-        ("token x\ty", "Invalid value for USER: a device's address has no spaces"),
+        ("token x\ty", "Invalid value for USER: expected an address without spaces"),
         ("", "--json"),
     ],
 )
@@ -135,6 +136,17 @@ def test_json_is_a_word() -> None:
     assert (2, "") == (told.exit_code, told.stdout)
 
 
+@pytest.mark.parametrize("runtime", ["foo", "mn:/x", "runtime:x", "runtime:///x", "runtime://localhost/"])
+def test_runtime_without_domain_or_path_is_refused(runtime: str) -> None:
+    """
+    A --runtime that is no URL with a domain and a path is refused in one line, before a connection is made.
+    """
+    told = CliRunner().invoke(main, ["listen", "--runtime", runtime, "--url", "tcp://127.0.0.1:1"])
+
+    wanted = "expected a runtimeURL such as runtime://localhost/me"
+    assert (2, f"msgnode: --runtime: {wanted}, not {runtime!r}\n") == (told.exit_code, told.stderr)
+
+
 class Typing(io.BytesIO):
     """
     The stdin of somebody who presses Ctrl-C instead of an end.
@@ -156,7 +168,7 @@ def test_interrupt_on_stdin(line: str) -> None:
     assert (130, "", "") == (told.exit_code, told.stdout, told.stderr)
 
 
-def test_loop() -> None:
+def test_bench_loop_keeps_to_its_window() -> None:
     """
     A loop of the bench has no more under way than its window, and counts a fan-out as done with the last.
     """
@@ -256,3 +268,16 @@ def test_registration_lives_from_a_second_to_an_hour(seconds: str) -> None:
     assert 2 == told.exit_code
     assert seconds == "soon" or "1<=x<=3600" in told.stderr
     assert "1<=x<=3600" in CliRunner().invoke(main, ["register", "--help"]).output
+
+
+def test_check_names_a_wrong_endpoint(tmp_path: Path) -> None:
+    """
+    `msgnode check` says in one line which endpoint is wrong, and why.
+    """
+    file = tmp_path / "node.toml"
+    file.write_text('web = ["tcp:x"]\n')
+
+    result = CliRunner().invoke(main, ["check", str(file)])
+
+    assert result.exit_code == 2
+    assert "web: expected an endpoint such as tcp:9090, found 'tcp:x': invalid literal" in result.output

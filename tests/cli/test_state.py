@@ -18,7 +18,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cli.main import main
-from msgnode.storage.database import NAME, STEPS
+from msgnode.storage.database import MIGRATIONS, NAME
 from msgnode.storage.session_store import Store
 from msgnode.storage.spool import Spool
 from tests.support.fakes import directory
@@ -51,14 +51,14 @@ def state() -> TemporaryDirectory[str]:
         )
         store.bound(sid, f"comm://example.org/{sid}", 1)
         store.keyed(sid, "key", [f"comm://example.org/{sid}"])
-    store.settled()
+    store.committed()
     clock.advance(0)
     store.shut()
     spool = Spool(Path(made.name, "spool"))
     spool.open()
     for key in range(3):
-        spool.keep(1, key, b"hello" * 100, float("inf"), 5, 0, 0)
-        spool.settle()
+        spool.append(1, key, b"hello" * 100, float("inf"), 5, 0, 0)
+        spool.flush()
     spool.close()
     return made
 
@@ -168,7 +168,7 @@ class CheckTests(StateTests):
         self.assertTrue(said["problems"])
         self.assertNotIn("\n", "".join(said["problems"]))
 
-    def test_unreadable_text(self) -> None:
+    def test_state_check_finds_unreadable_text(self) -> None:
         """
         A text that is none any more is found, wherever it is.
         """
@@ -195,7 +195,7 @@ class CheckTests(StateTests):
         A database of a newer node is not called sound.
         """
         database = sqlite3.connect(self.path)
-        database.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+        database.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
         database.close()
 
         result = self.run_command("check")
@@ -203,7 +203,7 @@ class CheckTests(StateTests):
         self.assertEqual(1, result.exit_code)
         self.assertIn("was written by a newer msgnode", result.output)
 
-    def test_spool(self) -> None:
+    def test_state_check_names_a_damaged_spool_file(self) -> None:
         """
         A damaged file of the spool is named.
         """
@@ -226,7 +226,7 @@ class CheckTests(StateTests):
 
             self.assertEqual(before, self.files())
 
-    def test_path(self) -> None:
+    def test_state_directory_may_have_any_name(self) -> None:
         """
         A directory may have any name.
         """
@@ -303,7 +303,7 @@ class RepairTests(StateTests):
         self.assertIn(f"{kept} rows could be kept", result.output)
         self.assertGreater(kept, 3 * SESSIONS * 0.95)
 
-    def test_aside(self) -> None:
+    def test_damaged_database_is_moved_aside_byte_for_byte(self) -> None:
         """
         The damaged file lies beside the new one, byte for byte, with the time in its name.
         """
@@ -364,7 +364,7 @@ class RepairTests(StateTests):
         """
         database = sqlite3.connect(self.path)
         database.executescript(
-            f"ALTER TABLE binding ADD COLUMN note TEXT; PRAGMA user_version = {len(STEPS) + 1}"
+            f"ALTER TABLE binding ADD COLUMN note TEXT; PRAGMA user_version = {len(MIGRATIONS) + 1}"
         )
         database.close()
 
@@ -373,7 +373,7 @@ class RepairTests(StateTests):
         _, found = self.start()
         self.assertEqual([SESSIONS] * 3, [len(rows) for rows in found[:3]])
 
-    def test_spool(self) -> None:
+    def test_state_repair_keeps_what_the_spool_can_read(self) -> None:
         """
         Of a damaged file of the spool what can be read is kept, and a node starts with it.
         """
@@ -440,7 +440,7 @@ class RepairTests(StateTests):
         self.assertNotEqual(0, self.run_command("repair").exit_code)
         patched.restore()
 
-    def test_full_disk(self) -> None:
+    def test_repair_without_room_leaves_the_damaged_file(self) -> None:
         """
         A repair that finds no room says so, and leaves the damaged file where it is.
         """

@@ -1,5 +1,5 @@
 """
-The load of `msgnode bench`: senders, receivers, and how many messages are under way.
+The load of `msgnode bench`: senders, receivers, and how many messages are in flight.
 """
 
 import sys
@@ -18,18 +18,18 @@ from msgnode.cli.connection import NodeConnection
 from msgnode.client import Client, Message, Refused
 
 WIDTH = 30  # characters of the progress bar
-WARM = 0.5  # seconds before what counts
+WARM_SECONDS = 0.5  # seconds before the measurement
 TOO_MANY = "429 "  # the code of such a refusal
-AGAIN = 1.0  # seconds after which one goes on where all that was under way was refused, or no answer came
-LOOKS = 5  # in that time, whether one came
-UNTOLD = "answers, of which it tells nobody"  # responses that the node refused
+RETRY_SECONDS = 1.0  # seconds until the next message after all in flight were refused, or no answer came
+CHECKS = 5  # in that time, whether an answer came
+UNREPORTED = "answers, which it does not report"  # responses that the node refused
 
 
 class Measured(NamedTuple):
     """
     The result of one measurement.
 
-    `cores` is what this process used of one, `delays` are in seconds and sorted.
+    `cores` is the part of one core that this process used, `delays` are in seconds and sorted.
     """
 
     arrived: int
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
 class Flight:
     """
-    A message under way: when it was sent, and how many have yet to get it.
+    A message in flight: when it was sent, and how many receivers have yet to get it.
     """
 
     __slots__ = ("left", "sent")
@@ -54,10 +54,10 @@ class Flight:
 
 class Loop:
     """
-    A sender and what it sends to; at most `window` messages are under way.
+    A sender and its receivers; at most `window` messages are in flight.
 
-    `ask` sends one, of that number; who knows the number of what came says it,
-    else it was the oldest.  `later` calls a function after so many seconds.
+    `ask` sends the message of a number.  A message that arrives without its number
+    counts as the oldest.  `later` calls a function after so many seconds.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Loop:
 
     def came(self, number: int | None = None) -> None:
         """
-        One arrived; when it has arrived everywhere, the next is sent.
+        A message arrived; when all receivers have it, the next is sent.
         """
         self.arrived += 1
         if number is None:
             number = next(iter(self._flights), -1)
         flight = self._flights.get(number)
         if flight is None:
-            return  # it was given up
+            return  # it is counted as refused
         flight.left -= 1
         if flight.left:
             return
@@ -116,35 +116,35 @@ class Loop:
 
     def refused(self, code: int, text: str, number: int | None = None) -> None:
         """
-        The node took not this one: fewer are under way from now on.
+        The node refused this message: fewer are in flight from now on.
 
-        It closes the connection of who does not heed many of these.
+        It closes the connection of a client that ignores many refusals.
         """
         self.refusals[f"{code} {text}"[:200]] += 1
         if self._flights:
             self._flights.pop(next(reversed(self._flights)) if number is None else number, None)
             if not self._flights:
-                self._later(AGAIN, self._again)
+                self._later(RETRY_SECONDS, self._again)
 
     def failed(self, why: Failure, number: int) -> None:
         """
-        A request was not answered as it should be.
+        A request failed: it was refused, or got no answer.
         """
         if isinstance(why.value, Refused):
             self.refused(why.value.code, why.value.text, number)
 
     def watch(self) -> None:
         """
-        Where no answer came in AGAIN seconds, what is under way may be lost, and one more is asked for.
+        If no answer came in RETRY_SECONDS, messages in flight may be lost, and one more is sent.
         """
         if not self._running:
             return
         self._quiet = self._quiet + 1 if self.arrived == self._seen else 0
         self._seen = self.arrived
-        if self._quiet >= LOOKS and self._flights:
+        if self._quiet >= CHECKS and self._flights:
             self._quiet = 0
             self._send()
-        self._later(AGAIN / LOOKS, self.watch)
+        self._later(RETRY_SECONDS / CHECKS, self.watch)
 
     def _again(self) -> None:
         if self._running:
@@ -158,7 +158,7 @@ class Loop:
 
 class Load:
     """
-    The clients, and what they did.
+    The clients of a measurement, and what they did.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Load:
 
             loop = Loop(ask, self._window, 1, later)
         else:
-            # An update would be refused without a word.
+            # A refused update would not be answered.
             loop = Loop(
                 lambda number: sender.publish(address, self._body, type="event"),
                 self._window,
@@ -221,7 +221,7 @@ class Load:
 
     def _heard(self, message: Message) -> None:
         """
-        What the node says to a sender whose message it did not take.
+        The node answers a sender whose message it refused.
         """
         loop = self._by_sender.get(message.to)
         if loop is not None and message.type == "response":
@@ -229,14 +229,14 @@ class Load:
 
     async def run(self, seconds: float) -> Measured:
         """
-        What happened in so many seconds.
+        Measure for so many seconds.
         """
         talk = self._talk
         for loop in self._loops:
             loop.start()
             if self._pattern == "request":
                 loop.watch()
-        await deferLater(talk.reactor, WARM, lambda: None)
+        await deferLater(talk.reactor, WARM_SECONDS, lambda: None)
         before, cpu, began = self._arrived(), time.process_time(), time.perf_counter()
         for loop in self._loops:
             loop.delays.clear()
@@ -248,7 +248,7 @@ class Load:
         lost = sum(loop.under_way for loop in self._loops)
         refused = sum((loop.refusals for loop in self._loops), Counter[str]())
         if lost and self._pattern == "request" and any(loop.limited for loop in self._loops):
-            refused[UNTOLD] += lost
+            refused[UNREPORTED] += lost
             lost = 0
         await self.close()
         return Measured(arrived, took, busy, delays, lost, refused)
@@ -258,7 +258,7 @@ class Load:
 
     async def _count_down(self, seconds: float) -> None:
         """
-        Let it run, with a bar on a terminal.
+        Wait, with a progress bar on a terminal.
         """
         if self._talk.console.as_json or not sys.stderr.isatty():
             await deferLater(self._talk.reactor, seconds, lambda: None)

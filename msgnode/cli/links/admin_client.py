@@ -1,0 +1,182 @@
+"""
+Requests to the admin listener of a node, with the token of an operator.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+import click
+
+from msgnode.cli import LATE, NOT_CONNECTED, REFUSED, USAGE
+from msgnode.cli.connection import Console
+from msgnode.config.schema import Config
+
+ADMIN = "http://127.0.0.1:9092"
+TOKEN_FILE = "admin-token"
+TIMEOUT_SECONDS = 30.0  # a check of a link takes up to 20 s
+UNAUTHORISED, NOT_FOUND = 401, 404
+_WHERE = "--admin gives the URL of its admin listener."
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--admin",
+        envvar="MSGNODE_ADMIN",
+        default=ADMIN,
+        show_default=True,
+        metavar="URL",
+        help="The admin listener of the node.  [env: MSGNODE_ADMIN]",
+    ),
+    click.option(
+        "--state",
+        type=click.Path(path_type=Path),
+        help="The node's state directory, whose file admin-token has the token; the default is that of a "
+        "node of this user.  MSGNODE_ADMIN_TOKEN may have the token instead.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print results and errors as JSON."),
+)
+
+
+def asks_admin(command: F) -> F:
+    """
+    Give a verb the options that name the admin listener and its token.
+    """
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class Answer(NamedTuple):
+    """
+    An HTTP answer: its status, and its body.
+    """
+
+    status: int
+    body: bytes
+
+
+class AdminHTTP:
+    """
+    HTTP without proxies and redirects, either of which would get the token.
+    """
+
+    def request(self, method: str, url: str, token: str) -> Answer:
+        """
+        Send a request, and wait for the answer. Raises OSError.
+        """
+        opener = build_opener(ProxyHandler({}), _NoRedirect)
+        request = Request(url, method=method, headers={"Authorization": f"Bearer {token}"})
+        try:
+            with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+                return Answer(answer.status, answer.read())
+        except HTTPError as why:
+            return Answer(why.code, why.read())
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """
+    A handler that follows no redirect.
+    """
+
+    def redirect_request(self, *request: Any) -> None:
+        return None
+
+
+class AdminClient:
+    """
+    A client of the admin listener at the URL `admin`; each error ends the command.
+    """
+
+    def __init__(self, admin: str, state: Path | None, as_json: bool) -> None:
+        self.console = Console(as_json)
+        self._admin = admin.rstrip("/")
+        self._http = click.get_current_context().find_object(AdminHTTP) or AdminHTTP()
+        parts = urlsplit(self._admin)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            self.console.stop(f"--admin: expected a URL such as {ADMIN}, not {admin!r}", USAGE)
+        self._token = os.environ.get("MSGNODE_ADMIN_TOKEN", "").strip() or self._read(
+            (state or Path(Config().state)) / TOKEN_FILE
+        )
+
+    def get(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Any:
+        return self._ask("GET", path, query)
+
+    def post(self, *path: str) -> Any:
+        return self._ask("POST", path, ())
+
+    def _read(self, path: Path) -> str:
+        try:
+            lines = path.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as why:
+            text = why.strerror if isinstance(why, OSError) else "it is not text"
+            self.console.stop(
+                f"the admin token in {path} cannot be read: {text}\n"
+                "A node writes it when it starts.  "
+                "Name the node's state directory with --state, or set MSGNODE_ADMIN_TOKEN to the token.",
+                USAGE,
+            )
+        tokens = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+        if not tokens:
+            self.console.stop(f"{path} has no token", USAGE)
+        return tokens[0]
+
+    def _ask(self, method: str, path: Iterable[str], query: Iterable[tuple[str, str]]) -> Any:
+        parts = list(path)
+        if not all(parts):
+            self.console.stop("expected a domain such as b.example, found ''", USAGE)
+        url = "/".join([f"{self._admin}/api/v1", *(quote(part, safe="") for part in parts)])
+        parameters = urlencode(list(query))
+        try:
+            answer = self._http.request(method, f"{url}?{parameters}" if parameters else url, self._token)
+        except TimeoutError:
+            self._late()
+        except URLError as why:
+            if isinstance(why.reason, TimeoutError):
+                self._late()
+            self._unreached(getattr(why.reason, "strerror", None) or str(why.reason))
+        except HTTPException:
+            self._stranger("does not speak HTTP")
+        except (OSError, ValueError) as why:
+            self._unreached(getattr(why, "strerror", None) or str(why))
+        return self._understood(answer)
+
+    def _understood(self, answer: Answer) -> Any:
+        try:
+            value = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            value = None
+        if answer.status < 300 and value is not None:
+            return value
+        if not isinstance(value, dict) or not isinstance(value.get("description"), str):
+            self._stranger(f"answers {answer.status}", answer.status)
+        if answer.status == NOT_FOUND and "reason" not in value:  # the web listener, for clients
+            self._stranger("has no links", NOT_FOUND)
+        text = value["description"]
+        if answer.status == UNAUTHORISED:
+            text = (
+                f"{self._admin} does not accept the token\n"
+                "Is it the token of another node?  --state names the directory of this one."
+            )
+        self.console.stop(text, REFUSED, code=answer.status)
+
+    def _stranger(self, what: str, code: int | None = None) -> NoReturn:
+        more = {} if code is None else {"code": code}
+        text = f"{self._admin} {what}, and is not the admin listener of a node\n{_WHERE}"
+        self.console.stop(text, REFUSED, **more)
+
+    def _late(self) -> NoReturn:
+        self.console.stop(f"{self._admin} does not answer", LATE)
+
+    def _unreached(self, why: str) -> NoReturn:
+        self.console.stop(
+            f"cannot connect to {self._admin}: {why}\nIs the node running?  {_WHERE}",
+            NOT_CONNECTED,
+        )
