@@ -18,6 +18,9 @@ prepare() {
     make_venv
     # Nothing is fetched for what is there already, nor replaced under a node that runs from here.
     is_installed "$1" || install "$1"
+    if declare -F prepare_native >/dev/null; then
+        prepare_native
+    fi
     exec 9>&-
 }
 

@@ -3,9 +3,9 @@ The judge of tools/attack: it must be able to find what it looks for.
 """
 
 import pytest
-from attacking.clients import Answer, Closed, frame, made_token
-from attacking.command import Result, chosen, harm, row
-from attacking.ground import ATTACKS, MIB, Broke, Ground
+from attacking.load.clients import Answer, Closed, frame, made_token
+from attacking.report.command import Result, chosen, harm, row
+from attacking.scenarios.ground import ATTACKS, MIB, Broke, Ground
 
 BODY = {"code": 403, "description": "not yours"}
 WELL = {"sent": 7, "came": 7, "disordered": 0, "kept": True, "lost": ""}

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from benchmark.load import frames
-from benchmark.report import statistics, tables
+from benchmark.load.delays import Delays, InFlight
+from benchmark.report import plane_table, statistics, tables
 from benchmark.scenarios.catalogue import SCENARIOS, Entrant, Scenario, Target, churn
+from benchmark.scenarios.planes import COMPILED, NATS, PLANES, PYTHON
 
 OURS, THEIRS = Entrant("msgnode", "msgnode"), Entrant("nats", "nats")
 
@@ -49,6 +51,17 @@ def test_message_has_the_size_its_name_says(size: int) -> None:
     assert size == len(json.loads(data)["body"]["value"])
     assert data.count(frames.MARK) == 1
     assert list(json.loads(data)) == ["id", "type", "from", "to", "body"]
+
+
+def test_message_with_spaces() -> None:
+    """
+    With spaces it is the same message, as Python's json writes it.
+    """
+    tight = frames.message(7, "hyperty://localhost/a", "hyperty://localhost/b", 100)
+    wide = frames.message(7, "hyperty://localhost/a", "hyperty://localhost/b", 100, spaces=True)
+
+    assert json.loads(tight) == json.loads(wide)
+    assert (tight.count(b" "), wide.count(b" ")) == (0, 10)
 
 
 @pytest.mark.parametrize(("size", "head"), [(0, 2), (1, 2), (125, 2), (126, 4), (65535, 4), (65536, 10)])
@@ -226,7 +239,7 @@ def test_scenarios_have_names_of_their_own_and_targets_somebody_runs() -> None:
     """
     A name picks one scenario, and a target compares with an entrant of it.
     """
-    everything = [*SCENARIOS, churn(10)]
+    everything = [*SCENARIOS, *PLANES, churn(10)]
     names = [one.name for one in everything]
 
     assert len(names) == len(set(names))
@@ -241,3 +254,107 @@ def test_short_churn_is_not_judged() -> None:
     """
     assert churn(3).targets == ()
     assert len(churn(10).targets) == 1
+
+
+def test_compressed_message() -> None:
+    """
+    What is compressed for a frame is the same message after inflating, whatever came before it.
+    """
+    data = frames.message(7, "hyperty://localhost/a", "hyperty://localhost/b", 1000)
+
+    assert frames.inflated(frames.deflated(data)) == data
+    assert len(frames.deflated(data)) < len(data) / 2
+
+
+@pytest.mark.parametrize(("size", "head"), [(0, 2), (125, 2), (126, 4), (65536, 10)])
+def test_frame_of_a_server(size: int, head: int) -> None:
+    """
+    Where a frame that is not masked ends is known once all of it is there.
+    """
+    length = {
+        2: bytes([size % 256]),
+        4: b"\x7e" + size.to_bytes(3, "big")[1:],
+        10: b"\x7f" + size.to_bytes(8, "big"),
+    }
+    frame = b"\x81" + length[head] + b"x" * size
+
+    assert frames.frame_end(b"before" + frame, 6) == (6 + head, 6 + head + size)
+    assert frames.frame_end(frame[:-1], 0) is None
+
+
+def test_delays_of_messages_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Messages arrive in their order, in other portions than they were sent; each has its own delay.
+    """
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    delays = Delays()
+    pair = InFlight(delays)
+    for seconds, happens, count in (
+        (0.0, pair.sent, 2),
+        (1.0, pair.sent, 2),
+        (2.0, pair.arrived, 3),  # two after 2 s, one after 1 s
+        (6.0, pair.arrived, 1),  # after 5 s
+    ):
+        now[0] = seconds
+        happens(count)
+
+    assert delays.percentiles() == {"p50": 2000.0, "p99": 5000.0}
+    delays.clear()
+    assert delays.percentiles() == {}
+
+
+def plane_results(**entrants: dict[str, Any]) -> dict[str, Any]:
+    """
+    Results of one row: what each server's run told, by its label.
+    """
+    labels = {"compiled": COMPILED, "python": PYTHON, "nats": NATS}
+    summaries = {labels[name]: statistics.summary([run]) for name, run in entrants.items()}
+    row = Scenario(
+        "some",
+        "some load",
+        "messages/s",
+        "pairs",
+        {},
+        tuple(Entrant(label, "msgnode") for label in summaries),
+        (Target(NATS, 1.2),),
+    )
+    shown = {
+        "name": "some",
+        "title": "some load",
+        "unit": "messages/s",
+        "ours": COMPILED,
+        "load_average": 1.5,
+    }
+    return results(1.0, 1.0, target=Target("nats", 1.0)) | {
+        "scenarios": [{**shown, "entrants": summaries, "compared": statistics.compared(row, summaries)}]
+    }
+
+
+def test_each_server_has_a_line_in_the_table_of_the_planes() -> None:
+    """
+    Rate, delays, CPU time, the share by flow, and ratios to nats-server and to Python alone.
+    """
+    shown = plane_results(
+        compiled={"figure": 240.0, "p50": 1.0, "p99": 2.5, "cpu": 2.0, "by_flow": 0.991, "plane": "native"},
+        python={"figure": 60.0, "p50": 4.0, "p99": 9.0, "cpu": 8.0, "by_flow": 0.0, "plane": "python"},
+        nats={"figure": 200.0, "p50": 2.0, "p99": 3.0, "cpu": 4.0},
+    )
+
+    compiled, python, nats = plane_table.rows(shown)
+
+    assert compiled[1:4] == ("compiled", "240", "")
+    assert compiled[4:] == ("1", "2.5", "2", "99%", "1.20", "4.00", "0.25", "1.2 to nats-server: met")
+    assert python[4:] == ("4", "9", "8", "", "0.30", "", "", "")
+    assert nats[4:] == ("2", "3", "4", "", "", "3.33", "0.50", "")
+    assert "Load average 1.5 to 1.5" in plane_table.markdown(shown)
+
+
+def test_a_row_that_lost_messages_misses_its_target() -> None:
+    """
+    However fast, a run that lost something meets nothing, and a line below the table says so.
+    """
+    shown = plane_results(compiled={"figure": 300.0, "lost": 2}, nats={"figure": 100.0})
+
+    assert plane_table.rows(shown)[0][-1] == "1.2 to nats-server: missed"
+    assert "some, compiled: 2 messages lost" in plane_table.text(shown)

@@ -10,11 +10,13 @@ import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from benchmark.load.deflate import DeflateWire, deflate
 from benchmark.load.frames import compact, message, nats_publish, topic, wamp_publish
-from benchmark.load.transports import Inbox, Wire, stream, websocket
+from benchmark.load.transports import Inbox, StreamWire, WebSocketWire, stream, websocket
 
 ACK_AFTER = 64  # messages
 ACK_WITHIN = 0.5  # seconds
+Wire = WebSocketWire | StreamWire | DeflateWire
 AT_ONCE = 50  # connections being opened together
 
 
@@ -35,7 +37,7 @@ class Client(Protocol):
     async def open(self) -> None: ...
     def received(self, count: int) -> None: ...
     async def bind(self, addresses: Sequence[str]) -> None: ...
-    def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes: ...
+    def letter(self, number: int, sender: str, receiver: str, size: int, spaces: bool = False) -> bytes: ...
     def close(self) -> None: ...
 
 
@@ -44,12 +46,15 @@ class NodeClient:
     A runtime at the messaging node, by WebSocket or by lines.
     """
 
-    def __init__(self, wire: Wire, name: str, end: bytes, token: str = "", resume: bool = False) -> None:
+    def __init__(
+        self, wire: Wire, name: str, end: bytes, token: str = "", resume: bool = False, login: str = ""
+    ) -> None:
         self.wire = wire
         self.inbox = wire.inbox
         self.runtime = f"runtime://localhost/{name}"
         self.token = token  # of a session that is there already
         self._resume = resume
+        self._login = login
         self._received = self._told = 0
         self._soon: asyncio.TimerHandle | None = None
         self._end = end
@@ -61,8 +66,10 @@ class NodeClient:
         opening: dict[str, Any] = {"id": 1, "type": "open", "from": self.runtime, "to": "mn:/session"}
         if self.token:
             opening |= {"type": "re-open", "from": f"{self.runtime}/{self.token}"}
+        if self._login:
+            opening["body"] = {"token": self._login}
         if self._resume:
-            opening["body"] = {"resume": True}
+            opening["body"] = {**opening.get("body", {}), "resume": True}
             self.inbox.ignored = b'"type":"ack"'
         reply = await self._ask(opening)
         self.token = reply["body"].get("runtimeToken", self.token)
@@ -89,8 +96,8 @@ class NodeClient:
         to = "domain://msg-node.localhost/sm"
         await self._ask({"id": 2, "type": "subscribe", "from": own, "to": to, "body": body})
 
-    def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes:
-        return self.wire.frame(message(number, sender, receiver, size))
+    def letter(self, number: int, sender: str, receiver: str, size: int, spaces: bool = False) -> bytes:
+        return self.wire.frame(message(number, sender, receiver, size, spaces))
 
     def creation(self, number: int) -> bytes:
         """
@@ -153,8 +160,8 @@ class NatsClient:
         Nothing is acknowledged.
         """
 
-    def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes:
-        return self.wire.frame(nats_publish(receiver, message(number, sender, receiver, size)))
+    def letter(self, number: int, sender: str, receiver: str, size: int, spaces: bool = False) -> bytes:
+        return self.wire.frame(nats_publish(receiver, message(number, sender, receiver, size, spaces)))
 
     def close(self) -> None:
         self.wire.lose()
@@ -187,8 +194,8 @@ class WampClient:
         Nothing is acknowledged.
         """
 
-    def letter(self, number: int, sender: str, receiver: str, size: int) -> bytes:
-        return self.wire.frame(wamp_publish(receiver, message(number, sender, receiver, size)))
+    def letter(self, number: int, sender: str, receiver: str, size: int, spaces: bool = False) -> bytes:
+        return self.wire.frame(wamp_publish(receiver, message(number, sender, receiver, size, spaces)))
 
     def close(self) -> None:
         self.wire.lose()
@@ -207,9 +214,12 @@ async def connect(job: dict[str, Any], index: int) -> Client:
     kind, port = (job["server"], job["wire"]), job["port"]
     name = f"{job['run']}-{index}"
     client: Client
-    if kind == ("msgnode", "websocket"):
+    if kind in (("msgnode", "websocket"), ("msgnode", "tls"), ("msgnode", "proxied")):
         how = {"token": job.get("token", ""), "resume": job.get("resume", False)}
-        client = NodeClient(await websocket(port, index, Inbox(whole=True)), name, b"", **how)
+        wire = await websocket(port, index, Inbox(whole=True), tls=kind[1] != "websocket")
+        client = NodeClient(wire, name, b"", login=job.get("login", ""), **how)
+    elif kind == ("msgnode", "deflate"):
+        client = NodeClient(await deflate(port, index, Inbox(whole=True)), name, b"")
     elif kind == ("msgnode", "line"):
         client = NodeClient(await stream(port, index, Inbox(whole=False), b"\n"), name, b"\n")
     elif kind == ("nats", "websocket"):

@@ -7,9 +7,12 @@ count that character, wherever a peer cut its packets.
 """
 
 import json
+import zlib
 
 MARK = b"~"
 TEXT, BINARY = 1, 2  # WebSocket opcodes
+COMPRESSED = 0x40  # RSV1, with an opcode
+TAIL = b"\x00\x00\xff\xff"  # of a compressed message, not sent
 KEY = bytes.fromhex("37fa213d")  # any mask will do that is not zero
 
 
@@ -20,12 +23,13 @@ def compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def message(number: int, sender: str, receiver: str, size: int) -> bytes:
+def message(number: int, sender: str, receiver: str, size: int, spaces: bool = False) -> bytes:
     """
-    One update whose text has `size` bytes.
+    One update whose text has `size` bytes; with `spaces` where Python's json puts them.
     """
     text = "x" * (size - 1) + MARK.decode()
-    return compact({"id": number, "type": "update", "from": sender, "to": receiver, "body": {"value": text}})
+    update = {"id": number, "type": "update", "from": sender, "to": receiver, "body": {"value": text}}
+    return json.dumps(update).encode() if spaces else compact(update)
 
 
 def masked(payload: bytes, opcode: int) -> bytes:
@@ -42,6 +46,34 @@ def masked(payload: bytes, opcode: int) -> bytes:
     key = (KEY * (size // 4 + 1))[:size]
     cover = int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")
     return bytes([0x80 | opcode]) + length + KEY + cover.to_bytes(size, "big")
+
+
+def frame_end(data: bytes, at: int) -> tuple[int, int] | None:
+    """
+    Where the payload of the server's frame begins and ends; None: it is not complete.
+    """
+    if len(data) < at + 2:
+        return None
+    length, start = data[at + 1], at + 2
+    if length >= 126:
+        more = 2 if length == 126 else 8
+        if len(data) < start + more:
+            return None
+        length = int.from_bytes(data[start : start + more], "big")
+        start += more
+    return (start, start + length) if len(data) >= start + length else None
+
+
+def deflated(payload: bytes) -> bytes:
+    """
+    The payload as one message carries it.
+    """
+    stream = zlib.compressobj(wbits=-15)
+    return (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH)).removesuffix(TAIL)
+
+
+def inflated(payload: bytes) -> bytes:
+    return zlib.decompressobj(wbits=-15).decompress(payload + TAIL)
 
 
 def topic(address: str) -> str:

@@ -1,5 +1,5 @@
 """
-Two questions about a traffic log, put to Spark, DuckDB and Polars alike; each run is a process of its own.
+Three questions about a traffic log, put to Spark, DuckDB and Polars alike; each run is a process of its own.
 
     python -m benchmark.load.mining_engines ENGINE QUESTION DIRECTORY
 
@@ -16,8 +16,11 @@ from typing import Any
 COLUMNS = {
     "kind": "VARCHAR", "time": "BIGINT", "node": "VARCHAR", "connector": "VARCHAR", "type": "VARCHAR",
     "id": "VARCHAR", "from": "VARCHAR", "to": "VARCHAR", "bytes": "BIGINT", "outcome": "VARCHAR",
-    "recipients": "BIGINT",
+    "recipients": "BIGINT", "code": "BIGINT", "reason": "VARCHAR",
 }  # fmt: skip
+AUTHORITY = "^[A-Za-z][A-Za-z0-9+.-]*://([^/?#]+)"
+SERVICE = "^(msg-node|registry|idm|qos-broker)[.]"
+DESTINATION = "^([A-Za-z][A-Za-z0-9+.-]*:(?://[^/?#]+)?)"
 HOUR = 3_600_000_000_000
 PATIENCE = 120_000_000_000
 
@@ -32,6 +35,13 @@ def duckdb(question: str, directory: Path) -> Any:
         query = f"""SELECT count(*), sum(m), sum(b) FROM (
             SELECT time // {HOUR}, node, connector, type, outcome, count(*) m, sum(bytes) b
             FROM {lines} WHERE kind = 'message' GROUP BY ALL)"""
+    elif question == "refusals":
+        query = f"""SELECT count(*), sum(n) FROM (
+            SELECT outcome, coalesce(code, 0), reason, lower(type),
+                lower(regexp_replace(regexp_extract("from", '{AUTHORITY}', 1), '{SERVICE}', '')),
+                lower(regexp_extract("to", '{DESTINATION}', 1)), count(*) n, min(time), max(time)
+            FROM {lines} WHERE kind = 'message' AND outcome IN ('refused', 'no-route', 'dropped')
+            GROUP BY ALL)"""
     else:
         query = f"""WITH m AS (
             SELECT id, node, time, type = 'response' AS answer,
@@ -65,6 +75,20 @@ def polars(question: str, directory: Path) -> Any:
         return list(
             grouped.select(pl.len(), pl.col("m").sum(), pl.col("b").sum()).collect(engine="streaming").row(0)
         )
+    if question == "refusals":
+        sender = pl.col("from").str.extract(AUTHORITY, 1).str.replace(SERVICE, "").str.to_lowercase()
+        failed = messages.filter(pl.col("outcome").is_in(["refused", "no-route", "dropped"])).group_by(
+            "outcome",
+            pl.col("code").fill_null(0),
+            "reason",
+            pl.col("type").str.to_lowercase(),
+            sender.alias("sender"),
+            pl.col("to").str.extract(DESTINATION, 1).str.to_lowercase().alias("destination"),
+        )
+        counted = failed.agg(
+            pl.len().alias("n"), pl.col("time").min().alias("a"), pl.col("time").max().alias("b")
+        )
+        return list(counted.select(pl.len(), pl.col("n").sum()).collect(engine="streaming").row(0))
     answer = pl.col("type") == "response"
     key = ["id", "node", "asker", "asked"]
     paired = messages.filter(
@@ -104,11 +128,12 @@ def spark(question: str, directory: Path) -> Any:
     from msgnode.mining.analyses.columns import percentiles
     from msgnode.mining.analyses.exchanges import exchanges
     from msgnode.mining.analyses.latency import latency
+    from msgnode.mining.analyses.refusals import refusals, refusals_by_cause
     from msgnode.mining.analyses.volume import volume
     from msgnode.mining.pipeline.parse import parsed
     from msgnode.mining.pipeline.spark import session
 
-    with session() as running:
+    with session(places=[str(directory)]) as running:
         begun = time.monotonic()
         text = running.read.text(f"{directory}/*.jsonl").select(
             "value", F.col("_metadata.file_path").alias("path")
@@ -118,13 +143,16 @@ def spark(question: str, directory: Path) -> Any:
         lines = text.transform(parsed).observe(Observation(), F.count("*"))
         messages = lines.where("why is null and kind = 'message'")
         if question == "volume":
-            found = volume(messages).agg(F.count("*"), F.sum("messages"), F.sum("bytes")).first()
-            answer = list(found)
+            found = volume(messages).agg(F.count("*"), F.sum("messages"), F.sum("bytes")).collect()
+            answer = list(found[0])
+        elif question == "refusals":
+            causes = refusals_by_cause(refusals(messages))
+            answer = list(causes.agg(F.count("*"), F.sum("number")).collect()[0])
         else:
             paired = exchanges(messages, None, 0)
             paired = paired.where("type in ('create', 'read', 'execute')").cache()
             bins = latency(paired).withColumn("all", F.lit(1))
-            high = percentiles(bins, "all").first()
+            (high,) = percentiles(bins, "all").collect()
             answer = [high.number, paired.count(), high.p99 // 1000]
         return answer, time.monotonic() - begun
 

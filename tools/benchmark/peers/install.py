@@ -5,6 +5,7 @@ The checkout is installed plainly, as an operator would, and again whenever a
 file of it is newer than the last time.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,7 @@ class Venvs:
         _once(self.node, "load", LOAD)
         if "msgnode" in servers:
             self._install_node()
+            self._install_native()
         if "crossbar" in servers:
             _once(self.crossbar, "crossbar", ["crossbar"])
         if "npm" in servers and not (self.npm / "node_modules" / "socket.io").exists():
@@ -49,6 +51,7 @@ class Venvs:
         """
         names = {
             "msgnode",
+            "msgnode-native",
             "twisted",
             "autobahn",
             "msgspec",
@@ -81,6 +84,23 @@ class Venvs:
             _pip(self.node, ["--no-deps", "--force-reinstall", clean])
         stamp.touch()
 
+    def _install_native(self) -> None:
+        """
+        Build the compiled data plane, where cargo is; the report says which plane a node ran.
+        """
+        stamp, source = self.node / "native-installed", CHECKOUT / "native"
+        files = [file for file in _files(source) if "target" not in file.relative_to(source).parts]
+        newest = max(file.stat().st_mtime for file in files)
+        if stamp.exists() and stamp.stat().st_mtime > newest:
+            return
+        if shutil.which("cargo") is None:
+            print("there is no cargo here: nodes run in Python alone", file=sys.stderr)
+            return
+        print("building the compiled data plane; this takes a minute or two", file=sys.stderr)
+        target = {"CARGO_TARGET_DIR": str(self.home / "native-target")}
+        _pip(self.node, ["--no-deps", "--force-reinstall", str(source)], target)
+        stamp.touch()
+
 
 def _files(path: Path) -> list[Path]:
     found = [path] if path.is_file() else sorted(path.rglob("*"))
@@ -97,12 +117,12 @@ def _once(venv: Path, name: str, packages: list[str]) -> None:
         stamp.touch()
 
 
-def _pip(venv: Path, packages: list[str]) -> None:
-    _run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", *packages])
+def _pip(venv: Path, packages: list[str], environment: dict[str, str] | None = None) -> None:
+    _run([str(venv / "bin" / "python"), "-m", "pip", "install", "-q", *packages], environment)
 
 
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | (environment or {}))
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout

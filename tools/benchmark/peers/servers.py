@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 from benchmark.peers.install import Venvs
@@ -24,6 +25,9 @@ STOPPING = 8.0  # seconds it has to end before it is killed
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1
 CONFIG = "bench.toml"  # the node's
+# What stands in a scenario's configuration for what only the running server knows.
+TLS, DEVICES = "# listen by TLS\n", "# know a device\n"
+DEVICE_TOKEN = "mnd_" + "a" * 43
 
 Ports = dict[str, int]
 
@@ -33,11 +37,17 @@ class Server:
     A running peer: its ports by wire, and the processes it consists of.
     """
 
-    def __init__(self, kind: str, venvs: Venvs, config: str = "", policies: str = "") -> None:
+    def __init__(
+        self, kind: str, venvs: Venvs, config: str = "", policies: str = "", behind: int = 0
+    ) -> None:
         self.kind = kind
         self._home = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
-        self.ports: Ports = {wire: free_port() for wire in ("websocket", "line", "admin")}
-        self.ports["poll"] = self.ports["websocket"]
+        self.ports: Ports = {wire: free_port() for wire in ("websocket", "line", "admin", "tls")}
+        self.ports |= {"behind": behind} | dict.fromkeys(("poll", "deflate"), self.ports["websocket"])
+        if TLS in config:
+            config = config.replace(TLS, _tls_listener(self._home, self.ports["tls"]))
+        if DEVICES in config:
+            config = config.replace(DEVICES, _device(self._home))
         if policies:
             (self._home / "policy.json").write_text(policies)
             config += f'[policy]\nsource = "{self._home}/policy.json"\n[identity]\ntrust = "claimed"\n'
@@ -111,6 +121,48 @@ def _msgnode(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
     return [*command, "--traffic", str(home / "traffic")]
 
 
+def _tls_listener(home: Path, port: int) -> str:
+    certificate, key = make_certificate(home)
+    endpoint = f"ssl:{port}:interface=127.0.0.1:privateKey={key}:certKey={certificate}"
+    return f'[[listen]]\nkind = "web"\nendpoint = "{endpoint}"\n'
+
+
+def _device(home: Path) -> str:
+    """
+    Configuration with which DEVICE_TOKEN belongs to a device.
+    """
+    known = sha256(DEVICE_TOKEN.encode()).hexdigest()
+    (home / "devices").write_text(f"{known}  device://localhost/bench\n")
+    return f'[identity]\nauth = "required"\ndevices = "{home}/devices"\n'
+
+
+def make_certificate(home: Path) -> tuple[Path, Path]:
+    """
+    A certificate that nobody has signed, and its key.
+    """
+    certificate, key = home / "certificate.pem", home / "key.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        ["openssl", "req", *kind, *names, "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def _tls_proxy(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
+    script = Path(__file__).with_name("tls_proxy.py")
+    files = [str(path) for path in make_certificate(home)]
+    return [
+        str(venvs.node / "bin" / "python"),
+        str(script),
+        str(ports["websocket"]),
+        str(ports["behind"]),
+        *files,
+    ]
+
+
 def _nats(venvs: Venvs, home: Path, ports: Ports) -> list[str]:
     config = home / "nats.conf"
     config.write_text(
@@ -153,6 +205,7 @@ COMMANDS: dict[str, Callable[[Venvs, Path, Ports], list[str]]] = {
     "registry": _registry,
     "hung registry": _hung_registry,
     "npm": _npm,
+    "TLS proxy": _tls_proxy,
 }
 WIRES = {
     "msgnode": ("websocket", "line"),
@@ -161,6 +214,7 @@ WIRES = {
     "registry": ("line",),
     "hung registry": ("line",),
     "npm": ("websocket",),
+    "TLS proxy": ("websocket",),
 }
 
 

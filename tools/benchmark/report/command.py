@@ -3,6 +3,7 @@ The command line: which scenarios, how long, and where the results go.
 """
 
 import argparse
+import asyncio
 import importlib.util
 import json
 import os
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.peers.install import CHECKOUT, Venvs
-from benchmark.report import tables
+from benchmark.report import plane_table, tables
 from benchmark.report.interleave import Bench, say_on_stderr
 from benchmark.scenarios import browser
 from benchmark.scenarios.catalogue import SCENARIOS, Scenario, churn
+from benchmark.scenarios.planes import PLANES
 
 FILES = 1 << 20  # open files asked for, where the hard limit allows
 QUICK = {"rounds": 2, "seconds": 1.0, "warmup": 0.5}
@@ -31,13 +33,15 @@ def main(arguments: list[str]) -> int:
     """
     options = _parser().parse_args(arguments)
     if options.list:
-        for scenario in SCENARIOS:
+        for scenario in (*SCENARIOS, *PLANES):
             print(f"{scenario.name:20} {scenario.title}")
         return 0
     if options.browser:
         return browser.main(Venvs(options.venvs.resolve()), options.rounds or int(FULL["rounds"]))
     if options.mining:
         return _mine(options)
+    if options.links:
+        return _links(options)
     if options.render:
         return _output(json.loads(options.render.read_text()), options)
     try:
@@ -59,6 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="the first rows, in two minutes")
     parser.add_argument(
+        "--planes",
+        action="store_true",
+        help="the compiled data plane, gathering or not, Python alone and nats-server, side by side",
+    )
+    parser.add_argument(
         "--churn", type=int, metavar="MINUTES", help="only connect, bind and close, for so long"
     )
     parser.add_argument(
@@ -69,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--mining", type=int, nargs="+", metavar="LINES", help="only tools/mine.py, on logs of so many lines"
+    )
+    parser.add_argument(
+        "--links", action="store_true", help="only links: CPU time by node, added delay, subscriptions"
     )
     parser.add_argument("--rounds", type=int, help=f"alternations (default {FULL['rounds']})")
     parser.add_argument("--seconds", type=float, help=f"measured in each run (default {FULL['seconds']:g})")
@@ -87,7 +99,7 @@ def _mine(options: argparse.Namespace) -> int:
     """
     Uses the Python that runs this.
     """
-    from benchmark import mining
+    from benchmark.scenarios import mining
 
     if missing := [name for name in mining.NEEDED if importlib.util.find_spec(name) is None]:
         print(f"--mining needs {', '.join(missing)}: pip install {' '.join(missing)}", file=sys.stderr)
@@ -99,15 +111,30 @@ def _mine(options: argparse.Namespace) -> int:
     return 0
 
 
+def _links(options: argparse.Namespace) -> int:
+    """
+    Uses the Python that runs this.
+    """
+    from benchmark.links import measure
+
+    rounds, seconds = options.rounds or int(FULL["rounds"]), options.seconds or FULL["seconds"]
+    found = asyncio.run(measure.measure(rounds, seconds))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(measure.text(found))
+    return 0
+
+
 def _chosen(options: argparse.Namespace) -> list[Scenario]:
     if options.churn:
         return [churn(options.churn)]
+    all_of_them = PLANES if options.planes else SCENARIOS
     if not options.only:
-        return [scenario for scenario in SCENARIOS if scenario.quick or not options.quick]
+        return [scenario for scenario in all_of_them if scenario.quick or not options.quick]
     found: list[Scenario] = []
     for name in options.only:
         start = name.removesuffix("*")
-        matches = [s for s in SCENARIOS if s.name == name or (start != name and s.name.startswith(start))]
+        matches = [s for s in all_of_them if s.name == name or (start != name and s.name.startswith(start))]
         if not matches:
             raise KeyError(name)
         found += [scenario for scenario in matches if scenario not in found]
@@ -144,9 +171,15 @@ def _measured(scenarios: list[Scenario], options: argparse.Namespace) -> dict[st
 def _output(results: dict[str, Any], options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
-    if options.markdown:
-        tables.put(options.markdown, tables.markdown(results))
-    print(tables.text(results))
+    if options.planes:
+        if options.markdown:
+            marks = plane_table.BEGIN, plane_table.END
+            tables.put(options.markdown, plane_table.markdown(results), marks)
+        print(plane_table.text(results))
+    else:
+        if options.markdown:
+            tables.put(options.markdown, tables.markdown(results))
+        print(tables.text(results))
     entrants = [entrant for scenario in results["scenarios"] for entrant in scenario["entrants"].values()]
     return int(any(entrant["lost"] or entrant["errors"] for entrant in entrants))
 

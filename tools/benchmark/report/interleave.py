@@ -33,7 +33,7 @@ class Bench:
         self._allowed = servers
         self._rounds = rounds
         self._how = {"seconds": seconds, "warmup": warmup, "burst": burst}
-        self._running: dict[tuple[str, str, str], Server] = {}
+        self._running: dict[tuple[str, str, str, int], Server] = {}
         self._count = 0
 
     def measure(self, scenario: Scenario, say: Callable[[str], None]) -> dict[str, Any]:
@@ -74,12 +74,16 @@ class Bench:
     def _one(self, scenario: Scenario, entrant: Entrant) -> Run:
         self._count += 1
         try:
-            config, behind = scenario.config, None
+            config, behind = scenario.config + entrant.config, None
             if entrant.registry:
                 behind = self._started(entrant.registry)
                 config += f'[registry]\nurl = "http://127.0.0.1:{behind.ports["line"]}"\n'
             document = corpus(entrant.policies, entrant.body) if entrant.policies else ""
             server = self._started(entrant.server, config, document)
+            ports = server.ports
+            if entrant.wire == "proxied":
+                proxy = self._started("TLS proxy", behind=ports["websocket"])
+                ports = ports | {"proxied": proxy.ports["websocket"]}
         except RuntimeError as why:
             return {"figure": None, "errors": [str(why)]}
         job = {
@@ -87,20 +91,23 @@ class Bench:
             "run": f"bench{self._count}",
             "server": entrant.server,
             "wire": entrant.wire,
-            "port": server.ports[entrant.wire],
+            "port": ports[entrant.wire],
+            "admin": ports["admin"] if entrant.server == "msgnode" else 0,
             "pids": server.pids(),
             "registry": behind.ports["line"] if behind is not None else 0,
         }
         run = self._generate(job | self._how | scenario.job | entrant.job)
+        if entrant.plane and run.get("plane", entrant.plane) != entrant.plane:
+            run["errors"] = [f"the node ran its {run['plane']} data plane, not the {entrant.plane} one"]
         if run["figure"] is None:
             # What it was left with is not what the next run should meet.
             self._stop(server)
         return run
 
-    def _started(self, kind: str, config: str = "", document: str = "") -> Server:
-        which = kind, config, document
+    def _started(self, kind: str, config: str = "", document: str = "", behind: int = 0) -> Server:
+        which = kind, config, document, behind
         if which not in self._running:
-            self._running[which] = Server(kind, self._venvs, config, document)
+            self._running[which] = Server(kind, self._venvs, config, document, behind)
         return self._running[which]
 
     def _stop(self, server: Server) -> None:
@@ -125,6 +132,8 @@ def _told(scenario: Scenario, entrant: Entrant, run: Run) -> str:
     figure = run["figure"]
     parts = [f"{scenario.name}  {entrant.label}: "]
     parts.append("failed" if figure is None else f"{figure:,.1f} {scenario.unit}")
+    if run.get("by_flow"):
+        parts.append(f", {run['by_flow']:.0%} by flow")
     if "server_cores" in run:
         parts.append(f", cores {run['generator_cores']:.2f} + {run['server_cores']:.2f}")
     if run.get("lost"):

@@ -25,7 +25,7 @@ def summary(runs: list[Run]) -> dict[str, Any]:
         "lost": sum(run.get("lost", 0) for run in runs),
         "errors": [error for run in runs for error in run.get("errors", [])][:5],
     }
-    for key in ("generator_cores", "server_cores"):
+    for key in ("generator_cores", "server_cores", "cpu", "p50", "p99", "by_flow"):
         values = [run[key] for run in measured if key in run]
         if values:
             result[key] = median(values)
@@ -34,7 +34,7 @@ def summary(runs: list[Run]) -> dict[str, Any]:
         for name, value in run.get("besides", {}).items():
             besides.setdefault(name, []).extend([] if value is None else [value])
     result["besides"] = {name: median(values) for name, values in besides.items() if values}
-    return result | {key: run[key] for run in runs for key in {"rss", "lives"} & run.keys()}
+    return result | {key: run[key] for run in runs for key in {"rss", "lives", "plane"} & run.keys()}
 
 
 def spread(figures: list[float]) -> float | None:

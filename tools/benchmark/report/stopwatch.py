@@ -7,22 +7,32 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmark.load.delays import Delays
+from benchmark.load.node_counts import NodeCounts
 from benchmark.peers.processes import cpu_seconds
 
 STILL = 5.0  # seconds without an arrival after which what is missing is lost
 
 
-async def timed(job: dict[str, Any], counted: Callable[[], int]) -> dict[str, float]:
+async def timed(
+    job: dict[str, Any], counted: Callable[[], int], delays: Delays | None = None
+) -> dict[str, Any]:
     """
-    What was counted per second after the warm-up, and the cores in use meanwhile.
+    What was counted per second after the warm-up, the cores in use meanwhile, and how long messages took.
     """
     await asyncio.sleep(job["warmup"])
+    node = await asyncio.to_thread(NodeCounts, job)
+    if delays is not None:
+        delays.clear()
     stop = started(job["pids"])
     before = counted()
     await asyncio.sleep(job["seconds"])
     after = counted()
     cores = stop()
-    return {"figure": (after - before) / cores.pop("seconds"), **cores}
+    took = {} if delays is None else delays.percentiles()
+    rate = (after - before) / cores.pop("seconds")
+    cpu = {"cpu": cores["server_cores"] / rate * 1e6} if rate else {}
+    return {"figure": rate, **cores, **cpu, **took, **await asyncio.to_thread(node.so_far)}
 
 
 def started(pids: list[int]) -> Callable[[], dict[str, float]]:

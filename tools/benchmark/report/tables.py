@@ -47,15 +47,8 @@ def markdown(results: dict[str, Any]) -> str:
     """
     The machine, the versions, and the table.
     """
-    machine = ", ".join(f"{key} {value}" for key, value in results["machine"].items())
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items()))
-    told = results["options"]
-    writes = "what one read released in one write" if told["burst"] else "each message in a write of its own"
     lines = [
-        f"Measured {results['when']} on {machine}.  {versions}.",
-        "",
-        f"Medians of {told['rounds']} alternations of {told['seconds']:g} s each, after "
-        f"{told['warmup']:g} s of warm-up; {writes}.",
+        *measured_on(results),
         "",
         *("| " + " | ".join(row) + " |" for row in (HEAD, ("---",) * len(HEAD), *rows(results))),
     ]
@@ -63,14 +56,32 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines + ([""] if complaints else []) + [f"* {line}" for line in complaints])
 
 
-def put(path: Path, table: str) -> None:
+def measured_on(results: dict[str, Any]) -> list[str]:
+    """
+    When and on which machine, with which versions, how loaded, and how long.
+    """
+    machine = ", ".join(f"{key} {value}" for key, value in results["machine"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items()))
+    loads = [scenario["load_average"] for scenario in results["scenarios"] if "load_average" in scenario]
+    load = f"  Load average {min(loads):.1f} to {max(loads):.1f}, with the benchmark itself." if loads else ""
+    told = results["options"]
+    writes = "what one read released in one write" if told["burst"] else "each message in a write of its own"
+    return [
+        f"Measured {results['when']} on {machine}.  {versions}.{load}",
+        "",
+        f"Medians of {told['rounds']} alternations of {told['seconds']:g} s each, after "
+        f"{told['warmup']:g} s of warm-up; {writes}.",
+    ]
+
+
+def put(path: Path, table: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
     """
     Write the table into the file: between the marks where it has them, else as the whole of it.
     """
     old = path.read_text() if path.exists() else ""
-    before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    new = f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else table + "\n"
+    before, begin, rest = old.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    new = f"{before}{begin}\n{table}\n{end}{after}" if begin and end else table + "\n"
     path.write_text(new)
 
 

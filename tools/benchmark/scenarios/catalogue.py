@@ -18,7 +18,8 @@ class Entrant:
     One column of a scenario: a server, the wire to it, and what differs in the job.
 
     `policies`: how many the node has; `body`: they look into bodies.
-    `registry` is a second server behind a node: "registry" or "hung registry".
+    `registry` is a second server behind a node: "registry" or "hung registry".  `config` is added to the
+    node's file; `plane`: the data plane that it must run, "native" or "python".
     """
 
     label: str
@@ -28,6 +29,8 @@ class Entrant:
     policies: int = 0
     body: bool = False
     registry: str = ""
+    config: str = ""
+    plane: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,22 @@ BURST = Scenario(
     entrants=PEERS,
     quick=True,
 )
+
+
+def _spaces(size: str, pairs: int, window: int, burst: bool) -> Scenario:
+    """
+    The same with spaces in the JSON, as most programs in Python write it, beside compact JSON.
+    """
+    like = _pairs(size, pairs, window)
+    return Scenario(
+        name=like.name.replace("p2p-", "p2p-spaces-burst-" if burst else "p2p-spaces-"),
+        title=f"{like.title}, JSON with spaces{', in bursts' if burst else ''}",
+        unit=like.unit,
+        load=like.load,
+        job=like.job | {"spaces": True} | ({"burst": True} if burst else {}),
+        entrants=(NODE, Entrant("msgnode, compact", "msgnode", job={"spaces": False}), PEERS[1]),
+        targets=(Target("msgnode, compact", 0.9),),
+    )
 
 
 def _fanout(subscribers: int) -> Scenario:
@@ -357,6 +376,8 @@ PROGRAM = Scenario(
 SCENARIOS = (
     *_point_to_point(),
     BURST,
+    *(_spaces(*shape, burst=False) for shape in P2P_TARGETS),
+    _spaces("100 B", 8, 64, burst=True),
     *(_fanout(subscribers) for subscribers in (1000, 100, 10)),
     LINES,
     *(_allocation(number, window) for number in (1, 3) for window in (1, 64)),

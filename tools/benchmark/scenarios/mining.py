@@ -1,5 +1,5 @@
 """
-The mining tool: how long a whole run takes, its memory, and two of its questions beside DuckDB and Polars.
+The mining tool: how long a whole run takes, its memory, and three of its questions beside DuckDB and Polars.
 
 Once more it runs under spark-submit with the executor in a process of its own,
 to tell the driver's memory, which must not grow with the log, from the rest.
@@ -21,7 +21,7 @@ from typing import Any
 TOOLS = Path(__file__).resolve().parents[2]
 ENGINES = ("spark", "duckdb", "polars")
 NEEDED = ("pyspark", "click", "duckdb", "polars")
-QUESTIONS = ("volume", "pairing")
+QUESTIONS = ("volume", "pairing", "refusals")
 DRIVER = "512m"
 _EVERY = 0.2  # seconds between two looks at the memory
 _KEPT = re.compile(rb"Pause .*->(\d+)M\(")  # of a line of Java's log of its collections

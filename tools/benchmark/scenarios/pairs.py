@@ -3,9 +3,11 @@ Point to point: pairs of a sender and a receiver, each with a window of messages
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from benchmark.load.clients import Client, connect_all
+from benchmark.load.delays import Delays, InFlight
 from benchmark.report.stopwatch import drained, timed
 
 
@@ -18,10 +20,17 @@ class Pair:
     """
 
     def __init__(
-        self, sender: Client, receiver: Client, letter: bytes, window: int, burst: bool = False
+        self,
+        sender: Client,
+        receiver: Client,
+        letter: bytes,
+        window: int,
+        burst: bool = False,
+        delays: Delays | None = None,
     ) -> None:
         self.sent = 0
         self.received = 0
+        self._in_flight = InFlight(delays or Delays())
         self._window = window
         self._running = True
         self._letter = letter
@@ -43,12 +52,14 @@ class Pair:
         return self.sent - self.received
 
     def _receipt(self, count: int) -> None:
+        self._in_flight.arrived(count)
         self.received += count
         self._receiver.received(count)
         if self._running:
             self._send(count)
 
     def _send(self, count: int) -> None:
+        self._in_flight.sent(count)
         self.sent += count
         if self._letters is not None and count <= self._window:
             self._write(self._letters[: count * len(self._letter)])
@@ -66,26 +77,27 @@ def address(job: dict[str, Any], index: int) -> str:
 
 async def load(job: dict[str, Any]) -> dict[str, Any]:
     """
-    Messages per second over `pairs` pairs of `window` messages of `size` bytes.
+    Messages per second over `pairs` pairs of `window` messages of `size` bytes; `spaces`: in their JSON.
     """
     count = job["pairs"]
     inward = [address(job, index) for index in range(count)]
     clients = await connect_all(job, 2 * count, inward)
     receivers, senders = clients[:count], clients[count:]
-    pairs = []
+    pairs, delays = [], Delays()
     for index, (sender, receiver) in enumerate(zip(senders, receivers, strict=True)):
-        letter = sender.letter(100 + index, address(job, count + index), inward[index], job["size"])
-        pairs.append(Pair(sender, receiver, letter, job["window"], job["burst"]))
+        own, spaces = address(job, count + index), job.get("spaces", False)
+        letter = sender.letter(100 + index, own, inward[index], job["size"], spaces)
+        pairs.append(Pair(sender, receiver, letter, job["window"], job["burst"], delays))
     for pair in pairs:
         pair.start()
-    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs))
+    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs), delays)
     for pair in pairs:
         pair.stop()
     result["lost"] = await drained(lambda: sum(pair.missing() for pair in pairs))
     return result | ended(clients)
 
 
-def ended(clients: list[Client]) -> dict[str, Any]:
+def ended(clients: Sequence[Client]) -> dict[str, Any]:
     """
     Close them; what any of them heard and nobody expected is an error.
     """

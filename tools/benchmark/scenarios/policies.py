@@ -6,9 +6,9 @@ import asyncio
 import threading
 import time
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
-from benchmark.load.clients import connect_all
+from benchmark.load.clients import NodeClient, connect_all
 from benchmark.load.policy_corpus import corpus
 from benchmark.report.stopwatch import drained, timed
 from benchmark.scenarios.pairs import Pair, ended
@@ -27,6 +27,7 @@ class Cold(Pair):
         self._turn = 0
 
     def _send(self, count: int) -> None:
+        self._in_flight.sent(count)
         self.sent += count
         letters, write = self._letters_in_turn, self._write
         for _ in range(count):
@@ -39,7 +40,7 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
     Messages per second over pairs whose addresses the node has not just seen.
     """
     count = job["pairs"]
-    clients = await connect_all(job, 2 * count, [])
+    clients = cast(list[NodeClient], await connect_all(job, 2 * count, []))
     receivers, senders = clients[:count], clients[count:]
     pairs = []
     for index, (sender, receiver) in enumerate(zip(senders, receivers, strict=True)):

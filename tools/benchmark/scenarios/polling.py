@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from benchmark.load.clients import Refused
+from benchmark.load.delays import Delays, InFlight
 from benchmark.load.frames import MARK, compact, http_get, http_post, message
 from benchmark.load.transports import source
 from benchmark.report.stopwatch import drained, timed
@@ -59,7 +60,8 @@ class PollingPair:
     A closed loop over two sessions, as `pairs.Pair` is.
     """
 
-    def __init__(self, job: dict[str, Any], index: int) -> None:
+    def __init__(self, job: dict[str, Any], index: int, delays: Delays) -> None:
+        self._in_flight = InFlight(delays)
         self.sent = 0
         self.received = 0
         self.running = True
@@ -93,6 +95,7 @@ class PollingPair:
                 self._more.clear()
                 await self._more.wait()
                 continue
+            self._in_flight.sent(count)
             self.sent += count
             batch = b"[" + b",".join([self._letter] * count) + b"]"
             status, body = await self._outward.ask(http_post("/poll", self._out_token, batch))
@@ -106,6 +109,7 @@ class PollingPair:
         while True:
             self._cursor, body = await self._poll(self._cursor)
             count = body.count(MARK)
+            self._in_flight.arrived(count)
             self.received += count
             self.released += count
             self._more.set()
@@ -157,10 +161,11 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
     """
     Messages per second over `pairs` polling pairs.
     """
-    pairs = [PollingPair(job, index) for index in range(job["pairs"])]
+    delays = Delays()
+    pairs = [PollingPair(job, index, delays) for index in range(job["pairs"])]
     await asyncio.gather(*(pair.open() for pair in pairs))
     tasks = [asyncio.create_task(work) for pair in pairs for work in (pair.send(), pair.receive())]
-    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs))
+    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs), delays)
     for pair in pairs:
         pair.running = False
     result["lost"] = await drained(lambda: sum(pair.sent - pair.received for pair in pairs))

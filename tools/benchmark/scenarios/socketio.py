@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from benchmark.load.clients import Refused
+from benchmark.load.delays import Delays, InFlight
 from benchmark.load.frames import MARK, compact, http_get, http_post, message
 from benchmark.load.transports import Inbox, websocket
 from benchmark.report.stopwatch import drained, timed
@@ -75,8 +76,9 @@ class PollingClient:
     Two connections, for POST and for GET; no POST leaves before the last was answered.
     """
 
-    def __init__(self, job: dict[str, Any], index: int) -> None:
+    def __init__(self, job: dict[str, Any], index: int, delays: Delays) -> None:
         self.sent = self.received = 0
+        self._in_flight = InFlight(delays)
         self.running = True
         self._released = job["window"]
         self._job, self._index = job, index
@@ -110,6 +112,7 @@ class PollingClient:
                 self._more.clear()
                 await self._more.wait()
                 continue
+            self._in_flight.sent(count)
             self.sent += count
             await self._post([self._packet] * count)
 
@@ -119,6 +122,7 @@ class PollingClient:
         """
         while True:
             count = (await self._poll()).count(MARK)
+            self._in_flight.arrived(count)
             self.received += count
             self._released += count
             self._more.set()
@@ -149,14 +153,14 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
 
 async def by_websocket(job: dict[str, Any]) -> dict[str, Any]:
     clients = [SocketClient() for _ in range(job["clients"])]
-    pairs = []
+    pairs, delays = [], Delays()
     for index, client in enumerate(clients):
         await client.open(job, index)
         frame = client.wire.frame(letter(job, index))
-        pairs.append(Pair(client, client, frame, job["window"], job["burst"]))  # type: ignore[arg-type]
+        pairs.append(Pair(client, client, frame, job["window"], job["burst"], delays))  # type: ignore[arg-type]
     for pair in pairs:
         pair.start()
-    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs))
+    result: dict[str, Any] = await timed(job, lambda: sum(pair.received for pair in pairs), delays)
     for pair in pairs:
         pair.stop()
     result["lost"] = await drained(lambda: sum(pair.missing() for pair in pairs))
@@ -167,10 +171,11 @@ async def by_websocket(job: dict[str, Any]) -> dict[str, Any]:
 
 
 async def by_polling(job: dict[str, Any]) -> dict[str, Any]:
-    clients = [PollingClient(job, index) for index in range(job["clients"])]
+    delays = Delays()
+    clients = [PollingClient(job, index, delays) for index in range(job["clients"])]
     await asyncio.gather(*(client.open() for client in clients))
     tasks = [asyncio.create_task(work) for client in clients for work in (client.send(), client.receive())]
-    result: dict[str, Any] = await timed(job, lambda: sum(client.received for client in clients))
+    result: dict[str, Any] = await timed(job, lambda: sum(client.received for client in clients), delays)
     for client in clients:
         client.running = False
     result["lost"] = await drained(lambda: sum(client.sent - client.received for client in clients))

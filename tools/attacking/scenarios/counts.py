@@ -4,8 +4,8 @@ Small requests that would make much: lists that cross, and addresses by the hund
 
 import time
 
-from attacking.clients import Message, encoded, made_token, request
-from attacking.ground import ALLOCATION, MIB, SM, Broke, Ground, attack
+from attacking.load.clients import Message, encoded, made_token, request
+from attacking.scenarios.ground import ALLOCATION, MIB, SM, Broke, Ground, attack
 
 
 def crossing(ground: Ground, names: int) -> Message:

@@ -2,8 +2,8 @@
 Speaking for another: in whose name one opens, binds, sends and answers.
 """
 
-from attacking.clients import Closed, request
-from attacking.ground import ALLOCATION, SM, Broke, Ground, attack
+from attacking.load.clients import Closed, request
+from attacking.scenarios.ground import ALLOCATION, SM, Broke, Ground, attack
 
 CHECKED = '[session]\nfrom_check = "refuse"\n'
 
@@ -15,7 +15,7 @@ def hyperty(ground: Ground) -> None:
         request(2, "create", victim.runtime, ALLOCATION, {"scheme": "hyperty", "value": {"number": 1}})
     )
     ground.answered(made, 200)
-    (address,) = made["body"]["value"]["allocated"]  # type: ignore[index,call-overload]
+    (address,) = made["body"]["value"]["allocated"]  # type: ignore[index,call-overload,str-unpack]
 
     bound = thief.subscribe(address)  # refused, but what if it were not?
     asker.send(request(3, "read", asker.runtime, address, {"secret": 1}))

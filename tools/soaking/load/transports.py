@@ -1,8 +1,10 @@
 """
-How a client's bytes travel: WebSocket, TCP lines, long-polling.
+The transports of the clients: WebSocket, TCP lines, long-polling.
 
-A link is made for one connection.  `open` says who one is; `messages` gives
-what comes, None where something was acknowledged by the way; `put` sends.
+A link is one connection.  `open` sends the `open` or `re-open`, `messages`
+yields what comes, and None where the node acknowledged something by the way;
+`put` sends.  A link waits as long as the connection lasts: a client that gives
+up a slow `open` and sends another one may have them read in the wrong order.
 """
 
 import asyncio
@@ -14,20 +16,25 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-PATIENCE = 5.0  # seconds for whatever must be answered
+from soaking.progress import STALLED
+
+PATIENCE = 2 * STALLED  # seconds for an answer; those who wait for the client give up before
 LINE = 16 * 1024 * 1024  # bytes of a line that are taken
 HOLD = 5  # seconds a GET may be held
+ASK_AGAIN = 1.0  # seconds without a POST until a client that polls asks what is on disk
 
 
 class Broken(Exception):
     """
-    The connection is no more.
+    The error of a connection that is no more.
     """
 
 
 class Link:
     """
-    What all of them have.  `acknowledged` is how many the node said it has, where it says it by the way.
+    A connection of one client.
+
+    `acknowledged` is how many messages the node said it has, where it says so by the way.
     """
 
     token = ""
@@ -61,7 +68,7 @@ class Link:
 
 class WebSocketLink(Link):
     """
-    `/ws`.
+    A WebSocket at `/ws`.
     """
 
     _socket: ClientConnection | None = None
@@ -109,16 +116,16 @@ class WebSocketLink(Link):
 
 class LineLink(Link):
     """
-    One JSON object a line.
+    A TCP connection with one JSON object a line.
     """
 
     _writer: asyncio.StreamWriter | None = None
 
     async def open(self, request: bytes) -> bytes:
         opened = asyncio.open_connection("127.0.0.1", self._port, limit=LINE)
-        self._reader, self._writer = await asyncio.wait_for(opened, PATIENCE)
-        self._writer.write(request + b"\n")
-        line = await asyncio.wait_for(self._reader.readline(), PATIENCE)
+        self._reader, self._writer = reader, writer = await asyncio.wait_for(opened, PATIENCE)
+        writer.write(request + b"\n")
+        line = await asyncio.wait_for(reader.readline(), PATIENCE)
         if not line.endswith(b"\n") or line.startswith(b'{"type":"close"'):
             raise Broken("closed")
         return line
@@ -142,12 +149,13 @@ class LineLink(Link):
 
 class PollLink(Link):
     """
-    Long-polling: one connection for GET, another for POST.
+    A client that polls: one connection for GET, another for POST.
     """
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
         self._waiting: list[tuple[int, bytes]] = []
+        self._last = 0  # number of the last message that was posted
         self._something = asyncio.Event()
         self._get: Http | None = None
         self._post: Http | None = None
@@ -184,7 +192,7 @@ class PollLink(Link):
     async def messages(self, received: Callable[[], int]) -> AsyncIterator[bytes | None]:
         assert self._get is not None
         self._posting = asyncio.create_task(self._post_all())
-        self._posting.add_done_callback(_seen)
+        self._posting.add_done_callback(_take_notice)
         while True:
             path = f"/poll?wait={HOLD}&after={received()}"
             status, body = await self._get.ask("GET", path, self.token)
@@ -200,17 +208,25 @@ class PollLink(Link):
                 raise Broken(f"status {status}")
 
     async def _post_all(self) -> None:
+        """
+        Post what is to be sent; and nothing, to hear of what was still worked on at the last POST.
+        """
         assert self._post is not None
         while True:
-            await self._something.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._something.wait(), ASK_AGAIN)
+            if not self._waiting and self.acknowledged >= self._last:
+                continue
             self._something.clear()
             some, self._waiting = self._waiting, []
+            first = some[0][0] if some else self._last + 1
             body = b"[" + b",".join(data for _, data in some) + b"]"
-            status, answer = await self._post.ask("POST", f"/poll?seq={some[0][0]}", self.token, body)
+            status, answer = await self._post.ask("POST", f"/poll?seq={first}", self.token, body)
             if status == 400 and len(some) > 1:
                 raise Broken("refused")
             if status != 202:
                 raise Broken(f"status {status}")
+            self._last = first + len(some) - 1
             self.acknowledged = json.loads(answer)["received"]
             self._news.put_nowait(None)
 
@@ -222,7 +238,7 @@ class PollLink(Link):
                 http.abort()
 
 
-def _seen(task: asyncio.Task[None]) -> None:
+def _take_notice(task: asyncio.Task[None]) -> None:
     # The next GET says that it failed; asyncio need not.
     if not task.cancelled():
         task.exception()
@@ -230,7 +246,7 @@ def _seen(task: asyncio.Task[None]) -> None:
 
 class Http:
     """
-    As much HTTP/1.1 as long-polling needs, on one connection.
+    An HTTP/1.1 connection, with as much of HTTP as long-polling needs.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,9 +1,9 @@
 """
-A client that acknowledges, and loses nothing: the other side of docs/protocol.md, "Acknowledged resume".
+A client that acknowledges: the other side of docs/protocol.md, "Acknowledged resume".
 
-It speaks by any link of links.py, and may change it for another while its
-session goes on.  What it keeps: its token, the epoch, how many messages it has
-received, and those it sent that are not acknowledged.
+It speaks by any link of transports.py, and may take another one each time it
+comes back.  It keeps its token, the epoch, how many messages it has received,
+and those it sent that are not acknowledged.
 """
 
 import asyncio
@@ -14,21 +14,24 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from soaking.links import Broken, Link
+from soaking.load.transports import Broken, Link
 
 ACK_AFTER = 64  # messages
 ACK_EVERY = 0.4  # seconds; the protocol says half a second
+BACK_AFTER = (0.05, 0.3)  # seconds until it connects again, at first
+MAX_BACKOFF = 4  # and so many times as long at most, when it fails again
 SESSION = "mn:/session"
 
 Message = dict[str, Any]
 
 
-class Resuming:
+class ResumingClient:
     """
-    One session.  `heard` is called with each message once, in order.
+    A client with one session.  `heard` is called with each message once, in order.
 
-    `missed` is how many the node said are gone for good; `restarted` how often
-    it began a new epoch, which it never should while the session lives.
+    It counts what the node told it: `missed` messages that are gone for good,
+    `restarted` epochs without a reason, and `doubted` ones that began because
+    files were damaged.  `history` has what it was told at each connection.
     """
 
     def __init__(self, runtime: str, link: Callable[[], Link], heard: Callable[[Message], None]) -> None:
@@ -39,16 +42,25 @@ class Resuming:
         self.token = self.epoch = ""
         self.received = 0
         self.missed = self.restarted = self.connected = self.doubted = 0
-        self.may_restart = False  # what the node knew may be gone
-        self.told_null = lambda: None  # called when the node says that it may have lost something
+        self.may_restart = False  # files were damaged, of which it was not told yet
+        self.told_null: Callable[[], None] = lambda: None  # called when it is told that
         self.sent = 0  # number of the last message sent
         self.kept: deque[bytes] = deque()  # what is not acknowledged; the last has number `sent`
         self.stalled = asyncio.Event()  # cleared while the client does not read
         self.stalled.set()
         self.progress: list[tuple[int, float]] = []  # what was acknowledged, and when
+        self.history: list[dict[str, Any]] = []
         self._base = 0  # numbers of the epochs before
         self._told = 0
+        self._failed = 0  # attempts in a row
         self._running = True
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """
+        What changes whenever it receives something, or something of it is acknowledged.
+        """
+        return self.received, self.acknowledged + self._base
 
     @property
     def acknowledged(self) -> int:
@@ -88,12 +100,18 @@ class Resuming:
             try:
                 await self._resume(link)
                 await self._live(link)
-            except (TimeoutError, Broken, OSError):
-                pass
+            except (TimeoutError, Broken, OSError) as why:
+                if self.link is not None:
+                    self._note(link, lost=repr(why))
+                else:
+                    self._failed += 1
             finally:
                 self.link = None
                 link.abort()
-            await asyncio.sleep(random.uniform(0.05, 0.3))
+            await asyncio.sleep(random.uniform(*BACK_AFTER) * min(1 + self._failed, MAX_BACKOFF))
+
+    def _note(self, link: Link, **what: Any) -> None:
+        self.history.append({"time": time.time(), "by": type(link).__name__, **what})
 
     async def _resume(self, link: Link) -> None:
         """
@@ -108,17 +126,19 @@ class Resuming:
             raise Broken(body.get("desc", ""))
         self.token = link.token = body.get("runtimeToken", self.token)
         told = body["resume"]
+        wrong = self._wrong(told)
+        self._note(link, said=resume, told=told, sent=self.sent, kept=len(self.kept), wrong=wrong)
+        self._failed = 0
         if told["epoch"] == self.epoch:
             self.missed += told["missed"]
             self.received += told["missed"]
             self._forget(told["received"])
         else:
-            if self.epoch and self.may_restart and told["missed"] is None:
+            self.restarted += bool(wrong)
+            if self.epoch and not wrong:
                 self.may_restart = False
                 self.doubted += 1
                 self.told_null()
-            else:
-                self.restarted += bool(self.epoch)
             self._base += self.acknowledged
             self.epoch, self.received, self.sent = told["epoch"], 0, len(self.kept)
         self.connected += 1
@@ -127,6 +147,15 @@ class Resuming:
         for number, data in enumerate(self.kept, first):
             link.put(data, number)
         self.link = link
+
+    def _wrong(self, told: dict[str, Any]) -> str:
+        """
+        Which promise the answer to `re-open` breaks; empty if none, or if room was short.
+        """
+        if told["epoch"] == self.epoch:
+            return "told as missed" if told["missed"] else ""
+        is_excused = not self.epoch or (self.may_restart and told["missed"] is None)
+        return "" if is_excused else "epoch lost"
 
     async def _live(self, link: Link) -> None:
         ticking = asyncio.create_task(self._tick(link))

@@ -45,7 +45,7 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-def encoded(message: Message | bytes) -> bytes:
+def encoded(message: Message | list[str] | bytes) -> bytes:
     return message if isinstance(message, bytes) else json.dumps(message, separators=(",", ":")).encode()
 
 

@@ -5,8 +5,8 @@ What is bounded one by one, and in sum only if somebody counts: sessions, addres
 import time
 from contextlib import suppress
 
-from attacking.clients import Closed, Message, encoded, frame, request
-from attacking.ground import MIB, SM, Broke, Ground, attack
+from attacking.load.clients import Closed, Message, encoded, frame, request
+from attacking.scenarios.ground import MIB, SM, Broke, Ground, attack
 
 REGISTRY = "domain://registry.localhost"
 

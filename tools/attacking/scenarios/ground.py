@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from attacking.clients import Answer, Closed, Connection, Http, Line, Message, WebSocket
-from attacking.node import Node
+from attacking.load.clients import Answer, Closed, Connection, Http, Line, Message, WebSocket
+from attacking.peers.node_process import Node
 
 MIB = 1 << 20
 C = TypeVar("C", bound=Connection)

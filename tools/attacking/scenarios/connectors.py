@@ -6,8 +6,8 @@ import time
 import zlib
 from contextlib import suppress
 
-from attacking.clients import COMPRESSED, Closed, Http, encoded, frame, request
-from attacking.ground import MIB, Broke, Ground, attack
+from attacking.load.clients import COMPRESSED, Closed, Http, encoded, frame, request
+from attacking.scenarios.ground import MIB, Broke, Ground, attack
 
 POLL = "/socket.io/?EIO=4&transport=polling"
 EVIL = "http://evil.example"

@@ -15,17 +15,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attacking import connectors, counts, fanout, names, sums, tokens  # noqa: F401  they name their attacks
-from attacking.ground import ATTACKS, Attack, Broke, Ground
-from attacking.node import Node, Unfit
+from attacking.peers.node_process import Node, Unfit
+from attacking.scenarios import connectors, counts, fanout, names, sums, tokens  # noqa: F401  they name their attacks
+from attacking.scenarios.ground import ATTACKS, Attack, Broke, Ground
 
 GIB = 1 << 30
 SPACE = 6.0  # GiB of addresses that the node may use
 LONGEST = 180  # seconds one attack may take
-CANARY = Path(__file__).with_name("canary.py")
+CANARY = Path(__file__).parents[1] / "load/canary.py"
 LOGGED = 200_000  # bytes that the node may have to say
 SINGING = 60.0  # seconds the canary may take to end
-TOP = Path(__file__).parent.parent.parent
+TOP = Path(__file__).parents[3]
 
 
 @dataclass

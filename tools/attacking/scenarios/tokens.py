@@ -6,8 +6,8 @@ import base64
 import json
 import time
 
-from attacking.clients import Http, encoded, made_token, request
-from attacking.ground import ALLOCATION, NODE, SM, Ground, attack
+from attacking.load.clients import Http, encoded, made_token, request
+from attacking.scenarios.ground import ALLOCATION, NODE, SM, Ground, attack
 
 KNOWN = '[identity]\nauth = "optional"\ndevices = "devices"\n'
 ASSERTED = """

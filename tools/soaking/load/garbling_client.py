@@ -1,5 +1,5 @@
 """
-A client that says what nobody can read, goes before it hears so, and comes back for what waited.
+A client that sends garbage in its session, leaves before the answer, and comes back for what waited.
 """
 
 import asyncio
@@ -9,56 +9,60 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from soaking.client import SESSION, Message, Resuming
-from soaking.links import Broken, LineLink, Link, PollLink, WebSocketLink
-from soaking.verdict import Verdict, judge
+from soaking.load.publisher import SM
+from soaking.load.resuming_client import SESSION, Message, ResumingClient
+from soaking.load.transports import PATIENCE, Broken, LineLink, Link, PollLink, WebSocketLink
+from soaking.progress import Stall, wait_until
+from soaking.verdict import Damage, Numbers, Verdict, find
 
-SM = "domain://msg-node.localhost/sm"
-PATIENCE = 20.0  # seconds for each step
 MORE = 8  # messages that wait behind what the node says of the garbage
-WAYS = (LineLink, WebSocketLink, PollLink)
+LINKS = (LineLink, WebSocketLink, PollLink)
 
 
-class Babbler:
+class GarblingClient:
     """
+    A client that visits the node twice: it sends garbage, and comes back for `MORE` messages of `sender`.
+
     `stuck` counts the times that it did not come so far as to have all.
     """
 
-    def __init__(self, ports: dict[str, int], sender: Resuming) -> None:
-        self.runtime = "runtime://soak/babbler"
+    def __init__(self, ports: dict[str, int], sender: ResumingClient) -> None:
+        self.runtime = "runtime://soak/garbling"
         self.got: list[int] = []
         self.sent = self.stuck = self.received = 0
-        self.doubts: list[tuple[int, int]] = []
+        self._damages: list[Damage] = []
         self._token = self._epoch = ""
         self._ports = ports
         self._sender = sender
         self._welcomed = False
 
-    async def babble(self, chance: random.Random) -> None:
+    async def garble(self, chance: random.Random) -> None:
         """
-        Once, by two ways out of three.
+        Send garbage once, by two transports out of three.
         """
-        first, second = chance.choice(WAYS) if self._welcomed else LineLink, chance.choice(WAYS)
-        fresh = chance.random() < 0.5
+        first = chance.choice(LINKS) if self._welcomed else LineLink
+        second, fresh = chance.choice(LINKS), chance.random() < 0.5
         try:
-            async with asyncio.timeout(3 * PATIENCE):
-                await self._visit(first, fresh=not self._token, garbage=True)
-                self._write(MORE)
-                while self._sender.kept:
-                    await asyncio.sleep(0.05)
-                await self._visit(second, fresh=fresh, garbage=False)
+            await self._visit(first, fresh=not self._token, garbage=True)
+            self._write(MORE)
+            if not await wait_until(lambda: not self._sender.kept, Stall(lambda: self._sender.moved)):
+                raise Broken("what was sent to it is not acknowledged")
+            await self._visit(second, fresh=fresh, garbage=False)
         except (TimeoutError, Broken, OSError, StopAsyncIteration):
             self.stuck += 1
             self._token = ""
 
-    def doubt(self) -> None:
+    def damaged(self) -> None:
         """
-        What the node had for it may be gone.
+        Files of the node were damaged.
         """
-        self.doubts.append((len(self.got), self.sent))
+        self._damages.append(Damage(len(self.got), self.sent))
+
+    def wrong(self) -> Numbers:
+        return find(self.sent, self.got, self._damages)
 
     def verdict(self) -> Verdict:
-        return judge(self.sent, self.got, doubts=self.doubts)
+        return Verdict.of(self.wrong())
 
     def _write(self, number: int) -> None:
         for _ in range(number):
@@ -66,8 +70,8 @@ class Babbler:
             to = f"{self.runtime}/x"
             self._sender.send({"id": self.sent, "type": "update", "from": self._sender.runtime, "to": to})
 
-    async def _visit(self, way: type[Link], fresh: bool, garbage: bool) -> None:
-        link = way(self._ports["line" if way is LineLink else "web"])
+    async def _visit(self, kind: type[Link], fresh: bool, garbage: bool) -> None:
+        link = kind(self._ports["line" if kind is LineLink else "web"])
         try:
             await self._open(link, fresh)
             async with aclosing(link.messages(lambda: self.received)) as coming:  # type: ignore[type-var]
@@ -96,9 +100,9 @@ class Babbler:
         """
         if not self._welcomed and not isinstance(link, PollLink):
             # A session that never bound anything lives for a minute only.
-            body = {"resources": ["comm://babble"]}
+            body = {"resources": ["comm://garbling"]}
             self._put(link, {"id": "s", "type": "subscribe", "from": self.runtime, "to": SM, "body": body})
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE):  # it takes a few messages only
             while not self._has_all():
                 self._hear(await anext(coming))
             if isinstance(link, PollLink):
@@ -112,7 +116,7 @@ class Babbler:
     def _has_all(self) -> bool:
         if not self._welcomed:
             return False
-        uncertain = self.doubts[-1][1] if self.doubts else 0
+        uncertain = self._damages[-1].sent if self._damages else 0
         return self.sent <= uncertain or self.sent in self.got
 
     def _put(self, link: Link, message: Message) -> None:
@@ -124,7 +128,7 @@ class Babbler:
         """
         message = json.loads(data or b"{}")
         if not message or message["from"] == SESSION:
-            return message.get("id") == "p"
+            return bool(message.get("id") == "p")
         self.received += 1
         if message["type"] == "update":
             self.got.append(message["id"])

@@ -4,8 +4,8 @@ One message to very many, and much to one, of whom nobody reads.
 
 from contextlib import suppress
 
-from attacking.clients import PING, encoded, frame, request
-from attacking.ground import MIB, Ground, attack
+from attacking.load.clients import PING, Connection, encoded, frame, request
+from attacking.scenarios.ground import MIB, Ground, attack
 
 LONG = 61_000  # bytes
 
@@ -75,6 +75,7 @@ def answers(ground: Ground) -> None:
         ("http", get.replace(b"/live", b"/nothing/here")),
         ("http", b"POST /message HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"),
     ):
+        client: Connection
         if kind == "ws":
             client = ground.websocket("deaf", window=4096)
         elif kind == "line":

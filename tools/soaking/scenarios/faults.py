@@ -1,5 +1,5 @@
 """
-What goes wrong, and when: all of it from one seed.
+The faults, and the order of them: all of it from one seed.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from soaking.load import Load
-from soaking.node import Node
+from soaking.load.generator import Load
+from soaking.peers.node_process import Node
+from soaking.progress import STALLED
 
-CALM = 20.0  # seconds
-RECOVERS = 30.0  # seconds that the node has once there is room on its disk
+RECOVERS = STALLED  # seconds in which the node notices that its disk takes nothing, or something again
 
 GARBAGE = (
     b"{nonsense\n",
@@ -31,14 +31,18 @@ GARBAGE = (
 
 class Faults:
     """
-    One fault after the other; `done` counts them by name.
+    A sequence of faults, one after the other; `done` counts them by name.
+
+    `degraded` says how often the node noticed that its disk took nothing, `degraded_at_start` how often when
+    it had started on one, `stayed_degraded` how often it did not notice that there was room again.
+    `damaged` counts damages of files, and `found_out` those that `msgnode state check` found.
     """
 
     def __init__(self, node: Node, load: Load, queue: int, seed: int) -> None:
         self.done: Counter[str] = Counter()
-        self.degraded = 0  # how often the node said that its disk takes nothing
-        self.damaged = self.found_out = 0  # how often files were damaged, and how often that was found out
-        self.degraded_at_start = 0  # and how often it did when it had started on one
+        self.history: list[tuple[str, float, float]] = []  # name, begin and end
+        self.degraded = self.degraded_at_start = self.stayed_degraded = 0
+        self.damaged = self.found_out = 0
         # Its own, so that the same seed gives the same faults however the clients interleave.
         self._chance = random.Random(seed)
         self._node = node
@@ -46,13 +50,13 @@ class Faults:
         self._queue = queue
         self._possible: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
             ("kill -9", 8, self._kill),
-            ("cut connection", 8, self._cut),
-            ("half-open connection", 4, self._freeze),
-            ("stalled reader", 4, self._stall),
-            ("overflow", 2, self._overflow),
+            ("cut connections", 8, self._cut),
+            ("half-open connections", 4, self._freeze),
+            ("stalled readers", 4, self._stall),
+            ("flood", 2, self._overflow),
             ("garbage", 5, self._garbage),
             ("two at once", 3, self._two),
-            ("garbage, then resume", 3, self._babble),
+            ("garbage, then resume", 3, self._garble),
             ("damage", 1, self._damage),
         ]
         if node.can_change_clock:
@@ -62,16 +66,20 @@ class Faults:
             self._possible.append(("kill on a full disk", 2, self._kill_on_full_disk))
 
     async def run(self, seconds: float) -> None:
+        """
+        Each once, however long that takes; then as it comes, until the time is over.
+        """
         names = {name: (weight, act) for name, weight, act in self._possible}
         end = asyncio.get_running_loop().time() + seconds
-        # Each once, then as it comes.
         first = self._chance.sample(list(names), len(names))
-        while asyncio.get_running_loop().time() < end:
+        while first or asyncio.get_running_loop().time() < end:
             if first:
                 name = first.pop()
             else:
                 name = self._chance.choices(list(names), [weight for weight, _ in names.values()])[0]
+            began = time.time()
             await names[name][1]()
+            self.history.append((name, began, time.time()))
             self.done[name] += 1
             await asyncio.sleep(self._chance.uniform(0.2, 1.5))
 
@@ -81,7 +89,7 @@ class Faults:
         await asyncio.to_thread(self._node.start)
 
     async def _cut(self) -> None:
-        clients = [peer.client for peer in self._load.peers] + list(self._load.legacy)
+        clients = [one.client for one in self._load.publishers] + list(self._load.legacy)
         for client in self._chance.sample(clients, max(1, len(clients) // 4)):
             client.lose()
 
@@ -99,7 +107,7 @@ class Faults:
             pipe.cut()
 
     async def _stall(self) -> None:
-        clients = [peer.client for peer in self._chance.sample(self._load.peers, 2)]
+        clients = [one.client for one in self._chance.sample(self._load.publishers, 2)]
         for client in clients:
             client.stalled.clear()
         await asyncio.sleep(self._chance.uniform(1, 3))
@@ -124,17 +132,17 @@ class Faults:
                 await asyncio.sleep(0.1)
                 writer.transport.abort()
 
-    async def _babble(self) -> None:
-        await self._load.babbler.babble(self._chance)
+    async def _garble(self) -> None:
+        await self._load.garbling.garble(self._chance)
 
     async def _damage(self) -> None:
         """
-        The node is stopped, a file of its spool spoilt and repaired; clients are told that some may miss.
+        The node is stopped, a file of its spool damaged and repaired; clients are told that some may miss.
         """
-        if not await self._load.be_calm(CALM):
+        if not await self._load.settled():
             return
         await asyncio.to_thread(self._node.stop)
-        self._load.doubt()
+        self._load.damaged()
         how = self._node.damage(self._chance)
         self.done[f"damage: {how}"] += 1
         self.damaged += 1
@@ -149,8 +157,7 @@ class Faults:
     async def _fill(self) -> None:
         await asyncio.to_thread(self._node.fill)
         await asyncio.sleep(self._chance.uniform(1, 3))
-        status = await asyncio.to_thread(self._node.live)
-        self.degraded += status["status"] == "degraded"
+        self.degraded += await self._becomes(degraded=True)
         await self._make_room()
 
     async def _kill_on_full_disk(self) -> None:
@@ -164,20 +171,24 @@ class Faults:
             await self._kill()
             await asyncio.to_thread(self._node.fill)  # what it freed at its start, too
         await asyncio.sleep(self._chance.uniform(0.5, 2))
-        status = await asyncio.to_thread(self._node.live)
-        self.degraded_at_start += status["status"] == "degraded"
+        self.degraded_at_start += await self._becomes(degraded=True)
         await self._make_room()
-        self._load.forgotten.append((began, time.time()))
+        self._load.disk_full.append((began, time.time()))
 
     async def _make_room(self) -> None:
         """
-        Until the node has noticed: killed before, it would forget what it gave to clients of today.
+        Until the node has noticed: killed before, it would forget what it gave to clients without resume.
         """
         self._node.make_room()
-        deadline = time.monotonic() + RECOVERS
         await asyncio.sleep(2)
-        while time.monotonic() < deadline:
-            status = await asyncio.to_thread(self._node.live)
-            if status["status"] != "degraded":
-                return
+        self.stayed_degraded += not await self._becomes(degraded=False)
+
+    async def _becomes(self, degraded: bool) -> bool:
+        deadline = time.monotonic() + RECOVERS
+        while await asyncio.to_thread(self._node.is_degraded) != degraded:
+            if time.monotonic() > deadline:
+                return False
+            if degraded:
+                await asyncio.to_thread(self._node.fill)  # what it has freed since
             await asyncio.sleep(0.2)
+        return True

@@ -1,0 +1,3 @@
+"""
+The clients: those that attack, and one that does nothing wrong meanwhile.
+"""

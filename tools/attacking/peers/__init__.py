@@ -1,0 +1,3 @@
+"""
+The node that is attacked, in a process of its own.
+"""

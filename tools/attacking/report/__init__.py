@@ -1,0 +1,3 @@
+"""
+The command line, and one row for each attack.
+"""

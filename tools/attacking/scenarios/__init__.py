@@ -1,0 +1,3 @@
+"""
+The attacks, by what they abuse; ground.py says what an attack is.
+"""

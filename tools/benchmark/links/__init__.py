@@ -1,0 +1,3 @@
+"""
+What links between nodes cost, beside one node: `tools/bench --links`.
+"""

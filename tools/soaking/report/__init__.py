@@ -1,0 +1,3 @@
+"""
+From the clients' records to figures and a verdict; the command line.
+"""

@@ -1,0 +1,3 @@
+"""
+What goes wrong during a run, and in which order.
+"""
