@@ -4,19 +4,35 @@ What makes thousands of short tests quick: costs that pytest and Python have at 
 
 import gc
 import importlib.metadata
-import os
 from functools import cache
 
+import autobahn.twisted.websocket
+import autobahn.websocket.protocol
 import pytest
-from hypothesis import settings
+import twisted.trial._synctest
+from hypothesis import HealthCheck, settings
+
+from tests.support.fuzz import TIMES
 
 # pytest asks for Twisted's version at each test, and its metadata are read and parsed each time.
 importlib.metadata.version = cache(importlib.metadata.version)
 
+# Autobahn colours and lays out what it would log at debug level, for each read and each connection.
+for _module in (autobahn.twisted.websocket, autobahn.websocket.protocol):
+    vars(_module).update(
+        dict.fromkeys(vars(_module).keys() & {"hltype", "hlval", "pformat"}, lambda value: "")
+    )
 
-# As many examples as each change needs; MSGNODE_FUZZ=100 tries a hundred times as many.
+# Trial looks at each module there is before each test, for flushWarnings, which no test uses.
+vars(twisted.trial._synctest).update(_setWarningRegistryToNone=lambda modules: None)
+
+# How slow an example is says how busy the machine is: what may take long is stated by tests of its own.
 settings.register_profile(
-    "msgnode", settings(), max_examples=40 * int(os.environ.get("MSGNODE_FUZZ", "1")), deadline=None
+    "msgnode",
+    settings(),
+    max_examples=25 * TIMES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("msgnode")
 

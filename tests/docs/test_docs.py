@@ -5,17 +5,25 @@ What the documentation shows is what the node does, and it names all there is.
 import json
 import re
 import tomllib
+from typing import get_args
 
 import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
-from msgnode.admin.health import EventLoopLag, Metrics
+from msgnode.admin.health import EventLoopLag
+from msgnode.admin.link_metrics import COUNTS, GAUGES, OWN_GAUGES, TOTALS
+from msgnode.admin.links_api import ORDERS
+from msgnode.admin.metrics import Metrics
+from msgnode.config.federation import Peer
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
-from msgnode.connectors.websocket import UNSUPPORTED
+from msgnode.connectors.node_websocket import UNSUPPORTED
+from msgnode.links.operations import AdminState, LinkState
+from msgnode.mining.mined.slo_file import parse_slos
 from msgnode.protocol import close_codes
-from msgnode.sessions.outbox import STEPS
+from msgnode.sessions.outbox import TRANSITIONS
+from msgnode.storage.node_lines import NodeLine
 from msgnode.storage.traffic_log import TrafficLine
 from tests.support.examples import TOP, Bound, Play, blocks, requests, sections
 from tests.support.fakes import MemoryNode
@@ -39,7 +47,7 @@ EVERYWHERE = [
     "docs/traffic-log.md",
     "docs/mining.md",
 ]
-EVERYWHERE += ["docs/backends.md"]
+EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
 # Their defaults depend on the machine, or stand for a listener.
@@ -102,15 +110,17 @@ def test_conversations(heading):
 
 
 @pytest.mark.parametrize("path", EVERYWHERE)
-def test_blocks(path):
+def test_code_blocks_of_documents_are_valid(path):
     """
-    Whatever is shown in JSON, TOML or Python is that, and of TOML the node takes every key.
+    Whatever is shown in JSON, TOML or Python is that, and the node, or `mine check`, takes every key of TOML.
     """
     for block in blocks(path):
         if block.info == "json":
             json.loads(block.text)
         elif block.info == "toml":
             check(tomllib.loads(block.text), path)
+        elif block.info == "toml slo":
+            assert parse_slos(block.text, path)
         elif block.info == "python":
             compile(block.text, f"{path}:{block.line}", "exec")
         else:
@@ -126,6 +136,8 @@ def test_blocks(path):
                 "packets",
                 "js",
                 "html",
+                "xml",
+                "c",
             )
             assert block.info in known, f"{path}:{block.line}: {block.info!r}"
 
@@ -150,7 +162,7 @@ def test_state_machine():
 
     steps = re.findall(r"(\S+) --> (\S+): (\S+)", drawn.replace("[*]", "none"))
 
-    assert {(before, event): after for before, after, event in steps} == STEPS
+    assert {(before, event): after for before, after, event in steps} == TRANSITIONS
 
 
 @pytest.mark.parametrize("written, message", rows("docs/operations.md", "## Troubleshooting")[:10])
@@ -170,7 +182,8 @@ def test_traffic_examples():
     """
     shown = next(block for block in blocks("docs/traffic-log.md") if block.info == "jsonl").text.splitlines()
 
-    decoded = [msgspec.json.decode(line, type=TrafficLine) for line in shown]
+    kinds = [NodeLine if '"kind":"node"' in line else TrafficLine for line in shown]
+    decoded = [msgspec.json.decode(line, type=kind) for line, kind in zip(shown, kinds, strict=True)]
 
     assert shown == [msgspec.json.encode(line).decode() for line in decoded]
 
@@ -202,6 +215,7 @@ def test_example_configuration_is_complete():
     config = check(table, "etc/msgnode.toml")
     assert defaults(Config).keys() == flat(table).keys()
     assert set(Listen.__struct_fields__) == {key for listen in table["listen"] for key in listen}
+    assert set(Peer.__struct_fields__) == {key for peer in table["peer"] for key in peer}
     assert set(PoolAddresses.__struct_fields__) == {key for pool in table["pools"].values() for key in pool}
     assert all(pool.all_addresses() for pool in config.pools.values())
 
@@ -250,11 +264,41 @@ def test_operations_names_every_metric():
     assert re.findall(r"^# TYPE (\S+)", page, re.MULTILINE) == found
 
 
+def test_operations_names_every_metric_of_links():
+    """
+    docs/operations.md explains every metric that a node with links has in addition, and no other.
+    """
+    documented = rows("docs/operations.md", "## Monitoring of links")
+    known: dict[str, tuple[str, ...]] = {f"msgnode_{name}": () for name, _ in TOTALS}
+    known |= {f"msgnode_{row.name}": row.labels for row in GAUGES}
+    known |= {f"msgnode_{name}": () for name, *_ in OWN_GAUGES}
+    known |= {f"msgnode_{row.name}_total": row.labels for row in COUNTS}
+
+    found = {cells[0].strip("`"): tuple(re.findall("`([a-z]+)`", cells[1])) for cells in documented}
+
+    assert list(known.items()) == list(found.items())
+
+
+def test_federation_names_every_state_and_order():
+    """
+    docs/federation.md has each state of a link, each administrative state, and each order.
+    """
+    text = (TOP / "docs/federation.md").read_text("utf-8")
+    table = rows("docs/federation.md", "## For operators")
+    states = [cells[0].strip("`") for cells in table if cells[0].strip("`") in get_args(LinkState)]
+
+    assert list(get_args(LinkState)) == states
+    assert all(f"`{state}`" in text for state in set(get_args(AdminState)) - {"enabled"})
+    assert all(f"`msgnode link {order} DOMAIN`" in text for order in ORDERS)
+    assert all(re.search(f"`POST /api/v1/links/DOMAIN/.*{order}`", text) for order in ORDERS)
+
+
 def test_traffic_log_names_every_key():
     """
     docs/traffic-log.md explains every key of a line, in their order, and its Spark schema has them all.
     """
-    names = [field.encode_name for field in msgspec.structs.fields(TrafficLine)]
+    fields = (*msgspec.structs.fields(TrafficLine), *msgspec.structs.fields(NodeLine))
+    names = list(dict.fromkeys(field.encode_name for field in fields))
     code = next(block.text for block in blocks("docs/traffic-log.md") if "StructType" in block.text)
 
     found = [cells[0].strip("`") for cells in rows("docs/traffic-log.md", "## Keys")]
@@ -294,7 +338,7 @@ def test_architecture_names_what_is_there():
 
 
 @pytest.mark.parametrize("path", [*EVERYWHERE, "NEWS.md", "docs/performance.md"])
-def test_links(path):
+def test_links_of_documents_lead_somewhere(path):
     """
     What a document links to is there.
     """

@@ -1,10 +1,13 @@
 """
-The prose of the documents, and of docstrings and comments, is plain technical English.
+The prose of the documents, and of docstrings, comments and log lines, is plain technical English.
 
-Each rule is a pattern, and what to write instead.  Code blocks and `code` in documents are not looked at.
+Each rule is a pattern, and what to write instead. Code blocks and `code` are not looked at.
 """
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +15,12 @@ from typing import NamedTuple
 import pytest
 
 TOP = Path(__file__).parents[2]
-DOCUMENTS = sorted([*(TOP / "docs").glob("*.md"), TOP / "README.md", TOP / "CONTRIBUTING.md"])
+DOCUMENTS = sorted(
+    [*(TOP / "docs").glob("*.md"), *(TOP / name for name in ("README.md", "CONTRIBUTING.md", "NEWS.md"))]
+)
 MODULES = sorted((TOP / "msgnode").rglob("*.py"))
 LONGEST = 120
+LEVELS, LOGS = ("debug", "info", "warn", "error", "failure", "critical"), ("log", "_log")
 _CLASS = re.compile(r'^ *class \w+[^"]*?:\n +"""\n? *(.*)', re.MULTILINE)
 
 
@@ -44,16 +50,31 @@ ANYWHERE = [
     Rule("latin", r"\b(e\.g|i\.e)\.", "write 'for example' or 'that is'"),
     Rule("contraction", r"\b(\w+n't|it's|let's|we'll|you're|you'll)\b", "write both words in full"),
 ]
+HOMELY = [
+    Rule("beside", r"\bbeside\b", "'in addition to', 'next to', 'with'"),
+    Rule("anew", r"\banew\b", "'again'"),
+    Rule("given-up", r"\bgiven up\b", "'cancelled', 'timed out', 'the circuit breaker is open'"),
+    Rule("now-and-again", r"\bnow and (again|then)\b", "'every 5 seconds', 'periodically'"),
+    Rule("the-way-out", r"\bthe way (in|out)\b", "'ingress' and 'egress', or 'at `in`' and 'at `out`'"),
+    Rule(
+        "no-good",
+        r"\b(no good|good no longer|(will|do|does) not do|does as well)\b",
+        "'invalid', 'is enough'",
+    ),
+    Rule("owed", r"\bow(e|es|ed)\b", "'undelivered', 'unacknowledged'"),
+    Rule("farewell", r"\bfarewells?\b", "'disconnection', 'close'"),
+    Rule("half-a-character", r"\bhalf a character\b", "'a lone surrogate'"),
+    Rule("stands-twice", r"\bstands? twice\b", "'occurs twice'"),
+    Rule("turned-round", r"\bturned round\b", "'swapped'"),
+]
 IN_DOCUMENTS = [
     *ANYWHERE,
+    *HOMELY,
     Rule("free-subject", r"\b(Who|Whoever|Whom|Nobody|Somebody) ", "'A client that ...', 'No client ...'"),
     Rule("whoever", r"\b(whoever|nobody|somebody|anybody)\b", "'any client that ...', 'no session'"),
     Rule("is-told", r"\b(is|are) told\b", "'is notified', 'is answered', 'gets'"),
-    Rule("beside-it", r"\bbeside (it|them|its|each)\b", "'in addition', 'next to the file'"),
-    Rule("anew", r"\banew\b", "'again'"),
-    Rule("given-up", r"\b(is|was) given up\b|\bnow and again\b", "'the circuit breaker is open'"),
-    Rule("the-way-out", r"\bthe way (in|out)\b", "'ingress' and 'egress', or 'at `in`' and 'at `out`'"),
-    Rule("no-good", r"\b(no good|good no longer|will not do|does as well)\b", "'invalid', 'is enough'"),
+    Rule("all-the-same", r"\ball the same\b", "'still'"),
+    Rule("on-trial", r"\bon trial\b", "'the dry run'"),
     Rule("time-out", r"\b[Tt]ime-outs?\b", "'timeout'"),
     Rule("mail-address", r"(?<!e-)\bmail address", "'e-mail address'"),
     Rule("split-code", "`", "keep `code` on one line"),
@@ -62,6 +83,27 @@ IN_DOCUMENTS = [
         "long-line",
         rf"^(?!\||Measured 20).{{{LONGEST + 1},}}",
         f"at most {LONGEST} characters outside tables",
+    ),
+]
+IN_TEXTS = [
+    *HOMELY,
+    Rule(
+        "headless",
+        r"^(What|Who|Whose|Whom|Whoever|Nobody|Somebody|Something|Anybody)\b(?!.*\?)",
+        "begin with a noun or a verb: 'The tokens that ...', 'Returns ...'",
+    ),
+    Rule("free-subject", r"[.;:] (Who|Whoever|Whom|Whose|Nobody|Somebody)\b(?!.*\?)", "'A client that ...'"),
+    Rule(
+        "whoever", r"\b(whoever|nobody|somebody|anybody|everybody)\b", "'any client that ...', 'no session'"
+    ),
+    Rule("is-told", r"\b(is|are|was|were|been|be) told\b", "'is notified', 'is answered', 'is logged'"),
+]
+IN_LOG_LINES = [
+    *IN_TEXTS,
+    Rule(
+        "fragment",
+        r"^(?!(every|no)thing )\w+ing\b",
+        "a whole sentence with a subject: 'the backlog of a read could not be handled'",
     ),
 ]
 CLASS_START = Rule(
@@ -94,6 +136,54 @@ def source() -> Iterator[Line]:
             yield Line(name, number, text)
 
 
+def texts() -> Iterator[Line]:
+    """
+    Each paragraph of a docstring, and each line of comment, with `code` made a dot.
+    """
+    for path in MODULES:
+        name, text = str(path.relative_to(TOP)), path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                for paragraph in (ast.get_docstring(node) or "").split("\n\n"):
+                    yield Line(name, getattr(node, "lineno", 1), _plain(paragraph))
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield Line(name, token.start[0], _plain(token.string.lstrip("# ")))
+
+
+def log_lines() -> Iterator[Line]:
+    """
+    The text of each call of a log.
+    """
+    for path in MODULES:
+        source = path.read_text("utf-8")
+        if "log." not in source and "note(" not in source:
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and (text := _logged(node)) is not None:
+                yield Line(str(path.relative_to(TOP)), node.lineno, text)
+
+
+def _logged(call: ast.Call) -> str | None:
+    """
+    The text that a call such as `log.warn("...")` or `self._failures.note("...")` logs.
+    """
+    if (
+        not isinstance(call.func, ast.Attribute)
+        or not call.args
+        or not isinstance(call.args[0], ast.Constant)
+    ):
+        return None
+    owner = call.func.value
+    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    is_log = (call.func.attr in LEVELS and name in LOGS) or call.func.attr == "note"
+    return call.args[0].value if is_log and isinstance(call.args[0].value, str) else None
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"`[^`]*`", ".", " ".join(text.split()))
+
+
 def class_starts() -> Iterator[Line]:
     """
     The first line of each class docstring.
@@ -102,9 +192,6 @@ def class_starts() -> Iterator[Line]:
         text = path.read_text("utf-8")
         for match in _CLASS.finditer(text):
             yield Line(str(path.relative_to(TOP)), text.count("\n", 0, match.start(1)) + 1, match[1])
-
-
-PROSE, SOURCE = list(prose()), list(source())
 
 
 def broken(rule: Rule, lines: list[Line]) -> str:
@@ -118,27 +205,42 @@ def broken(rule: Rule, lines: list[Line]) -> str:
     )
 
 
-@pytest.mark.parametrize("rule", IN_DOCUMENTS, ids=lambda rule: rule.name)
-def test_documents(rule: Rule) -> None:
+def check(rules: list[Rule], lines: Iterator[Line]) -> None:
+    every = list(lines)
+    if places := [found for rule in rules if (found := broken(rule, every))]:
+        pytest.fail("\n".join(places), pytrace=False)
+
+
+def test_documents() -> None:
     """
     The documents keep each rule.
     """
-    if places := broken(rule, PROSE):
-        pytest.fail(places, pytrace=False)
+    check(IN_DOCUMENTS, prose())
 
 
-@pytest.mark.parametrize("rule", ANYWHERE, ids=lambda rule: rule.name)
-def test_docstrings_and_comments(rule: Rule) -> None:
+def test_docstrings_and_comments() -> None:
     """
     Docstrings, comments and messages of the program keep the rules that hold for all prose.
     """
-    if places := broken(rule, SOURCE):
-        pytest.fail(places, pytrace=False)
+    check(ANYWHERE, source())
+
+
+def test_texts_in_the_program() -> None:
+    """
+    Docstrings and comments use standard terms, and have subjects.
+    """
+    check(IN_TEXTS, texts())
+
+
+def test_log_lines() -> None:
+    """
+    Log lines are whole sentences in standard terms.
+    """
+    check(IN_LOG_LINES, log_lines())
 
 
 def test_class_docstrings_say_what_the_class_is() -> None:
     """
     No class docstring begins with a name in backticks, a pronoun or a question word.
     """
-    if places := broken(CLASS_START, list(class_starts())):
-        pytest.fail(places, pytrace=False)
+    check([CLASS_START], class_starts())

@@ -110,11 +110,11 @@ class Page:
             raise AssertionError(details.get("exception", {}).get("description") or details["text"])
         return done["result"].get("value")
 
-    def until(self, condition: str) -> Any:
+    def until(self, condition: str, patience: float = PATIENCE) -> Any:
         """
         Wait until an expression is true; its value.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             # A page that is being loaded has no context, or not yet what is asked for.
             try:

@@ -21,7 +21,13 @@ SYSTEMJS = (
 
 
 class _Quiet(SimpleHTTPRequestHandler):
+    def __init__(self, *given: Any, records: Path | None, **others: Any) -> None:
+        self._records = records
+        super().__init__(*given, **others)
+
     def translate_path(self, path: str) -> str:
+        if path.startswith("/records/") and self._records is not None:
+            return str(self._records / Path(path).name)
         return str(SYSTEMJS) if path.startswith("/system.js") else super().translate_path(path)
 
     def log_message(self, *what: Any) -> None:
@@ -30,11 +36,12 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 class PageServer:
     """
-    Serves tests/pages and SystemJS, from another origin than the node's.
+    Serves tests/pages, SystemJS, and a directory of generated modules, from another origin than the node's.
     """
 
-    def __init__(self) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=PAGES))
+    def __init__(self, records: Path | None = None) -> None:
+        handler = partial(_Quiet, directory=PAGES, records=records)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -65,7 +65,9 @@ class NodeProcess:
             found = _LISTENING.search(line)
             if found:
                 seen += 1
-                self.ports[found[1]] = int(found[2].rpartition(":")[2])
+                port = found[2].rpartition(":")[2]
+                if port.isdigit():  # else it is a UNIX socket
+                    self.ports[found[1]] = int(port)
             if seen == listeners:
                 return
 
@@ -132,7 +134,7 @@ class Lines:
 
     def __init__(self, port: int, runtime: str | None = None, context: Any = None) -> None:
         raw = socket.create_connection(("127.0.0.1", port), PATIENCE)
-        self.socket = context.wrap_socket(raw, server_hostname="localhost") if context else raw
+        self.socket: Any = context.wrap_socket(raw, server_hostname="localhost") if context else raw
         self._file = self.socket.makefile("rb")
         if runtime is not None:
             self.token = self.ask({"id": 1, "type": "open", "from": runtime, "to": "mn:/session"})["body"][
@@ -146,8 +148,14 @@ class Lines:
         """
         The next message; None at the end.
         """
-        line = self._file.readline()
+        line = self.receive_line()
         return json.loads(line) if line else None
+
+    def receive_line(self) -> bytes:
+        """
+        The next message as it came, with its LF.
+        """
+        return bytes(self._file.readline())
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self.send(message)

@@ -159,7 +159,7 @@ url = "{url}/introspect"
     assert "Traceback" not in node.said
 
 
-def test_policies(started, tmp_path):
+def test_full_policy_source_is_logged_once(started, tmp_path):
     """
     A source of policies that is full: the log says so, and once.
     """
@@ -175,10 +175,10 @@ def test_policies(started, tmp_path):
     node = NodeProcess("--config", str(config), listeners=1)
     started(node)
 
-    node.read_until("has not answered within")
+    node.read_until("did not answer within")
     time.sleep(3 * DEADLINE)
     node.stop()
-    assert node.said.count("has not answered within") == 1
+    assert node.said.count("did not answer within") == 1
     assert "Traceback" not in node.said
 
 
@@ -196,7 +196,7 @@ def test_session_ends_meanwhile(started, tmp_path):
     full = Full(registry.port)
 
     device.ask({"id": 2, "type": "close", "from": RUNTIME, "to": "mn:/session"})
-    node.read_until("does not take farewells")
+    node.read_until("a disconnection failed at the domain registry")
     full.stop()
     registry = RegistryProcess("--data", data, port=registry.port)
     started(registry)

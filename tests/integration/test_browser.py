@@ -152,7 +152,7 @@ def test_stub_says_where_it_is_as_the_runtime_expects(pair: Pair) -> None:
     assert ["created", "in-progress", "live"] == said
 
 
-def test_observer_reloads(pair: Pair) -> None:
+def test_page_of_an_observer_reloads(pair: Pair) -> None:
     """
     What is published while an observer's page loads anew reaches it once and in order.
     """
@@ -186,7 +186,7 @@ def test_sender_reloads(pair: Pair) -> None:
     assert updates(5, 500) == pair.r2.take(495)
 
 
-def test_reporter_reloads(pair: Pair, browser: Browser, pages: PageServer, cable: Cable) -> None:
+def test_page_of_a_reporter_reloads(pair: Pair, browser: Browser, pages: PageServer, cable: Cable) -> None:
     """
     A reporter whose page is loaded anew, and subscribes to less, is still asked by new observers.
     """
@@ -219,7 +219,7 @@ def test_network_is_cut(pair: Pair, cable: Cable) -> None:
     assert {0} == {body["missed"] for body in pair.r2.page.run("statuses") if body["value"] == "live"}
 
 
-def test_node_is_killed(browser: Browser, pages: PageServer, tmp_path: Path) -> None:
+def test_pages_find_a_killed_node_again(browser: Browser, pages: PageServer, tmp_path: Path) -> None:
     """
     A node that is killed and started again finds the pages' messages on disk, and the pages find the node.
     """

@@ -102,8 +102,12 @@ def test_send_and_listen(node: NodeProcess) -> None:
     sent = msgnode(node, "send", NEWS, "hello")
     shown = listening.line()
 
-    assert f"listening to {NEWS}; Ctrl-C ends\n" == listening.said
-    assert (0, f"the recipient has it: {NEWS}\n", "") == (sent.returncode, sent.stdout, sent.stderr)
+    assert f"listening to {NEWS}; press Ctrl-C to stop\n" == listening.said
+    assert (0, f"the recipient has acknowledged the message: {NEWS}\n", "") == (
+        sent.returncode,
+        sent.stdout,
+        sent.stderr,
+    )
     assert shown.endswith(f'-> {NEWS}  {{"value": "hello"}}\n')
     assert (0, "", "") == listening.stop()
 
@@ -143,12 +147,16 @@ def test_with_json_everything_on_stdout_is_json_one_value(node: NodeProcess) -> 
 
     assert ["ü", "ü"] == [json.loads(line)["body"]["value"] for line in out.splitlines()]
     assert "" == err
-    assert {"ok": True, "code": 200, "description": "the recipient has it", "to": NEWS, "recipients": 1} == (
-        deliveries[-1]
-    )
+    assert {
+        "ok": True,
+        "code": 200,
+        "description": "the recipient has acknowledged the message",
+        "to": NEWS,
+        "recipients": 1,
+    } == (deliveries[-1])
 
 
-def test_request(node: NodeProcess) -> None:
+def test_request_prints_the_answers_body(node: NodeProcess) -> None:
     """
     `request` prints the body of the answer.
     """
@@ -161,30 +169,42 @@ def test_request(node: NodeProcess) -> None:
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        (["send", NOBODY, "x"], 1, f"msgnode: nobody is bound to this address (no-route): {NOBODY}\n"),
+        (["send", NOBODY, "x"], 1, f"msgnode: no session is bound to this address (no-route): {NOBODY}\n"),
         (
             ["request", "domain://msg-node.localhost/sm", "--type", "subscribe"],
             1,
             "msgnode: 400 name the addresses in a list 'resources'\n",
         ),
-        (["find", "user://localhost/ann"], 1, "msgnode: the registry has nothing of user://localhost/ann\n"),
-        (["listen", "--runtime", "mn:/x"], 1, "msgnode: the node closed the session: 4403 refused\n"),
+        (
+            ["find", "user://localhost/ann"],
+            1,
+            "msgnode: the registry has no entry for user://localhost/ann\n",
+        ),
+        (
+            ["listen", "--runtime", "domain://localhost/x"],
+            1,
+            "msgnode: the node closed the session: 4403 refused\n",
+        ),
         (["send", NOBODY, "{x"], 2, "Error: Invalid value for BODY: looks like JSON, but is not: "),
         (
             ["listen", "--url", "http://localhost"],
             2,
             "msgnode: expected a URL such as ws://127.0.0.1:9090/ws",
         ),
-        (["listen", "--token", "x"], 2, "msgnode: --token needs --runtime: whose session it is\n"),
+        (
+            ["listen", "--token", "x"],
+            2,
+            "msgnode: --token also needs --runtime, the runtimeURL of the session\n",
+        ),
         (["listen", "--ca", "/nowhere", "--url", "wss://localhost"], 2, "msgnode: /nowhere: cannot be read"),
         (
             ["listen", "--url", "tcp://127.0.0.1:1"],
             3,
             "msgnode: cannot connect to tcp://127.0.0.1:1: connection refused\n"
-            "Is the node running?  'twistd -n msgnode' starts one; --url names another.\n",
+            "Is the node running?  'twistd -n msgnode' starts one; --url gives the URL of another.\n",
         ),
         (["request", NOBODY, "--timeout", "0.2"], 4, f"msgnode: no answer from {NOBODY} within 0.2 s\n"),
-        (["listen", "--count", "1", "--for", "0.2"], 4, "msgnode: 0 of 1 messages came within 0.2 s\n"),
+        (["listen", "--count", "1", "--for", "0.2"], 4, "msgnode: only 0 of 1 messages came within 0.2 s\n"),
     ],
 )
 def test_what_goes_wrong(node: NodeProcess, arguments: list[str], code: int, said: str) -> None:
@@ -236,20 +256,24 @@ def test_listen_to_a_pipe_that_closes(node: NodeProcess) -> None:
     listening.process.stderr.close()
 
 
-def test_bench(node: NodeProcess) -> None:
+def test_bench_loses_nothing_in_any_pattern(node: NodeProcess) -> None:
     """
     `bench` loses nothing, in any pattern, and says how fast it was.
     """
     url = f"tcp://127.0.0.1:{node.ports['line']}"
     for pattern in ("publish", "request", "fanout"):
         ran = msgnode(
-            node, "bench", pattern, "--seconds", "0.3", "--subscribers", "5", "--json", "--url", url
+            node,
+            *("bench", pattern, "--seconds", "0.3", "--subscribers", "5", "--json", "--url", url),
+            *("--admin", f"http://127.0.0.1:{node.ports['admin']}"),
         )
         result = json.loads(ran.stdout)
 
         assert (0, 0) == (ran.returncode, result["lost"])
         assert result["per_second"] > 100
         assert set(result["delay_ms"]) == {"median", "p99"}
+        assert result["data_plane"] in ("native", "python")  # as it is built here, or not
+        assert (result["by_flow"] > 0.9) == (result["data_plane"] == "native")
 
 
 def test_bench_of_a_limit(tmp_path: Path) -> None:
@@ -270,7 +294,7 @@ def test_bench_of_a_limit(tmp_path: Path) -> None:
     result = json.loads(ran.stdout)
     assert (0, 0, False) == (ran.returncode, result["lost"], "\x1b" in json.dumps(result))
     assert 5 < result["per_second"] <= 50
-    assert "answers, of which it tells nobody" in result["refused"]
+    assert "answers, which it does not report" in result["refused"]
 
 
 def test_completion(node: NodeProcess) -> None:
@@ -280,7 +304,7 @@ def test_completion(node: NodeProcess) -> None:
     words = {"COMP_WORDS": "msgnode li", "COMP_CWORD": "1", "_MSGNODE_COMPLETE": "bash_complete"}
     completed = subprocess.run([MSGNODE], env={**os.environ, **words}, capture_output=True, text=True)
 
-    assert "plain,listen\n" == completed.stdout
+    assert "plain,link\nplain,listen\n" == completed.stdout
     for shell in ("bash", "zsh", "fish"):
         assert "_MSGNODE_COMPLETE" in msgnode(node, "completion", shell).stdout
 
@@ -301,7 +325,7 @@ def test_listens_beyond_a_kill(tmp_path: Path) -> None:
     device.close()
     second.stop()
 
-    assert (0, "lost the node; connecting again\nconnected again\n") == (code, err)
+    assert (0, "lost the connection to the node; connecting again\nconnected again\n") == (code, err)
     assert '{"value": "back"}' in out
 
 
@@ -336,7 +360,7 @@ def test_no_registry() -> None:
         ):
             ran = msgnode(node, *arguments)
             assert (1, "") == (ran.returncode, ran.stdout)
-            assert "msgnode: this node has no registry; its operator starts it with --registry" in ran.stderr
+            assert "msgnode: this node has no registry; start it with --registry" in ran.stderr
     finally:
         node.stop(signal.SIGKILL)
 
@@ -519,7 +543,7 @@ def test_an_interrupt_does_not_wait_for_a_node_that_hangs(
     out, err = running.communicate(timeout=PATIENCE)
 
     assert (code, "", False) == (running.returncode, out, "Traceback" in err), err
-    assert time.monotonic() - begun < 3.5
+    assert time.monotonic() - begun < 10
 
 
 def test_tls_to_a_plain_port_is_told_so(node: NodeProcess) -> None:
@@ -531,7 +555,7 @@ def test_tls_to_a_plain_port_is_told_so(node: NodeProcess) -> None:
 
         assert (3, True) == (
             ran.returncode,
-            "Does that port speak TLS?  If not, the URL begins with ws://" in ran.stderr,
+            "Does this port use TLS?  If not, the URL must begin with ws://" in ran.stderr,
         ), ran.stderr
 
 
@@ -545,3 +569,24 @@ def test_what_is_no_address_is_refused_by_the_command(node: NodeProcess, verb: s
 
     assert (2, "") == (ran.returncode, ran.stdout)
     assert f"expected an address such as hyperty://localhost/lamp, not {address!r}" in ran.stderr
+
+
+def test_link_and_route_speak_to_the_admin_listener_of_a_real_node(node: NodeProcess) -> None:
+    """
+    A node without federation says what to configure; one that is not there, or another listener, is told.
+    """
+    at = ("--admin", f"http://127.0.0.1:{node.ports['admin']}", "--state", str(node.state))
+    plain = [msgnode(node, *verb, *at) for verb in (("link", "ls"), ("route", "explain", "b.example"))]
+    told = msgnode(node, "link", "ban", "b.example", *at, "--json")
+    web = msgnode(node, "link", "ls", *at[2:], "--admin", f"http://127.0.0.1:{node.ports['web']}")
+    away = msgnode(node, "link", "ls", *at[2:], "--admin", "http://127.0.0.1:1")
+
+    for each in plain:
+        assert (1, "") == (each.returncode, each.stdout)
+        assert each.stderr.startswith("msgnode: this node has no links to other domains; to configure them")
+    assert (1, 404) == (told.returncode, json.loads(told.stdout)["code"])
+    assert (1, True) == (web.returncode, "nothing at /api/v1/links" in web.stderr)
+    assert (3, True) == (
+        away.returncode,
+        "cannot connect to http://127.0.0.1:1: Connection refused" in away.stderr,
+    )

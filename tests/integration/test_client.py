@@ -4,14 +4,21 @@ The Python client at a real node: killed under it, and by asyncio.
 
 import asyncio
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from msgnode.client import AsyncClient, CannotConnect, Message, Refused
+from msgnode.client import AsyncClient, CannotConnect, Message, Refused, TimedOut
+from msgnode.records.generate import python
+from msgnode.records.reader import read_texts
 from tests.integration.process import PATIENCE, NodeProcess
 from tests.support.authority import Authority
+from tests.support.examples import blocks
+from tests.support.records_case import written
 
 LAMP = "hyperty://localhost/lamp"
 
@@ -44,7 +51,7 @@ def again(node: NodeProcess, directory: Path) -> NodeProcess:
     return NodeProcess("--config", str(config), state=str(node.state), traffic=str(node.traffic))
 
 
-def test_node_is_killed(node: NodeProcess, tmp_path: Path) -> None:
+def test_killed_node_loses_and_doubles_no_message(node: NodeProcess, tmp_path: Path) -> None:
     """
     Three times the node is killed under a sender and a receiver that go on: each of the sender's messages
     arrives once, in order.
@@ -102,7 +109,7 @@ def test_asyncio(node: NodeProcess, where: object) -> None:
 
 
 @pytest.mark.parametrize("kind, url", [("line", "tls://localhost:{}"), ("web", "wss://localhost:{}/ws")])
-def test_tls(tmp_path: Path, kind: str, url: str) -> None:
+def test_client_trusts_and_shows_certificates(tmp_path: Path, kind: str, url: str) -> None:
     """
     Over TLS the client trusts whom it is told to, and shows its certificate; it does not speak to a node that
     it does not trust.
@@ -142,3 +149,34 @@ def test_asyncio_by_name_and_refused() -> None:
 
     with pytest.raises(CannotConnect, match="tcp://localhost:1: "):
         asyncio.run(talk())
+
+
+def test_the_thermometer_of_the_documents_answers(node: NodeProcess, tmp_path: Path) -> None:
+    """
+    The definition and the device of docs/records.md, and the program of docs/client.md, run as shown.
+    """
+    [definition, *_] = [block.text for block in blocks("docs/records.md") if block.info == "json"]
+    found = read_texts([("thermometer.records.json", definition.encode())])
+    written(tmp_path / "thermometer", python.generate(found))
+    for path in ("docs/records.md", "docs/client.md"):
+        texts = [block.text for block in blocks(path)]
+        [shown] = [text for text in texts if "AsyncClient" in text and "GetTemperatureAnswer" in text]
+        (tmp_path / f"{Path(path).stem}_shown.py").write_text(shown.replace("9091", str(node.ports["line"])))
+    command = [sys.executable, tmp_path / "client_shown.py"]
+    device = subprocess.Popen([sys.executable, tmp_path / "records_shown.py"])
+
+    async def ask() -> Message:
+        async with AsyncClient(by_lines(node)) as user:
+            while True:  # until the device has subscribed
+                with suppress(TimedOut):
+                    asked = {"record": found.records[0].id, "timeout": 1}
+                    return await user.request("hyperty://localhost/thermometer", {"ROOM": "attic"}, **asked)
+
+    try:
+        reply = asyncio.run(asyncio.wait_for(ask(), PATIENCE))
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE).stdout
+    finally:
+        device.kill()
+        device.wait(PATIENCE)
+
+    assert ({"code": 200, "TEMPERATURE": 18.0}, "21.5\n") == (reply.body, printed)

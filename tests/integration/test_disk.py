@@ -49,7 +49,7 @@ def test_nothing_new_is_taken_on_while_the_disk_is_low(small: Path):
         ann = Lines(node.ports["line"], ANN)
         (small / "ballast").write_bytes(b"\0" * (98 * MEBI + MEBI // 2))
         for _ in ("log", "state"):
-            node.read_until("nothing new is kept there")
+            node.read_until("no new data is accepted")
 
         refused = ann.ask({**wish, "id": 2, "body": {"resources": ["a:b"]}})
         freed = ann.ask({**wish, "id": 3, "type": "unsubscribe", "body": {"resources": ["a:b"]}})

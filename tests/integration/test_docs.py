@@ -120,7 +120,7 @@ def play(blocks: list[Block], terminal: Terminal, node: NodeProcess) -> None:
             assert bound.matches(expected, found), f"line {block.line}: it printed {found}"
 
 
-def test_readme(node, terminals):
+def test_conversation_of_the_readme(node, terminals):
     """
     The conversation in README.md, pasted into a terminal, prints what is shown there.
     """

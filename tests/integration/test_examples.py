@@ -2,12 +2,16 @@
 The examples of docs/examples, started as a newcomer starts them, and looked at in Chromium.
 """
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -15,6 +19,7 @@ from tests.integration.browser import CHROMIUM, Browser, Page
 from tests.integration.process import PATIENCE, NodeProcess
 from tests.support.examples import blocks
 
+LINK_SECONDS = 60  # for a link to be used, at the start and after it was cut
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -60,7 +65,7 @@ def test_page_of_ones_own(tmp_path: Path) -> None:
     assert [*statuses, ["response", 200]] == told
 
 
-def test_chat() -> None:
+def test_chat_pages_show_each_others_messages() -> None:
     """
     What one page says the other shows, and the first is told that it arrived.
     """
@@ -86,3 +91,101 @@ def test_thermometer() -> None:
         points = page.until("document.querySelector('polyline').getAttribute('points').split(' ').length > 1")
 
     assert shown and points
+
+
+class FederationPage:
+    """
+    The page of the three domains, as a person works with it.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def click(self, name: str) -> None:
+        """
+        Click the button of this name, once it is there and may be clicked.
+        """
+        button = f"""document.querySelector('[aria-label="{name}"]')"""
+        self.page.until(f"{button}?.disabled === false && ({button}.click(), true)")
+
+    def until_newest(self, path: str) -> None:
+        """
+        Wait until the newest message with a receipt has taken this path.
+        """
+        self.page.until(f"document.querySelector('.log li.good')?.dataset.path === '{path}'", LINK_SECONDS)
+
+    def until_note(self, note: str) -> None:
+        """
+        Wait until the newest message says this.
+        """
+        self.page.until(f"document.querySelector('.log li small')?.textContent === '{note}'")
+
+
+def test_a_message_goes_round_a_link_that_is_cut_on_the_page_of_three_domains() -> None:
+    """
+    It takes the cheapest path; the other one while a link of that is cut; it waits while there is none, and
+    arrives when a link is given back.
+    """
+    with example("federation") as page:
+        person = FederationPage(page)
+        page.until("document.querySelectorAll('.state.up').length === 3", LINK_SECONDS)
+        person.until_newest("a.example b.example c.example")
+
+        person.click("Cut a.example – b.example")
+        person.until_newest("a.example c.example")
+        person.click("Cut a.example – c.example")
+        person.until_note("waiting for a route")
+        waiting = page.run("document.querySelector('.log li').textContent.split(':')[0]")
+        person.click("Give back a.example – b.example")
+        person.until_newest("a.example b.example c.example")
+
+        good = "[...document.querySelectorAll('.log li.good')]"
+        page.until(f"{good}.some((line) => line.textContent.startsWith('{waiting}:'))")
+        assert page.run("document.querySelectorAll('.log li.bad').length") == 0
+
+
+def test_the_page_of_three_domains_shows_what_is_sent_as_text_and_fits_a_phone() -> None:
+    """
+    Markup in a message is text, and nothing is wider than the page.
+    """
+    with example("federation") as page:
+        markup = "<img src=x onerror=alert(1)>"
+        page.ask(
+            "Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True
+        )
+        page.until("document.querySelector('.log li.good') !== null", LINK_SECONDS)
+        page.run(f"document.querySelector('form > input').value = {json.dumps(markup)}")
+        page.run("document.querySelector('form').requestSubmit()")
+
+        page.until(f"document.querySelector('.log li')?.textContent.includes({json.dumps(markup)})")
+        assert page.run("document.querySelectorAll('img').length") == 0
+        assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_other_sites_cannot_cut_links_of_the_three_domains() -> None:
+    """
+    The page's program answers its own page only, and never with the token of an operator.
+    """
+    with example("federation") as page:
+        where = page.until("location.href.startsWith('http') && location.href")
+        ends = json.dumps({"ends": ["a.example", "b.example"]})
+
+        def ask(path: str, data: str | None, **headers: str) -> tuple[int, Any]:
+            request = Request(f"{where}{path}", data=None if data is None else data.encode(), headers=headers)
+            try:
+                with urlopen(request, timeout=PATIENCE) as answer:
+                    return answer.status, json.load(answer)
+            except HTTPError as why:
+                return why.code, json.load(why)
+
+        as_json = {"Content-Type": "application/json"}
+        assert ask("cut", ends, **{"Content-Type": "text/plain"})[0] == 415
+        assert ask("cut", ends, **as_json, Host="evil.example")[0] == 421
+        assert ask("map", None, Host="evil.example")[0] == 421
+        assert ask("burn", ends, **as_json)[0] == 400
+        assert ask("cut", "[" * 1001, **as_json)[0] == 400
+        assert ask("cut", '{"ends": ["a.example", "x.example"]}', **as_json)[0] == 400
+        code, found = ask("map", None)
+        assert code == 200
+        assert "mna_" not in json.dumps(found)
+        assert "cut" not in {link["state"] for link in found["links"]}

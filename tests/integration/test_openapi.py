@@ -26,6 +26,7 @@ def node() -> Iterator[NodeProcess]:
 @pytest.fixture(scope="module")
 def send(node: NodeProcess):
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{node.ports['web']}/message/openapi.json")
+    schema.validate()
     return schema["/message"]["POST"]
 
 
@@ -37,7 +38,7 @@ def whole(value):
 
 
 @pytest.mark.parametrize("mode", GenerationMode)
-def test_document(send, mode):
+def test_every_rest_answer_is_documented(send, mode):
     """
     Every answer is documented: what fits is not refused for its form, what does not fit is told so.
     """

@@ -111,7 +111,7 @@ class LoginTests(TestCase):
         code, reason = self.open(old)
         self.assertEqual((4401, "token"), (code, reason.partition(";")[0]))
 
-    def test_provider_down(self) -> None:
+    def test_known_users_come_and_go_while_the_provider_is_down(self) -> None:
         """
         While the provider is down who is known comes and goes; it takes no other server.
         """
@@ -141,7 +141,7 @@ class DeviceTests(TestCase):
         self.node = NodeProcess("--config", str(config), listeners=1)
         self.addCleanup(self.node.stop)
 
-    def test_struck_out(self) -> None:
+    def test_struck_out_device_is_closed_at_sighup(self) -> None:
         """
         It opens a session; when its line is struck out and SIGHUP comes, its connection is closed.
         """
@@ -226,10 +226,10 @@ class DeviceTests(TestCase):
         And so is one whose token is no good, or cannot be read.
         """
         for options, code, text in (
-            ([], 1, "show an identity token with --login or MSGNODE_LOGIN"),
-            (["--login", "of my own making"], 1, "the token of --login is no good here"),
+            ([], 1, "pass one with --login or MSGNODE_LOGIN"),
+            (["--login", "of my own making"], 1, "the token of --login is not valid here"),
             (["--login", "@/nowhere/token"], 2, "/nowhere/token cannot be read: No such file or directory"),
-            (["--login", "-"], 2, "no token came on stdin"),
+            (["--login", "-"], 2, "stdin is empty; expected a token"),
         ):
             with self.subTest(options=options):
                 found, said = self.msgnode("send", "hyperty://localhost/x", "1", *options)

@@ -45,7 +45,7 @@ def on_its_ports(text: str, node: NodeProcess) -> str:
         ("docs/client.md", 1, "{'value': 'hello'}\n"),
     ],
 )
-def test_client(node: NodeProcess, path: str, number: int, printed: str) -> None:
+def test_short_programs_print_what_is_said(node: NodeProcess, path: str, number: int, printed: str) -> None:
     """
     Each short program prints what the text around it says, and ends.
     """
@@ -63,7 +63,7 @@ def test_readme_is_short() -> None:
     assert 10 >= len([line for line in program("README.md").splitlines() if line])
 
 
-def test_device(node: NodeProcess, tmp_path: Path) -> None:
+def test_thermometer_answers_also_after_a_kill(node: NodeProcess, tmp_path: Path) -> None:
     """
     The thermometer needs nothing but what MicroPython has; it answers and publishes, also after the
     node was killed and came back.

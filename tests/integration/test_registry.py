@@ -188,14 +188,14 @@ def test_hanging_registry(started):
     assert device.receive()["id"] == "ping"
     assert {device.receive()["body"]["code"] for _ in range(5)} == {504}
     before = time.monotonic()
-    assert ask(device, "read", resource=HYPERTY)["code"] == 504
-    assert time.monotonic() - before < 2
+    assert [ask(device, "read", resource=HYPERTY)["code"] for _ in range(10)] == [504] * 10
+    assert time.monotonic() - before < 10, "a call that waits for its own time takes seconds"
     device.close()
     node.stop()
     assert "Traceback" not in node.said and "Unhandled" not in node.said
 
 
-def test_tls(started, tmp_path):
+def test_registry_behind_tls_is_believed_by_its_certificate(started, tmp_path):
     """
     A registry behind TLS is believed when our authority signed its certificate for its name.
     """
@@ -221,7 +221,7 @@ def test_tls(started, tmp_path):
         device.close()
 
 
-def test_balancer(started, tmp_path):
+def test_registry_behind_a_balancer_needs_a_certificate_to_write(started, tmp_path):
     """
     Behind what asks for certificates a node reads without one, and writes with one; else it is told 401.
     """

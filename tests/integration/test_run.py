@@ -33,7 +33,7 @@ class Run:
         with self._file.open("w") as output:
             self.process = subprocess.Popen(
                 [*command, *arguments],
-                env={**known, "MSGNODE_VENV": str(venv), **environment},
+                env={**known, "MSGNODE_VENV": str(venv), "MSGNODE_NATIVE": "0", **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -166,7 +166,7 @@ def test_a_taken_port_is_told_with_what_to_do(venv: Path) -> None:
     assert (
         f"msgnode: cannot listen on tcp:{port}:interface=127.0.0.1: [Errno 98] Address already in use" in said
     )
-    assert "--web, --line and --admin choose other ports" in said
+    assert "--web, --lines and --admin choose other ports" in said
     assert "The node is up" not in said
 
 

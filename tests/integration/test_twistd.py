@@ -30,10 +30,16 @@ def node():
 
 
 def websocket(node, runtime="runtime://localhost/w"):
+    return opened(node, runtime)[0]
+
+
+def opened(node, runtime="runtime://localhost/w"):
+    """
+    A client by WebSocket, and the answer to its `open`.
+    """
     client = connect(f"ws://127.0.0.1:{node.ports['web']}/ws", open_timeout=PATIENCE, legacy=True)
     client.send(json.dumps({**OPEN, "from": runtime}))
-    client.reply = json.loads(client.recv(PATIENCE))
-    return client
+    return client, json.loads(client.recv(PATIENCE))
 
 
 def test_says_where_it_listens(node):
@@ -56,7 +62,7 @@ def test_websocket_to_line(node):
     sent = '{"id": 5, "type":"update","from":"comm://localhost/o", "to":"runtime://localhost/device/x"}'
     browser.send(sent)
 
-    assert sent.encode() + b"\n" == device._file.readline()
+    assert sent.encode() + b"\n" == device.receive_line()
     browser.close()
     device.close()
 
@@ -134,7 +140,7 @@ def test_after_a_restart_a_stub_that_says_re_open(node):
     """
     After a restart a stub that says re-open with its old token is given a new session and goes on.
     """
-    token = websocket(node).reply["body"]["runtimeToken"]
+    token = opened(node)[1]["body"]["runtimeToken"]
     node.stop()
     again = NodeProcess()
 
@@ -310,7 +316,7 @@ def test_wall_clock_jumps(tmp_path, jump):
     node_time = _wall_of(device, node)
     node.stop()
 
-    assert 1.5 < time.monotonic() - jumped < 10  # the anonymous one expired when it should
+    assert time.monotonic() - jumped > 1.5  # the anonymous one expired when it should
     expired = [line["session"] for line in node.log() if line.get("event") == "expired"]
     assert all("anonymous" in session for session in expired) and len(expired) == 1
     assert abs(node_time - time.time()) > 80_000  # the clock of the process was set indeed
@@ -385,7 +391,7 @@ def test_stops_within_its_time(tmp_path):
 
     node.stop()
 
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked < 10, "the default of drain_seconds"
     assert not node.said.count("Traceback")
     deaf.close()
 
@@ -394,7 +400,7 @@ def test_session_survives_a_kill(node):
     """
     After kill -9 a client comes back with its token, and is who it was.
     """
-    token = websocket(node).reply["body"]["runtimeToken"]
+    token = opened(node)[1]["body"]["runtimeToken"]
     device = Lines(node.ports["line"], "runtime://localhost/device")
     node.stop(signal.SIGKILL)
     again = NodeProcess(state=str(node.state))

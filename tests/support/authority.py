@@ -53,6 +53,38 @@ class Authority:
         )
         return str(path)
 
+    def revoke(
+        self,
+        *paths: str,
+        file: str = "crl.pem",
+        until: datetime.timedelta = DAY,
+        began: datetime.timedelta = DAY,
+    ) -> str:
+        """
+        The file of a new revocation list with the certificates in these files.
+        """
+        builder = self.list_builder(until, began)
+        for path in paths:
+            serial = x509.load_pem_x509_certificate(Path(path).read_bytes()).serial_number
+            revoked = x509.RevokedCertificateBuilder().serial_number(serial)
+            builder = builder.add_revoked_certificate(
+                revoked.revocation_date(datetime.datetime.now()).build()
+            )
+        return self.write_list(builder, file)
+
+    def list_builder(
+        self, until: datetime.timedelta = DAY, began: datetime.timedelta = DAY
+    ) -> x509.CertificateRevocationListBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._name)
+        return builder.last_update(now - began).next_update(now + until)
+
+    def write_list(self, builder: x509.CertificateRevocationListBuilder, file: str = "crl.pem") -> str:
+        path = self._directory / file
+        encoding = serialization.Encoding.DER if file.endswith(".der") else serialization.Encoding.PEM
+        path.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(encoding))
+        return str(path)
+
     def _certificate(self, subject, public_key, names, authority, until=DAY):
         now = datetime.datetime.now(datetime.UTC)
         builder = (

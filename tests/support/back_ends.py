@@ -60,7 +60,7 @@ class Memory:
         if self.refuse == "hang":
             return Deferred()
         if self.refuse == "cancel":
-            return Deferred(lambda given_up: given_up.errback(ConnectingCancelledError(None)))
+            return Deferred(lambda replaced: replaced.errback(ConnectingCancelledError(None)))
         if self.refuse is not None:
             return fail(self.refuse)
         client, server = protocolFactory.buildProtocol(None), self.serve()

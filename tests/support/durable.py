@@ -6,15 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.task import Clock
-
 from msgnode.config.loader import check
+from msgnode.links.stream.storage.spool_store import is_stream
 from msgnode.node import Node
 from msgnode.protocol.close_codes import OVER_CAPACITY, Closing
 from msgnode.service.recovery import doubt, restore
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
-from msgnode.storage.spool import Spool, write_all
+from msgnode.storage.spool import SEGMENT_BYTES, Spool, write_all
 from tests.support.fakes import Client, MemoryTrafficRecorder, Turns
 
 SM = "domain://msg-node.example.org/sm"
@@ -28,17 +27,20 @@ class DurableNode(Node):
     def __init__(
         self,
         directory: Path,
-        clock: Clock | None = None,
+        clock: Turns | None = None,
         world: Any = None,
         disk: "Refusing | None" = None,
+        segment_bytes: int = SEGMENT_BYTES,
         **sections: Any,
     ) -> None:
         self.clock = clock or Turns()
         self.traffic_recorder = MemoryTrafficRecorder()
         self.directory = directory
         self.sections = sections
+        self.disk = disk or Refusing()
+        self.segment_bytes = segment_bytes
         self.store = Store(directory, self.clock)
-        self.spool = Spool(directory / "spool", write=disk)
+        self.spool = Spool(directory / "spool", segment_bytes=segment_bytes, write=self.disk)
         rows = self.store.open()
         owed = self.spool.open()
         config = check({"domain": "example.org", "node": "test", **sections}, "test")
@@ -54,9 +56,14 @@ class DurableNode(Node):
             chance=lambda: 0.0,
             validator=self.world.tokens if self.world else None,
         )
-        restore(self, rows, owed)
+        self.stream_records = {sid: records for sid, records in owed.items() if is_stream(sid)}
+        restore(self, rows, {sid: records for sid, records in owed.items() if not is_stream(sid)})
         if self.spool.incomplete:
             doubt(self, self.spool)
+
+    @property
+    def links(self) -> list[Any]:
+        return self.world.links if self.world else []
 
     def client(self, runtime: str | None = None) -> Client:
         client = Client(self)
@@ -74,7 +81,9 @@ class DurableNode(Node):
         self.store.shut()
         for call in list(self.clock.getDelayedCalls()):
             call.cancel()
-        return DurableNode(self.directory, self.clock, self.make_world, disk, **self.sections)
+        return DurableNode(
+            self.directory, self.clock, self.make_world, disk, self.segment_bytes, **self.sections
+        )
 
 
 class Refusing:
@@ -104,29 +113,29 @@ class Wire:
     peer = "192.0.2.1:1"
     identity = ""
     bearer = ""
-    counted = False
+    acks_by_request = False
 
     def __init__(self, node: Any) -> None:
         self.node = node
         self.session: Session | None = None
-        self.full = False
+        self.write_paused = False
         self.reading = True
         self.on_its_way: list[bytes] = []
         self.lost: Closing | None = None
-        node.sessions.arrived(self)
+        node.sessions.connections.made(self)
 
     def send(self, data: bytes) -> None:
         self.node.settle()
         if self.lost is None:
             self.on_its_way.append(data)
 
-    def fetch(self) -> None:
+    def outbox_ready(self) -> None:
         raise AssertionError("not counted by itself")
 
     def lose(self, why: Closing) -> None:
         self.lost = why
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         self.lose(OVER_CAPACITY)
 
     def pause_reading(self) -> None:
@@ -135,7 +144,7 @@ class Wire:
     def resume_reading(self) -> None:
         self.reading = True
 
-    def unreadable(self, text: str, code: int) -> None:
+    def report_undecodable(self, text: str, code: int) -> None:
         pass
 
 
@@ -166,9 +175,9 @@ class Counting:
         self.wire = Wire(self.node)
         if self.token:
             resume: Any = {"epoch": self.epoch, "received": self.received}
-            self._tell("re-open", f"{self.runtime}/{self.token}", {"resume": resume})
+            self.tell("re-open", f"{self.runtime}/{self.token}", {"resume": resume})
         else:
-            self._tell("open", self.runtime, {"resume": True})
+            self.tell("open", self.runtime, {"resume": True})
         body = json.loads(self.wire.on_its_way.pop(0))["body"]
         self.token = body.get("runtimeToken", self.token)
         told = self.told = body["resume"]
@@ -180,7 +189,7 @@ class Counting:
             self.epoch, self.received, self.sent = told["epoch"], 0, len(self.kept)
             self.missed += told["missed"] or 0
         for data in self.kept:
-            self._put(data)
+            self.put(data)
 
     def open_anew(self) -> None:
         """
@@ -200,14 +209,14 @@ class Counting:
         if self.wire is not None:
             self.arrive(arrives)
             wire, self.wire = self.wire, None
-            self.node.sessions.lost(wire)
+            self.node.sessions.connections.lost(wire)
 
     def send(self, **fields: Any) -> None:
         data = json.dumps({"from": self.runtime, **fields}).encode()
         self.sent += 1
         self.kept.append(data)
         if self.wire is not None:
-            self._put(data)
+            self.put(data)
 
     def arrive(self, most: int | None = None) -> None:
         """
@@ -219,7 +228,7 @@ class Counting:
             most = None if most is None else most - 1
 
     def acknowledge(self) -> None:
-        self._tell("ack", self.runtime, {"received": self.received})
+        self.tell("ack", self.runtime, {"received": self.received})
 
     def _hear(self, message: dict[str, Any]) -> None:
         if message["from"] == "mn:/session":
@@ -233,12 +242,12 @@ class Counting:
         keep = self.sent - number
         self.kept = self.kept[len(self.kept) - keep :] if keep else []
 
-    def _tell(self, type: str, from_: str, body: dict[str, Any]) -> None:
-        self._put(
+    def tell(self, type: str, from_: str, body: dict[str, Any]) -> None:
+        self.put(
             json.dumps({"id": 0, "type": type, "from": from_, "to": "mn:/session", "body": body}).encode()
         )
 
-    def _put(self, data: bytes) -> None:
+    def put(self, data: bytes) -> None:
         assert self.wire is not None
         self.node.receive(data, self.wire)
         self.node.settle()

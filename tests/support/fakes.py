@@ -19,6 +19,7 @@ from msgnode.node import Node
 from msgnode.protocol.close_codes import Closing
 from msgnode.sessions.counters import Counters
 from msgnode.sessions.session import Connection, Session
+from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 from tests.support.openid import NOW
 
 
@@ -51,19 +52,10 @@ class Turns(Clock):
         Make the calls that are due, and none that they ask for.
         """
         for call in [call for call in self.calls if call.getTime() <= self.seconds()]:
+            if not call.active():
+                continue  # one of those before it cancelled it
             self.calls.remove(call)
-            call.called = 1
-            call.func(*call.args, **call.kw)
-
-
-def turn(clock: Clock) -> None:
-    """
-    One turn of the reactor: what is due by now, and not what that asks for in its turn.
-    """
-    for call in [call for call in clock.getDelayedCalls() if call.getTime() <= clock.seconds()]:
-        if call.active():
-            clock.calls.remove(call)
-            call.called = 1
+            call.called = True
             call.func(*call.args, **call.kw)
 
 
@@ -121,7 +113,7 @@ class Client:
     connector = "memory"
     identity = ""
     bearer = ""
-    counted = False
+    acks_by_request = False
     peer = "192.0.2.1:1"
 
     def __init__(self, node: Node) -> None:
@@ -129,23 +121,26 @@ class Client:
         self.session: Session | None = None
         self.runtime = ""
         self.token = ""
-        self.full = False
+        self.write_paused = False
         self.pauses = 0
         self.raw: list[bytes] = []
         self.lost: Closing | None = None
         self.errors: list[tuple[str, int]] = []
-        node.sessions.arrived(self)
+        node.sessions.connections.made(self)
 
     # -- Connection ----------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         self.raw.append(data)
 
-    def fetch(self) -> None:
+    def outbox_ready(self) -> None:
         pass
 
     def lose(self, why: Closing) -> None:
         self.lost = why
+
+    def abort(self) -> None:
+        self.drop()
 
     def pause_reading(self) -> None:
         self.pauses += 1
@@ -153,7 +148,7 @@ class Client:
     def resume_reading(self) -> None:
         self.pauses -= 1
 
-    def unreadable(self, text: str, code: int) -> None:
+    def report_undecodable(self, text: str, code: int) -> None:
         self.errors.append((text, code))
 
     # -- what a test does ----------------------------------------------------
@@ -216,7 +211,7 @@ class Client:
         """
         The connection is lost.
         """
-        self.node.sessions.lost(self)
+        self.node.sessions.connections.lost(self)
 
     def subscribe(self, *addresses: str) -> None:
         self.ask(type="subscribe", to="domain://msg-node.example.org/sm", body={"resources": addresses})
@@ -231,9 +226,16 @@ class MemoryNode(Node):
     """
 
     def __init__(
-        self, domain: str = "example.org", traffic_recorder: Any = None, world: Any = None, **sections: Any
+        self,
+        domain: str = "example.org",
+        traffic_recorder: Any = None,
+        world: Any = None,
+        session_store: Any = None,
+        data_plane: DataPlane = NO_DATA_PLANE,
+        clock: Turns | None = None,
+        **sections: Any,
     ) -> None:
-        self.clock = Turns()
+        self.clock = clock or Turns()
         self.traffic_recorder = traffic_recorder or MemoryTrafficRecorder()
         config: Config = check({"domain": domain, "node": "test", "state": "none", **sections}, "test")
         self.world = world(config, self.clock, self.wall) if world else None
@@ -241,9 +243,11 @@ class MemoryNode(Node):
             config,
             self.clock,
             self.traffic_recorder,
+            session_store,
             wall=self.wall,
             chance=lambda: 0.0,
             validator=self.world.tokens if self.world else None,
+            data_plane=data_plane,
         )
         if self.world:
             self.world.offer(self)

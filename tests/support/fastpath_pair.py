@@ -1,5 +1,5 @@
 """
-Autobahn alone and the lane, side by side, fed the same and compared after every step.
+Autobahn alone and the fast path, side by side, fed the same and compared after every step.
 
 A script is a list of steps: ("read", bytes), ("act", what), ("wait", seconds)
 or ("lost",).  What a peer does when its n-th message comes is in `reactions`.
@@ -13,7 +13,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.connectors.websocket_fastpath import LaneFactory, LaneProtocol
+from msgnode.connectors.websocket_fastpath import FastPathFactory, FastPathProtocol
 from msgnode.transport.cork import Cork
 
 MASK = b"\x11\xa2\x33\xc4"
@@ -95,10 +95,12 @@ class Wire(StringTransport):
         pass
 
 
-class Peer(LaneProtocol):
+class Peer(FastPathProtocol):
     """
     Notes what comes and does as it was told to.
     """
+
+    autoPingPending: bytes | None
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,21 +168,21 @@ class Side:
 
     def __init__(
         self,
-        lane: bool,
+        fast_path: bool,
         options: dict[str, Any] | None = None,
         reactions: dict[int, str] | None = None,
         offer: bytes = b"",
         cork: Cork | None = None,
     ) -> None:
         self.clock = Clock()
-        self.factory = LaneFactory(cork or Cork(), self.clock)
+        self.factory = FastPathFactory(cork or Cork(), self.clock)
         self.factory.protocol = Peer
         self.factory.setProtocolOptions(allowNullOrigin=True, closeHandshakeTimeout=2)
         for name, value in (options or {}).items():
             setattr(self.factory, name, value)
         self.wire = Wire()
         self.peer: Any = self.factory.buildProtocol(None)
-        self.peer.lane = lane
+        self.peer.fast_path = fast_path
         self.peer.reactions = reactions or {}
         self.raised: list[str] = []
         self.over = False
@@ -211,26 +213,26 @@ class Side:
         self.peer.connectionLost(Failure(why))
 
     def seen(self) -> dict[str, Any]:
-        timers = [(call.getTime(), call.func.__name__) for call in self.clock.getDelayedCalls()]
+        timers = [(call.getTime(), call.func.__name__) for call in self.clock.calls]
         facts = {name: getattr(self.peer, name) for name in COMPARED}
         return {**facts, "out": self.wire.out, "timers": sorted(timers), "raised": self.raised}
 
 
 def compare(script: list[tuple], **how: Any) -> Side:
     """
-    Run the script on both sides, compare after every step, and return the lane's side.
+    Run the script on both sides, compare after every step, and return the fast path's side.
     """
-    plain, lane = Side(lane=False, **how), Side(lane=True, **how)
+    plain, fast_path = Side(fast_path=False, **how), Side(fast_path=True, **how)
     for number, step in enumerate(script):
         plain.step(*step)
-        lane.step(*step)
-        expected, found = plain.seen(), lane.seen()
+        fast_path.step(*step)
+        expected, found = plain.seen(), fast_path.seen()
         if expected != found:
             wrong = {
                 name: (expected[name], found[name]) for name in expected if expected[name] != found[name]
             }
-            raise AssertionError(f"after step {number}, {step!r}: plain and lane differ in {wrong!r}")
-    return lane
+            raise AssertionError(f"after step {number}, {step!r}: plain and fast_path differ in {wrong!r}")
+    return fast_path
 
 
 class Comparing(SynchronousTestCase):
@@ -238,11 +240,11 @@ class Comparing(SynchronousTestCase):
     Runs a script on both sides.
     """
 
-    def same(self, script: list[tuple], lane: int | None = None, **how: Any) -> Side:
+    def same(self, script: list[tuple], fast_path: int | None = None, **how: Any) -> Side:
         """
-        The script looks the same from outside, and so many of its messages went through the lane.
+        The script looks the same from outside, and so many of its messages went through the fast path.
         """
         side = compare(script, **how)
-        if lane is not None:
-            self.assertEqual(lane, len(side.peer.messages) - side.peer.by_autobahn)
+        if fast_path is not None:
+            self.assertEqual(fast_path, len(side.peer.messages) - side.peer.by_autobahn)
         return side

@@ -4,13 +4,16 @@ An HTTP/1.1 client in memory, on one connection that is kept alive.
 
 import http.client
 import json
+import re
 from io import BytesIO
 from typing import Any, NamedTuple
 
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from tests.support.network import Network
+from tests.support.network import Network, Wire
+
+LENGTH = re.compile(rb"(?i)\r\ncontent-length: (\d+)")
 
 
 class Response(NamedTuple):
@@ -38,6 +41,8 @@ class HTTPClient(Protocol):
     """
     `request` and wait, or `start` and look at `response` later; None while it has not come whole.
     """
+
+    transport: Wire
 
     def __init__(self, network: Network, listener: str = "web", peer: Any = None) -> None:
         self.network = network
@@ -89,6 +94,10 @@ class HTTPClient(Protocol):
         return self._response
 
     def _read(self) -> Response | None:
+        head, _, body = bytes(self._came).partition(b"\r\n\r\n")
+        length = LENGTH.search(head)
+        if length and len(body) < int(length[1]) and self._method != "HEAD":
+            return None
         response = http.client.HTTPResponse(_File(bytes(self._came)), method=self._method)  # type: ignore
         try:
             response.begin()

@@ -24,6 +24,7 @@ from msgnode.service.tap import factories
 from msgnode.service.wiring import make_policy_store
 from msgnode.transport.tls import over_tls
 from tests.support.certificate import PATH
+from tests.support.durable import DurableNode
 from tests.support.fakes import MemoryNode
 
 READ = 65536  # bytes in one read, and those that may wait to be written
@@ -36,6 +37,8 @@ class Wire(FakeTransport):
     """
     One end of a connection.  `stalled`: the other end does not read.
     """
+
+    bufferSize = READ
 
     def __init__(self, protocol: Any, isServer: bool, peer: Any = None) -> None:
         super().__init__(protocol, isServer, peerAddress=peer)
@@ -87,6 +90,13 @@ class Wire(FakeTransport):
         self.size = 0
         self.losing = self.disconnecting = True
 
+    @property
+    def has_work(self) -> bool:
+        """
+        Whether something may move here: most wires have nothing to do most of the time.
+        """
+        return bool(self.stream) or self.losing or self.disconnecting or self.full
+
     # -- reading -------------------------------------------------------------
 
     def bufferReceived(self, buf: bytes) -> None:
@@ -120,8 +130,12 @@ class Link(IOPump):
     serverIO: Wire
 
     def pump(self, debug: bool = False, advanceClock: bool = True) -> bool:
-        came = [wire.read() for wire in (self.serverIO, self.clientIO)]
-        return any(came) or super().pump(debug, advanceClock)
+        server, client = self.serverIO, self.clientIO
+        if server.unread or client.unread:
+            came = [wire.read() for wire in (server, client)]
+            if any(came):
+                return True
+        return (server.has_work or client.has_work) and super().pump(debug, advanceClock)
 
     @property
     def over(self) -> bool:
@@ -133,15 +147,15 @@ class PlainConnection(WebSocketConnection):
     Autobahn alone.
     """
 
-    lane = False
+    fast_path = False
 
 
 class Network:
     """
-    Listeners by name: `web`, `plain` (the lane off), `tls`, `line`, `admin`.
+    Listeners by name: `web`, `plain` (the fast path off), `tls`, `line`, `admin`.
     """
 
-    def __init__(self, node: MemoryNode | None = None, **sections: Any) -> None:
+    def __init__(self, node: MemoryNode | DurableNode | None = None, **sections: Any) -> None:
         from tests.support.world import World  # which is built of our wires
 
         self.node = node or MemoryNode(world=World, **sections)
@@ -152,22 +166,22 @@ class Network:
         self.runtimes: list[Any] = []
         self.policies = make_policy_store(self.node, self.clock)
         self.tokens = AdminTokens(self.node.config.state)
-        self._listeners: dict[str, Any] = {}
+        self.listeners: dict[str, Any] = {}
 
     def listener(self, name: str) -> Any:
         """
         The factory of that listener; made when it is first asked for.
         """
-        if not self._listeners:
-            self._listeners = self._factories()
-        if name == "tls" and name not in self._listeners:
+        if not self.listeners:
+            self.listeners = self._factories()
+        if name == "tls" and name not in self.listeners:
             listen = Listen(kind="web", endpoint="tcp:0", cert=PATH, key=PATH)
-            self._listeners[name] = over_tls(listen, self._listeners["web"], self.clock)
-        if name == "plain" and name not in self._listeners:
+            self.listeners[name] = over_tls(listen, self.listeners["web"], self.clock)
+        if name == "plain" and name not in self.listeners:
             plain = self._factories()["web"]
             plain.resource.children[b"ws"]._factory.protocol = PlainConnection
-            self._listeners[name] = plain
-        return self._listeners[name]
+            self.listeners[name] = plain
+        return self.listeners[name]
 
     def _factories(self) -> dict[str, Any]:
         return factories(self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens)

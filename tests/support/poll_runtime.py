@@ -38,7 +38,7 @@ class PollRuntime(Runtime):
     def is_connected(self) -> bool:
         return self.get.is_connected and self.code is None
 
-    def _headers(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def put(self, data: bytes) -> None:
@@ -49,7 +49,7 @@ class PollRuntime(Runtime):
             self.put(dumps(message))
         begun, self._begun = self._begun, []
         body = begun[0] if len(begun) == 1 else b"[" + b",".join(begun) + b"]"
-        self.answer = self.post.request("POST", "/poll", body, **self._headers())
+        self.answer = self.post.request("POST", "/poll", body, **self.headers())
         if self.answer.status == 200:
             self._greeted(self.answer)
         elif self.answer.status != 202:
@@ -71,7 +71,7 @@ class PollRuntime(Runtime):
         self.cursor = answer.cursor
 
     def _listen(self) -> None:
-        self.get.start("GET", f"/poll?wait=25&after={self.cursor}", **self._headers())
+        self.get.start("GET", f"/poll?wait=25&after={self.cursor}", **self.headers())
         self._polls = True
 
     def settle(self) -> bool:
@@ -111,7 +111,7 @@ class PollRuntime(Runtime):
 
     def send_half(self, message: Any) -> None:
         body = dumps(message)
-        self.post.start("POST", "/poll", body, **self._headers())
+        self.post.start("POST", "/poll", body, **self.headers())
         wire = self.post.link.clientIO
         half = b"".join(wire.stream)
         wire.stream[:] = [half[: -len(body) // 2]]

@@ -6,11 +6,11 @@ from typing import Any
 
 from msgnode.backends.http_client import BackendClient
 from msgnode.devregistry.database import connect
-from msgnode.devregistry.domain_api import Domain
-from msgnode.devregistry.global_api import Graph
+from msgnode.devregistry.domain_api import DomainApi
+from msgnode.devregistry.global_api import GlobalApi
 from msgnode.devregistry.records import Records
 from msgnode.devregistry.resource import RegistryResource, RegistrySite
-from msgnode.service.wiring import attach_domain, attach_farewell, attach_graph
+from msgnode.service.wiring import add_disconnector, add_domain_registry, add_global_registry
 from tests.support.back_ends import Memory
 from tests.support.fakes import Client, MemoryNode
 
@@ -30,21 +30,22 @@ class RegistryNode(MemoryNode):
         database = connect(":memory:")
         self.records = Records(database, self.clock.seconds)
         self.journey: list[tuple[str, str, bytes]] = []
-        domain = Domain(self.records)
+        domain = DomainApi(self.records)
 
         def answer(method: str, uri: str, body: bytes) -> Any:
             self.journey.append((method, uri, body))
             return domain.answer(method, uri, body)
 
         self.domain = RegistryResource(answer, self.clock)
-        self.graph = RegistryResource(Graph(database).answer, self.clock)
+        self.global_api = GlobalApi(database)
+        self.graph = RegistryResource(self.global_api.answer, self.clock)
         self.memory = Memory(self.clock, lambda: self._serve(self.domain))
         self.graph_memory = Memory(self.clock, lambda: self._serve(self.graph))
         self.rest = self._rest(self.memory, self.config.registry, "domain registry")
-        self.registry = attach_domain(self, self.rest)
+        self.registry = add_domain_registry(self, self.rest)
         rest = self._rest(self.graph_memory, self.config.global_registry, "global registry")
-        attach_graph(self, rest, self._at_once)
-        attach_farewell(self, self.registry, self.clock)
+        add_global_registry(self, rest, self._at_once)
+        add_disconnector(self, self.registry, self.clock)
 
     def _serve(self, resource: RegistryResource) -> Any:
         return RegistrySite(resource, reactor=self.clock).buildProtocol(None)

@@ -9,7 +9,7 @@ code that was seen.  A client that has lost its connection may connect again.
 import json
 import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from autobahn.twisted.websocket import WebSocketClientFactory, WebSocketClientProtocol
@@ -70,11 +70,11 @@ class Runtime:
         self.token = reply["body"].get("runtimeToken", self.token)
         return reply
 
-    def open(self) -> "Runtime":
+    def open(self) -> Self:
         self.session("open", **{"from": self.url})
         return self
 
-    def reopen(self) -> "Runtime":
+    def reopen(self) -> Self:
         self.session("re-open", **{"from": f"{self.url}/{self.token}"})
         return self
 
@@ -226,7 +226,7 @@ class WebSocketRuntime(Runtime):
 
 class PlainRuntime(WebSocketRuntime):
     """
-    The same with the fast lane off.
+    The same with the fast path off.
     """
 
     listener = "plain"
@@ -260,7 +260,7 @@ class M2Runtime(WebSocketRuntime):
     def where(self) -> str:
         return f"{self.path}?runtimeURL={quote(self.url, safe='')}"
 
-    def open(self) -> "Runtime":
+    def open(self) -> Self:
         return self
 
     def come_back(self) -> None:
@@ -278,7 +278,7 @@ class M1Runtime(M2Runtime):
     def where(self) -> str:
         return self.path
 
-    def open(self) -> "Runtime":
+    def open(self) -> Self:
         self.send({"cmd": "connect", "data": {"runtimeURL": self.url}})
         first = json.loads(self.raw.pop(0))
         assert first["cmd"] == "connect" and first["response"] == 200, first

@@ -22,6 +22,7 @@ class SocketRuntime(Runtime):
     What all have in common: what becomes of a packet that came, and heartbeats.
     """
 
+    packets: list[bytes]  # what came that is no message
     version = 3
     due = 0.0  # when the next ping is
     silent = False
@@ -159,7 +160,7 @@ class SocketPollRuntime(SocketRuntime):
 
 class PagePollRuntime(SocketPollRuntime):
     """
-    The same in a page of another origin, which the fast lane does not take.
+    The same in a page of another origin, which the fast path does not take.
     """
 
     headers = {"Origin": "https://page.example"}

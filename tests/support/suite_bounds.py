@@ -122,7 +122,7 @@ class Slow(Suite):
             self.assertEqual([message], other.take(), number)
 
         session = self.net.node.sessions.get(deaf.url)
-        self.assertLessEqual(session.waiting, 20)
+        self.assertLessEqual(session.mailbox.queued, 20)
         self.assertGreater(self.net.node.counts.overflowed, 0)
         last = self.net.traffic_recorder.messages[-1]
         self.assertEqual((1, 1), (last["recipients"], last["waiting"]))
@@ -182,7 +182,7 @@ class Slow(Suite):
 
         for message in updates[:90]:
             sender.send(message)
-        self.assertGreater(self.net.node.sessions.get(deaf.url).waiting, 30)
+        self.assertGreater(self.net.node.sessions.get(deaf.url).mailbox.queued, 30)
         deaf.read_again()
         sender.send(*updates[90:])
 

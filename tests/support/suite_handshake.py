@@ -64,7 +64,7 @@ class Opening(Suite):
         reply = self.arrive().session("open", **{"from": f"{first.url}/{token}"})
         self.assertNotEqual(token, reply["body"]["runtimeToken"])
 
-    def test_reopen(self: Any) -> None:
+    def test_re_open_is_a_bare_200_and_keeps_all(self: Any) -> None:
         """
         `re-open` with the token is answered a bare 200; the token stays and so does all that was bound.
         """

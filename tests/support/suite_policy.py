@@ -143,7 +143,7 @@ class Enforced(Suite):
         self.assertEqual([], b.take())
         self.assertEqual(("refused", 403), self.logged())
 
-    def test_policy_rate(self: Any) -> None:
+    def test_third_of_two_a_minute_is_429(self: Any) -> None:
         """
         The third of two a minute is answered 429, and when to come back.
         """

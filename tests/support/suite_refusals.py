@@ -90,14 +90,14 @@ class Malformed(Suite):
         for data in (b"hello", b"{", whole[:-1], whole + b"}", whole.replace(b"3", b"NaN"), b"'x'"):
             self.assertUnreadable(data, data)
 
-    def test_not_an_object(self: Any) -> None:
+    def test_json_that_is_no_object_is_no_message(self: Any) -> None:
         """
         JSON that is not an object is no message.
         """
         for data in (b"3", b'"open"', b"null", b"true", b"[1]", b'["a"]', b"[[]]"):
             self.assertUnreadable(data, data)
 
-    def test_nested(self: Any) -> None:
+    def test_nested_brackets_are_refused_and_shake_nothing(self: Any) -> None:
         """
         A hundred thousand brackets, alone or in a body, are refused and shake nothing.
         """
@@ -360,7 +360,7 @@ class Refused(Suite):
         self.refused(400, type="create", to=SM, body={"resources": ["x://y"]})
         self.refused(400, type="read", to=ALLOCATION, body={})
 
-    def test_numbers(self: Any) -> None:
+    def test_number_of_addresses_out_of_range_is_400(self: Any) -> None:
         """
         A number of addresses that is no integer from 1 to the maximum is answered 400.
         """

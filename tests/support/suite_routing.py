@@ -43,7 +43,7 @@ class Delivery(Suite):
         self.assertEqual([update(f"{ten.url}/sm")], ten.take())
         self.assertEqual(2, self.net.node.counts.no_route)
 
-    def test_unchanged(self: Any) -> None:
+    def test_message_arrives_as_it_was_written(self: Any) -> None:
         """
         A message arrives as it was written, to the byte, whatever stands in it.
         """
@@ -58,7 +58,7 @@ class Delivery(Suite):
 
         self.assertEqual([data.encode()], receiver.raw)
 
-    def test_ids(self: Any) -> None:
+    def test_ids_pass_and_are_answered_as_they_are(self: Any) -> None:
         """
         Ids pass and are answered as they are: zero, strings, integers beyond what a float holds.
         """
@@ -147,7 +147,7 @@ class Delivery(Suite):
 
         self.assertEqual((SM, {"code": 200}), (reply["from"], reply["body"]))
 
-    def test_order(self: Any) -> None:
+    def test_messages_arrive_in_the_order_they_were_sent(self: Any) -> None:
         """
         Messages arrive in the order they were sent, long and short, in one read or several.
         """
@@ -160,7 +160,7 @@ class Delivery(Suite):
 
         self.assertEqual(messages, receiver.take())
 
-    def test_many_responses(self: Any) -> None:
+    def test_responses_pass_as_often_as_sent(self: Any) -> None:
         """
         Responses pass as often as they are sent, provisional ones first.
         """
@@ -210,7 +210,7 @@ class Feeds(Suite):
         self.assertEqual([], reporter.take())
         self.assertEqual(2, self.net.traffic_recorder.messages[-1]["recipients"])
 
-    def test_unsubscribe(self: Any) -> None:
+    def test_unsubscribing_from_less_ends_the_feed(self: Any) -> None:
         """
         Who unsubscribed from less than it subscribed to gets nothing more all the same.
         """
@@ -226,7 +226,7 @@ class Feeds(Suite):
             self.assertEqual([], observer.take())
             self.assertEqual([update(), update(f"{OBJECT}/children/")], other.take())
 
-    def test_owner_and_subscribers(self: Any) -> None:
+    def test_allocated_address_reaches_owner_and_subscribers(self: Any) -> None:
         """
         What goes to an allocated address that others subscribed reaches the owner and them.
         """
@@ -239,7 +239,7 @@ class Feeds(Suite):
         self.assertEqual([update(address)], owner.take())
         self.assertEqual([update(address)], observer.take())
 
-    def test_echo(self: Any) -> None:
+    def test_subscribed_sender_gets_its_own_message_back(self: Any) -> None:
         """
         A sender that is subscribed gets its own message back, unless the message names a stub in `via`.
         """
@@ -281,7 +281,7 @@ class Feeds(Suite):
 
         self.assertEqual([answer], stranger.take())
 
-    def test_learnt_ends(self: Any) -> None:
+    def test_learnt_address_is_anothers_once_subscribed(self: Any) -> None:
         """
         A learnt address is another's as soon as that one subscribes it, and is not learnt again.
         """
@@ -399,7 +399,7 @@ class Secrets(Suite):
         self.assertEqual((1, 2), (len(one.raw), len(two.raw)))
         self.assertNotIn(token.encode(), b"".join(one.raw + two.raw))
 
-    def test_other_via(self: Any) -> None:
+    def test_via_without_a_token_passes_untouched(self: Any) -> None:
         """
         A `via` that holds no token passes untouched.
         """

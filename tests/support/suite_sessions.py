@@ -13,7 +13,7 @@ class Attachment(Suite):
     Connections that come, go, and replace one another.
     """
 
-    def test_newest_wins(self: Any) -> None:
+    def test_newer_of_two_connections_is_given_all(self: Any) -> None:
         """
         Of two connections of one runtime the newer is given what is delivered.
         """
@@ -24,7 +24,7 @@ class Attachment(Suite):
         self.assertEqual([], older.take())
         self.assertIn(("superseded", newer.url), self.net.traffic_recorder.events)
 
-    def test_late_loss(self: Any) -> None:
+    def test_loss_of_a_replaced_connection_touches_nothing(self: Any) -> None:
         """
         The loss of a connection that was replaced touches nothing.
         """
@@ -46,7 +46,7 @@ class Attachment(Suite):
 
         self.assertReaches(sender, runtime)
 
-    def test_kept_while_away(self: Any) -> None:
+    def test_messages_to_an_absent_runtime_reach_it_in_order(self: Any) -> None:
         """
         What is sent to a runtime that is away reaches it when it is back, in order and before what is new.
         """
@@ -64,7 +64,7 @@ class Attachment(Suite):
 
         self.assertEqual(updates, [message for message in runtime.take() if message["type"] == "update"])
 
-    def test_feed_survives(self: Any) -> None:
+    def test_observer_keeps_its_feed_without_subscribing_again(self: Any) -> None:
         """
         An observer keeps its feed across a lost connection, without subscribing again.
         """
@@ -250,7 +250,7 @@ class Ends(Suite):
             runtime.send({"id": 1, "type": "open", "from": url, "to": "mn:/session"})
         return runtime
 
-    def test_names_that_cannot_be_opened(self: Any) -> None:
+    def test_node_address_cannot_be_opened_as_session(self: Any) -> None:
         """
         A node address, or a URL without a path, cannot be opened: the connection is closed 4403.
         """

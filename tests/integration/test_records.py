@@ -1,0 +1,205 @@
+"""
+Generated code of all languages compiles without warnings, and reads what the others write.
+"""
+
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import clang_format
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from msgnode.records.checker import Checker
+from msgnode.records.generate import c, python, typescript
+from msgnode.records.reader import read, read_texts
+from tests.support.examples import TOP
+from tests.support.fuzz import TIMES
+from tests.support.made_records import bodies, definitions
+from tests.support.records_case import (
+    PRETTIER,
+    TSC,
+    by_c,
+    by_java,
+    by_python,
+    by_typescript,
+    canonical,
+    needs,
+    run,
+    written,
+)
+
+SEED = TOP / "tests/records/seed.records.json"
+NASTY = TOP / "tests/records/nasty.records.json"
+THERMOMETER = TOP / "tests/records/thermometer.records.json"
+LANGUAGES = [
+    pytest.param(by_python, id="python"),
+    pytest.param(by_typescript, id="typescript", marks=needs("node", TSC)),
+    pytest.param(by_java, id="java", marks=needs("java", "javac")),
+    pytest.param(by_c, id="c", marks=needs("gcc")),
+]
+ROUND = (by_python, by_typescript, by_java, by_c, by_python)
+
+
+COUNT = b"""{"records": [{"id": "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0b21", "name": "COUNT", "slots": [
+  {"key": 1, "name": "TOTAL", "type": "LONG"}, {"key": 2, "name": "PARTS", "type": "LONG[]"}]}]}"""
+FOUND = read_texts(
+    [("seed.json", SEED.read_bytes()), ("nasty.json", NASTY.read_bytes()), ("count.json", COUNT)]
+)
+RECORDS = {record.name: record for record in FOUND}
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def rounds(request, tmp_path_factory):
+    """
+    A function that returns the body which a language writes after it has read a body of a record.
+    """
+    language = request.param(FOUND, tmp_path_factory.mktemp("generated"))
+
+    def told(name, body):
+        [answer] = language([(RECORDS[name].id, json.dumps(body))])
+        return json.loads(answer)
+
+    return told
+
+
+@needs("node", TSC, "java", "javac", "gcc")
+@settings(max_examples=2 * TIMES, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_bodies_go_round_all_languages_unchanged(data):
+    """
+    What Python writes, TypeScript, Java and C read and write in turn, and Python reads again: all values
+    stay the same, also those of members that are no slots.
+    """
+    found = data.draw(definitions())
+    sent = [
+        (record, data.draw(bodies(found, record)))
+        for record in found.records
+        for _ in range(data.draw(st.integers(5, 20)))
+    ]
+    lines = [(record.id, json.dumps(body)) for record, body in sent]
+
+    for language in ROUND:
+        with TemporaryDirectory() as place:
+            told = language(found, Path(place))(lines)
+        lines = [(record.id, body) for (record, _), body in zip(sent, told, strict=True)]
+
+    check = Checker(found).check
+    for (record, body), (_, told) in zip(sent, lines, strict=True):
+        assert check(record.id, json.loads(told)) is None
+        assert canonical(found, record, json.loads(told)) == canonical(found, record, body)
+
+
+def test_the_example_of_the_seed_compiles_and_runs(rounds):
+    """
+    The record of the seed is read and written in each language.
+    """
+    body = {"REMOTE_NODE": "mn://b.example/n1", "TYPE": "SERVER", "LATER": [1, {"a": None}]}
+
+    assert rounds("NOTIFY_REMOTE_NODE_ADDED", body) == body
+
+
+def test_names_that_are_keywords_compile(rounds):
+    """
+    Records, slots and values named after keywords, macros and members of the runtime compile without a
+    warning, and descriptions that end comments or begin escapes stay comments.
+    """
+    body = {
+        "EXTRA": 'é\u2028"\\\n',
+        "CONSTRUCTOR": "x",
+        "CLASS": {"__proto__": "new", "toString": "None", "mro": "mro"},
+        "UNIX": True,
+        "SELF": -5,
+        "ID": "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0b12",
+        "BACK": {"CHILDREN": [{"CHILDREN": []}], "LATER": 1},
+        "constructor": {"__proto__": 1},
+    }
+
+    told = rounds("REGISTER", body)
+
+    record = RECORDS["REGISTER"]
+    assert canonical(FOUND, record, told) == canonical(FOUND, record, body)
+
+
+def test_absent_null_and_unknown_are_told_apart(rounds):
+    """
+    An absent slot stays absent, null stays null, and a value that an enum does not have is kept.
+    """
+    body = {"EXTRA": None, "CLASS": {"a": "of_later"}}
+
+    assert rounds("REGISTER", body) == body
+
+
+def test_slots_by_key_are_read(rounds):
+    """
+    A body with keys in the place of names is read in each language.
+    """
+    told = rounds("NOTIFY_REMOTE_NODE_ADDED", {"1": "mn://b.example/n1", "2": "SERVER"})
+
+    assert list(told.values()) == ["mn://b.example/n1", "SERVER"]
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**53 + 1])
+def test_a_long_is_exact(rounds, value):
+    """
+    A LONG is written as text, so no language rounds it; a small one is read as a number, too.
+    """
+    told = rounds("COUNT", {"TOTAL": str(value), "PARTS": [5]})
+
+    assert told["TOTAL"] == str(value)
+    assert [int(part) for part in told["PARTS"]] == [5]
+
+
+@pytest.mark.parametrize("value", [str(2**63), "x", 1.5, True])
+def test_a_value_that_does_not_fit_is_refused(rounds, value):
+    """
+    Generated code refuses a value of another type or out of range.
+    """
+    with pytest.raises((AssertionError, ValueError)):
+        rounds("COUNT", {"TOTAL": value})
+
+
+def test_a_mandatory_slot_must_be_there(rounds):
+    """
+    Generated code refuses a body without a mandatory slot.
+    """
+    with pytest.raises((AssertionError, ValueError)):
+        rounds("NOTIFY_REMOTE_NODE_ADDED", {"TYPE": "SERVER"})
+
+
+# -- layout ------------------------------------------------------------------
+
+
+def test_python_is_laid_out_as_ruff_does_it(tmp_path):
+    """
+    ruff would neither format the generated package differently, nor find anything in it, nor would mypy.
+    """
+    written(tmp_path / "generated", python.generate(read(THERMOMETER)))
+    ruff = Path(sys.executable).with_name("ruff")
+
+    run(ruff, "format", "--isolated", "--check", ".", cwd=tmp_path)
+    run(ruff, "check", "--isolated", "--select", "E,F,I,B,UP", "--ignore", "E501", ".", cwd=tmp_path)
+    run(sys.executable, "-m", "mypy", "--strict", "--config-file", "", "generated", cwd=tmp_path)
+
+
+@needs(PRETTIER)
+def test_typescript_is_laid_out_as_prettier_does_it(tmp_path):
+    """
+    prettier would not format the generated modules differently.
+    """
+    written(tmp_path, typescript.generate(read(THERMOMETER)))
+
+    run(PRETTIER, "--check", ".", cwd=tmp_path)
+
+
+def test_c_is_laid_out_as_clang_format_does_it(tmp_path):
+    """
+    clang-format would not format the generated headers differently.
+    """
+    files = c.generate(read(THERMOMETER))
+    written(tmp_path, files)
+
+    binary = Path(clang_format.__file__).parent / "data/bin/clang-format"
+    run(binary, "--style=LLVM", "--dry-run", "--Werror", *files, cwd=tmp_path)
