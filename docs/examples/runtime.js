@@ -32,6 +32,7 @@ export class Runtime {
     this.sm = `domain://msg-node.${new URL(url.replace(/^runtime/, 'http')).host}/sm`;
     this._listeners = new Map();
     this._requests = new Map();
+    this._deliveries = new Map();
     this._id = Date.now(); // not that of a request from before a reload
     this._stub = stub;
     this._configuration = { ...configuration, runtimeURL: url };
@@ -86,13 +87,24 @@ export class Runtime {
     await this.request('subscribe', `${this.url}/sm`, this.sm, { resources: [address] });
   }
 
-  /** Be told what became of messages that were sent with `receipt`. */
+  /**
+   * Send, and wait for the receipt: its body, which has the `path` of a message to another domain.  `waiting` is told
+   * that a message waits for a route; the receipt comes later.
+   */
+  deliver(type, from, to, body, waiting) {
+    return new Promise((resolve) => {
+      const id = this.send(type, from, to, body, { receipt: true });
+      this._deliveries.set(id, { resolve, waiting });
+    });
+  }
+
+  /** Be told what became of messages that were sent by `send` with `receipt`. */
   receipts(listener) {
     this._receipts = listener;
   }
 
   _arrive(message) {
-    if (message.type === 'receipt') return this._receipts?.(message);
+    if (message.type === 'receipt') return this._settle(message);
     const asked = message.type === 'response' && this._requests.get(message.id);
     if (asked && answers(asked, message)) {
       this._requests.delete(message.id);
@@ -100,6 +112,14 @@ export class Runtime {
     }
     const listener = this._listeners.get(message.to);
     if (listener) this._handle(message, listener);
+  }
+
+  _settle(message) {
+    const sent = `${message.from}`.startsWith('mn:') && this._deliveries.get(message.id);
+    if (!sent) return this._receipts?.(message);
+    if (message.body.final === false) return sent.waiting?.(message.body);
+    this._deliveries.delete(message.id);
+    sent.resolve(message.body);
   }
 
   async _handle(message, listener) {

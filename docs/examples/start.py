@@ -1,7 +1,7 @@
 """
-Start an example: a node, what belongs to it, and a web server for its pages, all on this machine.
+Start an example: its nodes, what belongs to them, and a web server for its pages, all on this machine.
 
-    start.py chat|thermometer [--port 8000]
+    start.py chat|thermometer|federation [--port 8000]
 """
 
 import argparse
@@ -11,13 +11,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
+from contextlib import ExitStack
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
-EXAMPLES = ("chat", "thermometer")
+EXAMPLES = ("chat", "thermometer", "federation")
 ANYWHERE = "tcp:0:interface=127.0.0.1"
+END_SECONDS = 15  # for a process to end by itself
 
 
 class Pages(SimpleHTTPRequestHandler):
@@ -29,38 +33,81 @@ class Pages(SimpleHTTPRequestHandler):
         pass
 
 
-def node(directory: str) -> tuple[subprocess.Popen[str], dict[str, int]]:
+def running(ending: ExitStack, command: list[str], **options: Any) -> "subprocess.Popen[str]":
     """
-    A node that keeps nothing, on free ports; the ports by kind.
+    A process that is ended at the end.
+    """
+    process = subprocess.Popen(command, text=True, **options)
+    ending.callback(end, process)
+    return process
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def node(ending: ExitStack, directory: str, *options: str, kinds: tuple[str, ...]) -> dict[str, int]:
+    """
+    Start a node that listens on free ports of these kinds; the ports by kind.
     """
     twistd = Path(sys.executable).with_name("twistd")
-    command = [str(twistd), "-n", "--pidfile=", "msgnode", "--web", ANYWHERE, "--lines", ANYWHERE]
-    command += ["--admin", "none", "--traffic", "none", "--state", "none"]
-    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, text=True)
+    command = [str(twistd), "-n", "--pidfile=", "msgnode", "--traffic", "none", *options]
+    process = running(ending, command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     ports: dict[str, int] = {}
     said = []
     assert process.stdout is not None
     for line in process.stdout:
         said.append(line)
-        found = re.search(r"(web|line): listening on \S+:(\d+)", line)
+        found = re.search(r"(web|line|admin): listening on \S+:(\d+)", line)
         if found:
             ports[found[1]] = int(found[2])
-        if len(ports) == 2:
+        if set(ports) >= set(kinds):
             # What it says from now on is of no interest, but somebody has to take it.
-            threading.Thread(target=process.stdout.read, daemon=True).start()
-            return process, ports
+            threading.Thread(target=deque, args=[process.stdout, 0], daemon=True).start()
+            return ports
     sys.exit("".join(said) + "the node did not start")
 
 
-def server(port: int) -> ThreadingHTTPServer:
+def alone(ending: ExitStack, directory: str) -> dict[str, int]:
+    """
+    Start one node that keeps nothing; the ports by kind.
+    """
+    options = ("--web", ANYWHERE, "--lines", ANYWHERE, "--admin", "none", "--state", "none")
+    return node(ending, directory, *options, kinds=("web", "line"))
+
+
+def server(port: int, handler: type[SimpleHTTPRequestHandler]) -> ThreadingHTTPServer:
     """
     The pages, on this port or any other that is free.
     """
-    handler = partial(Pages, directory=str(HERE))
+    pages = partial(handler, directory=str(HERE))
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+        return ThreadingHTTPServer(("127.0.0.1", port), pages)
     except OSError:
-        return ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        return ThreadingHTTPServer(("127.0.0.1", 0), pages)
+
+
+def begin(example: str, ending: ExitStack, directory: str) -> tuple[type[Pages], str]:
+    """
+    Start what belongs to an example; the handler of its pages, and what stands behind their address.
+    """
+    if example == "federation":
+        sys.path.insert(0, str(HERE / "federation"))
+        from domains import Domains, handler_of
+
+        domains = Domains(Path(directory))
+        domains.start(lambda where, *options: node(ending, where, *options, kinds=("web", "admin")))
+        return handler_of(domains, Pages), ""
+    ports = alone(ending, directory)
+    if example == "thermometer":
+        device = [sys.executable, str(HERE / "thermometer" / "thermometer.py"), str(ports["line"])]
+        running(ending, device)
+    return Pages, f"?node=http://127.0.0.1:{ports['web']}"
 
 
 def main() -> None:
@@ -69,23 +116,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000, help="of the pages (default 8000)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with tempfile.TemporaryDirectory() as directory, server(options.port) as pages:
-        running, ports = node(directory)
-        started = [running]
-        if options.example == "thermometer":
-            device = [sys.executable, str(HERE / "thermometer" / "thermometer.py"), str(ports["line"])]
-            started.append(subprocess.Popen(device, text=True))
-        asked = f"?node=http://127.0.0.1:{ports['web']}"
-        where = f"http://127.0.0.1:{pages.server_address[1]}/{options.example}/"
-        print(f"Open {where}{asked}\nCtrl-C ends it.", flush=True)
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as ending:
         try:
-            pages.serve_forever()
+            handler, asked = begin(options.example, ending, directory)
+            with server(options.port, handler) as pages:
+                where = f"http://127.0.0.1:{pages.server_address[1]}/{options.example}/"
+                print(f"Open {where}{asked}\nCtrl-C ends it.", flush=True)
+                pages.serve_forever()
         except KeyboardInterrupt:
             print()
-        finally:
-            for process in reversed(started):
-                process.terminate()
-                process.wait()
 
 
 if __name__ == "__main__":
