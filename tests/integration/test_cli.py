@@ -410,7 +410,7 @@ def test_an_interrupt_ends_each_long_verb(
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: any(line["session"] == "runtime://localhost/interrupted" for line in node.log()))
+    wait_for(lambda: any(line.get("session") == "runtime://localhost/interrupted" for line in node.log()))
     if arguments[0] == "request":
         assert device.receive()["to"] == NOBODY  # it is under way
     assert running.stderr is not None
@@ -534,7 +534,7 @@ def test_an_interrupt_does_not_wait_for_a_node_that_hangs(
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: any(line["session"] == me for line in node.log()))
+    wait_for(lambda: any(line.get("session") == me for line in node.log()))
     time.sleep(1)  # until it is at work
     node.process.send_signal(signal.SIGSTOP)
     begun = time.monotonic()

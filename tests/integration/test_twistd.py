@@ -255,7 +255,7 @@ def test_slow_reader_harms_nobody(node):
 
     assert reply["body"] == {"code": 200}
     assert "runtime://localhost/deaf does not read; closing its connection" in node.said
-    events = [line.get("event") for line in node.log() if line["session"] == "runtime://localhost/deaf"]
+    events = [line.get("event") for line in node.log() if line.get("session") == "runtime://localhost/deaf"]
     assert "detached" in events
     deaf.close()
     sender.close()
