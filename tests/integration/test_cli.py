@@ -585,7 +585,7 @@ def test_link_and_route_speak_to_the_admin_listener_of_a_real_node(node: NodePro
         assert (1, "") == (each.returncode, each.stdout)
         assert each.stderr.startswith("msgnode: this node has no links to other domains; to configure them")
     assert (1, 404) == (told.returncode, json.loads(told.stdout)["code"])
-    assert (1, True) == (web.returncode, "nothing at /api/v1/links" in web.stderr)
+    assert (1, True) == (web.returncode, "is not the admin listener of a node" in web.stderr)
     assert (3, True) == (
         away.returncode,
         "cannot connect to http://127.0.0.1:1: Connection refused" in away.stderr,
