@@ -150,9 +150,9 @@ class DataPlane:
         The connector waits no longer.
         """
 
-    # -- rate limits: never asked in Python alone, which has buckets of its own ----------
+    # -- rate limits, by the plane's own clock: never asked in Python alone, which has buckets of its own --
 
-    def add_bucket(self, messages: int, size: int, now: float) -> int:
+    def add_bucket(self, messages: int, size: int) -> int:
         """
         Make a full token bucket of so many messages and bytes a second (0: any number); its number.
         """
@@ -163,19 +163,19 @@ class DataPlane:
         Forget the bucket; flows that draw from it end.
         """
 
-    def draw(self, buckets: Sequence[int], size: int, now: float) -> bool:
+    def draw(self, buckets: Sequence[int], size: int) -> bool:
         """
         Take one message of `size` bytes from all of these; False: one is empty, and nothing was taken.
         """
         return True
 
-    def bucket_wait(self, bucket: int, now: float) -> float:
+    def bucket_wait(self, bucket: int) -> float:
         """
         Seconds until something may be taken from it.
         """
         return 0.0
 
-    def is_bucket_idle(self, bucket: int, now: float, seconds: float) -> bool:
+    def is_bucket_idle(self, bucket: int, seconds: float) -> bool:
         """
         Has nothing been taken for so many seconds, so that it is as good as a new one?
         """

@@ -179,23 +179,23 @@ class NativePlane(DataPlane):
 
     # -- rate limits -----------------------------------------------------------------
 
-    def add_bucket(self, messages: int, size: int, now: float) -> int:
-        bucket: int = self.poller.add_bucket(messages, size, now)
+    def add_bucket(self, messages: int, size: int) -> int:
+        bucket: int = self.poller.add_bucket(messages, size)
         return bucket
 
     def remove_bucket(self, bucket: int) -> None:
         self.poller.remove_bucket(bucket)
 
-    def draw(self, buckets: Sequence[int], size: int, now: float) -> bool:
-        is_drawn: bool = self.poller.draw(buckets, size, now)
+    def draw(self, buckets: Sequence[int], size: int) -> bool:
+        is_drawn: bool = self.poller.draw(buckets, size)
         return is_drawn
 
-    def bucket_wait(self, bucket: int, now: float) -> float:
-        seconds: float = self.poller.wait(bucket, now)
+    def bucket_wait(self, bucket: int) -> float:
+        seconds: float = self.poller.wait(bucket)
         return seconds
 
-    def is_bucket_idle(self, bucket: int, now: float, seconds: float) -> bool:
-        is_idle: bool = self.poller.is_idle(bucket, now, seconds)
+    def is_bucket_idle(self, bucket: int, seconds: float) -> bool:
+        is_idle: bool = self.poller.is_idle(bucket, seconds)
         return is_idle
 
     # -- policies ----------------------------------------------------------------------

@@ -1,5 +1,6 @@
 //! Limits of the plane: rounds, rates, and what policies count.
 
+use msgnode_plane::clock::Clock;
 use msgnode_plane::counters::Tally;
 use msgnode_plane::slab::Key;
 use msgnode_plane::token_bucket::TokenBucket;
@@ -28,8 +29,10 @@ impl Plane {
     // -- rates -------------------------------------------------------------------
 
     /// A full token bucket of so many messages and bytes a second (0: any number); its number.
-    fn add_bucket(&self, messages: f64, bytes: f64, now: f64) -> Key {
-        self.state().core.buckets.insert(TokenBucket::new(messages, bytes, now))
+    fn add_bucket(&self, messages: f64, bytes: f64) -> Key {
+        let core = &mut self.state().core;
+        let now = core.clock.seconds();
+        core.buckets.insert(TokenBucket::new(messages, bytes, now))
     }
 
     fn remove_bucket(&self, bucket: Key) {
@@ -37,8 +40,9 @@ impl Plane {
     }
 
     /// Take a message of that size from all of these; False: one is empty, and nothing was taken.
-    fn draw(&self, buckets: Vec<Key>, size: usize, now: f64) -> bool {
-        let all = &mut self.state().core.buckets;
+    fn draw(&self, buckets: Vec<Key>, size: usize) -> bool {
+        let core = &mut self.state().core;
+        let (now, all) = (core.clock.seconds(), &mut core.buckets);
         // Each is filled up to now, whatever the others have.
         let rooms = buckets.iter().filter_map(|bucket| all.get_mut(*bucket).map(|each| each.has_room(now)));
         if rooms.fold(false, |any_empty, has_room| any_empty | !has_room) {
@@ -53,18 +57,21 @@ impl Plane {
     }
 
     /// Seconds until something may be taken from it.
-    fn wait(&self, bucket: Key, now: f64) -> f64 {
-        self.state().core.buckets.get_mut(bucket).map_or(0.0, |bucket| bucket.wait(now))
+    fn wait(&self, bucket: Key) -> f64 {
+        let core = &mut self.state().core;
+        let now = core.clock.seconds();
+        core.buckets.get_mut(bucket).map_or(0.0, |bucket| bucket.wait(now))
     }
 
     /// Has nothing been taken for so many seconds, so that it is as good as a new one?
-    fn is_idle(&self, bucket: Key, now: f64, seconds: f64) -> bool {
-        self.state().core.buckets.get(bucket).is_none_or(|bucket| bucket.is_idle(now, seconds))
+    fn is_idle(&self, bucket: Key, seconds: f64) -> bool {
+        let core = &self.state().core;
+        core.buckets.get(bucket).is_none_or(|bucket| bucket.is_idle(core.clock.seconds(), seconds))
     }
 
-    /// Have buckets go by this time, in seconds, and not by the time of day: for tests with a clock.
+    /// Have buckets go by this time, in seconds, from now on: for tests with a clock.
     fn stop_clock(&self, now: f64) {
-        self.state().core.stopped_clock = Some(now);
+        self.state().core.clock = Clock::Stopped(now);
     }
 
     // -- policies ------------------------------------------------------------------

@@ -7,11 +7,13 @@ use std::cell::{RefCell, RefMut};
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use msgnode_plane::clock::Clock;
 use msgnode_plane::plane::Plane as Core;
 use msgnode_plane::slab::Key;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::PyTraverseError;
+use rustix::time::{clock_gettime, ClockId};
 
 use crate::errors::os_error;
 use crate::interests::{self, Interests};
@@ -22,6 +24,12 @@ use crate::sockets::Sockets;
 #[inline]
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Seconds of a clock that nobody sets.
+fn monotonic() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
 /// What a round needs of Python, beside the owners of ports.
@@ -97,7 +105,7 @@ impl Plane {
         let epoll = interests::create().map_err(os_error)?;
         let wakeup = interests::create_wakeup(&epoll).map_err(os_error)?;
         let state = State {
-            core: Core::default(),
+            core: Core { clock: Clock::Running(monotonic), ..Core::default() },
             sockets: Sockets::default(),
             interests: Interests::new(),
             hooks: Some(Hooks { cork, ledger, failed }),

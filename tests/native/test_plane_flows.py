@@ -257,13 +257,28 @@ def test_draws_from_rate_limits(world: World):
     """
     A message that a token bucket has no room for is Python's, and costs nothing.
     """
-    bucket = world.plane.add_bucket(2, 0, 0.0)
+    world.plane.stop_clock(0.0)
+    bucket = world.plane.add_bucket(2, 0)
     world.install(buckets=[bucket])
 
     world.send(update(1), update(2), update(3))
 
     assert world.ann.messages == [update(3)]
-    assert not world.plane.draw([bucket], 1, 0.0)
+    assert not world.plane.draw([bucket], 1)
+
+
+def test_draws_by_the_same_clock_as_python(world: World):
+    """
+    What Python has drawn from a token bucket is gone for the messages of flows, too.
+    """
+    bucket = world.plane.add_bucket(0, 1)
+    world.install(buckets=[bucket])
+    assert world.plane.draw([bucket], 1_000_000)
+
+    world.send(update())
+
+    assert world.ann.messages == [update()]
+    assert not world.plane.draw([bucket], 1)
 
 
 def test_carries_requests_and_responses(world: World):
@@ -723,7 +738,7 @@ def test_knows_which_flow_it_follows(world: World):
     """
     asked = world.from_ann, ANN, BOB, "update"
     assert not world.plane.has_flow(*asked)
-    bucket = world.plane.add_bucket(2, 0, 0.0)
+    bucket = world.plane.add_bucket(2, 0)
     world.install(buckets=[bucket])
     assert world.plane.has_flow(*asked)
 

@@ -108,14 +108,14 @@ class ModelPlane(DataPlane):
     def forget_response(self, address: str, id: int | str) -> None:
         self.awaited.remove((address, id))
 
-    def add_bucket(self, messages: int, size: int, now: float) -> int:
+    def add_bucket(self, messages: int, size: int) -> int:
         self.buckets += 1
         return self.buckets
 
     def remove_bucket(self, bucket: int) -> None:
         self.flows_kept = {flow for flow in self.flows_kept if bucket not in flow.terms.buckets}
 
-    def is_bucket_idle(self, bucket: int, now: float, seconds: float) -> bool:
+    def is_bucket_idle(self, bucket: int, seconds: float) -> bool:
         return bucket in self.idle
 
     def set_sample_share(self, share: float) -> None:

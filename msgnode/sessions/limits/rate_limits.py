@@ -167,9 +167,9 @@ class RateLimiter:
 
         The bucket belongs to the runtimeURL, so opening the session again does not refill it.
         """
-        now = self._now()
         if self._data_plane.is_native:
-            return self._data_plane.draw(self.shared(session, peer), size, now)
+            return self._data_plane.draw(self.shared(session, peer), size)
+        now = self._now()
         found = [
             buckets.find(name, now)
             for buckets, name in self._payers(session, peer)
@@ -187,9 +187,8 @@ class RateLimiter:
         """
         The numbers of the data plane's buckets that messages of session and peer draw from.
         """
-        now = self._now()
         return tuple(
-            buckets.number(name, now)
+            buckets.number(name)
             for buckets, name in self._payers(session, peer)
             if isinstance(buckets, SharedBuckets)
         )

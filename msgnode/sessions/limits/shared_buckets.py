@@ -29,31 +29,32 @@ class SharedBuckets(BucketRates):
             self._data_plane.remove_bucket(number)
         self._numbers.clear()
 
-    def number(self, name: str, now: float) -> int:
+    def number(self, name: str) -> int:
         """
         The number of the bucket of that name.
         """
         number = self._numbers.pop(name, None)
         if number is None:
-            number = self._data_plane.add_bucket(self.messages, self.size, now)
-        self._forget_idle(now)
+            number = self._data_plane.add_bucket(self.messages, self.size)
+        self._forget_idle()
         self._numbers[name] = number
         return number
 
     def wait(self, name: str, now: float) -> float:
         """
-        Seconds until the bucket of that name is not empty any more.
+        Seconds until the bucket of that name is not empty any more. The plane knows what time it is, and does
+        not ask for `now`.
         """
         number = self._numbers.get(name)
-        return 0.0 if number is None else self._data_plane.bucket_wait(number, now)
+        return 0.0 if number is None else self._data_plane.bucket_wait(number)
 
-    def _forget_idle(self, now: float) -> None:
+    def _forget_idle(self) -> None:
         """
         Examines the buckets that Python used least recently.
         """
         for _ in range(min(EXAMINED_PER_USE, len(self._numbers))):
             name, number = self._numbers.popitem(last=False)
-            if self._data_plane.is_bucket_idle(number, now, IDLE_SECONDS):
+            if self._data_plane.is_bucket_idle(number, IDLE_SECONDS):
                 self._data_plane.remove_bucket(number)
             else:
                 self._numbers[name] = number

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod awaited;
+pub mod clock;
 pub mod counters;
 pub mod flow;
 pub mod generations;

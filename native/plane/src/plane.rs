@@ -1,6 +1,7 @@
 //! The plane: it carries the messages of flows, and leaves all others to Python.
 
 use crate::awaited::Awaited;
+use crate::clock::Clock;
 use crate::counters::{Counters, Punt, Tally};
 use crate::flow::{Flow, Flows, Remembered};
 use crate::generations::Generations;
@@ -15,7 +16,6 @@ use crate::token_bucket::TokenBucket;
 use crate::traffic_log::LogBuffer;
 
 const LOG_BYTES: usize = 64 * 1024 * 1024; // of lines that wait for the disk
-const NANOSECONDS: f64 = 1e9;
 /// What else a round does for a recipient takes as long as so many bytes: one system call for each port, and
 /// the record and the counts of a message to a client that acknowledges, which took 7 to 12 microseconds.
 const TOUCH_BYTES: usize = 128;
@@ -47,8 +47,8 @@ pub struct Plane {
     pub generations: Generations,
     pub awaited: Awaited,
     pub buckets: Slab<TokenBucket>,
-    /// The seconds that buckets go by; None: the time of day.
-    pub stopped_clock: Option<f64>,
+    /// What all buckets go by, whoever draws from them.
+    pub clock: Clock,
     pub tallies: Vec<Tally>,
     pub sample: Sample,
     pub counters: Counters,
@@ -203,8 +203,7 @@ impl Plane {
             return Err(Punt::Size);
         }
         let (sample, is_due) = count_permit(self.sample, flow, self.decision_log.lines)?;
-        let seconds = || self.stopped_clock.unwrap_or(came as f64 / NANOSECONDS);
-        draw(&mut self.buckets, flow, data.len(), seconds)?;
+        draw(&mut self.buckets, flow, data.len(), self.clock)?;
 
         // Decided: from here on nothing fails.
         self.sample = sample;
@@ -290,16 +289,11 @@ fn count_permit(mut sample: Sample, flow: &Flow, lines: u64) -> Result<(Sample, 
 }
 
 /// Draw from all token buckets of the flow, or from none.
-fn draw(
-    buckets: &mut Slab<TokenBucket>,
-    flow: &Flow,
-    size: usize,
-    seconds: impl FnOnce() -> f64,
-) -> Result<(), Punt> {
+fn draw(buckets: &mut Slab<TokenBucket>, flow: &Flow, size: usize, clock: Clock) -> Result<(), Punt> {
     if flow.buckets.is_empty() {
         return Ok(());
     }
-    let now = seconds();
+    let now = clock.seconds();
     for bucket in &flow.buckets {
         if !buckets.get_mut(*bucket).ok_or(Punt::Stale)?.has_room(now) {
             return Err(Punt::Rate);
