@@ -216,8 +216,8 @@ class NatsClient:
         Fires when the server has processed all that was sent before, and its messages until then were
         delivered.
 
-        It fails with ConnectionLost, for then messages may be lost, or with RequestTimeout after so many
-        seconds.
+        It fails with ConnectionLost, for then messages may be lost, with RequestTimeout after so many
+        seconds, or with BufferFull if a thousand flushes wait.
         """
         if self._link.is_closed:
             return fail(Closed("the client is closed"))

@@ -60,9 +60,14 @@ class Owner(Interface):
     """
 
     def established(self, connection: "Connection") -> None: ...
+    def data_came(self) -> None:
+        """
+        The commands of a read follow.
+        """
+
     def data_handled(self) -> None:
         """
-        All commands of a read have been passed on.
+        All commands of a read have been passed on. It is not called if one is a protocol error.
         """
 
     def info_changed(self, connection: "Connection", info: ServerInfo) -> None: ...
@@ -106,6 +111,7 @@ class Connection(Protocol):
             self._start_tls()
 
     def dataReceived(self, data: bytes) -> None:
+        self._owner.data_came()
         try:
             if self.phase is Phase.INFO:
                 data = self._feed_first_line(data)

@@ -12,13 +12,15 @@ from twisted.internet.interfaces import IDelayedCall
 
 from msgnode.nats.connection import Connection, Deliver
 from msgnode.nats.dialer import Dialer, EndpointFor
-from msgnode.nats.errors import Closed, ConnectionLost, NoServer, RequestTimeout, ServerError
+from msgnode.nats.errors import BufferFull, Closed, ConnectionLost, NoServer, RequestTimeout, ServerError
 from msgnode.nats.options import Listener, Options
 from msgnode.nats.outgoing import Outgoing
 from msgnode.nats.pings import Pings
 from msgnode.nats.servers import Server, Servers
 from msgnode.nats.wire import commands
 from msgnode.nats.wire.commands import ServerInfo
+
+MAX_PINGS = 1000  # that wait for their answers
 
 
 class Owner(Protocol):
@@ -116,6 +118,8 @@ class Link:
         """
         if self._connection is None:
             return fail(ConnectionLost("there is no connection"))
+        if len(self._pings) >= MAX_PINGS:
+            return fail(BufferFull(f"{MAX_PINGS} pings wait for their answers"))
         return self._pings.ping().addTimeout(timeout, self._clock, _too_late)
 
     def send_control(self, command: bytes) -> None:
@@ -161,8 +165,11 @@ class Link:
         if first is not None:
             first.callback(connection.info)
 
-    def data_handled(self) -> None:
+    def data_came(self) -> None:
         self._pings.was_heard = True
+        self.outgoing.hold()
+
+    def data_handled(self) -> None:
         self.outgoing.flush()
 
     def pinged(self) -> None:

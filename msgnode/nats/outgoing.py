@@ -38,6 +38,7 @@ class Outgoing:
         self._transport: Any = None
         self._is_paused = False
         self._is_pong_due = False
+        self._is_held = False
         self._flushing: IDelayedCall | None = None
 
     def put(self, command: bytes) -> bool:
@@ -52,8 +53,8 @@ class Outgoing:
             return False
         self.bytes = size
         self._commands.append(command)
-        if self._flushing is None and self._transport is not None and not self._is_paused:
-            self._flushing = self._clock.callLater(0, self._flush_later)
+        if self._flushing is None and not self._is_held:
+            self._schedule()
         return True
 
     def put_control(self, command: bytes) -> None:
@@ -63,8 +64,18 @@ class Outgoing:
         """
         self.bytes += len(command)
         self._commands.append(command)
-        if self._flushing is None and self._transport is not None and not self._is_paused:
+        if self._flushing is None and not self._is_held:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._transport is not None and not self._is_paused:
             self._flushing = self._clock.callLater(0, self._flush_later)
+
+    def hold(self) -> None:
+        """
+        Write nothing before `flush`, which the caller promises for this turn.
+        """
+        self._is_held = True
 
     def pong(self) -> None:
         """
@@ -92,7 +103,7 @@ class Outgoing:
         if self._transport is not None:
             transport, self._transport = self._transport, None
             transport.unregisterProducer()
-        self._is_paused = self._is_pong_due = False
+        self._is_paused = self._is_pong_due = self._is_held = False
         self._cancel()
         self._commands = deque(each for each in self._commands if each.startswith(_PUBLICATIONS))
         self.bytes = sum(map(len, self._commands))
@@ -110,6 +121,7 @@ class Outgoing:
         """
         Write what waits, as far as the transport takes it.
         """
+        self._is_held = False
         self._cancel()
         while self._commands and self._transport is not None and not self._is_paused:
             self._transport.write(self._take())

@@ -37,6 +37,9 @@ class Pings:
         self.is_reading = True  # a client that does not read hears no answer
         self.was_heard = False
 
+    def __len__(self) -> int:
+        return len(self._expected)
+
     def start(self) -> None:
         self._missed = 0
         self.was_heard = True

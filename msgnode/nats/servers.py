@@ -125,7 +125,9 @@ class Servers:
         """
         A server is in lame duck mode: take others for a while.
         """
-        self._lame[server.place] = self._seconds() + LAME_SECONDS
+        now = self._seconds()
+        self._lame = {place: until for place, until in self._lame.items() if until > now}
+        self._lame[server.place] = now + LAME_SECONDS
 
     def has_other(self, server: Server) -> bool:
         """
@@ -134,11 +136,7 @@ class Servers:
         return any(other.place != server.place and not self._is_lame(other) for other in self._ring)
 
     def _is_lame(self, server: Server) -> bool:
-        until = self._lame.get(server.place)
-        if until is not None and self._seconds() >= until:
-            del self._lame[server.place]
-            until = None
-        return until is not None
+        return self._lame.get(server.place, 0.0) > self._seconds()
 
     def discovered(self, info: ServerInfo, current: Server) -> None:
         """

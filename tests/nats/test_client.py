@@ -15,6 +15,7 @@ from msgnode.nats.errors import (
     RequestTimeout,
     SubjectError,
 )
+from msgnode.nats.link import MAX_PINGS
 from msgnode.nats.wire.message import Message
 from tests.support.nats_network import NatsCase
 
@@ -163,6 +164,17 @@ class MessageTests(NatsCase):
         self.end.send(b"PONG\r\n")
 
         self.successResultOf(second)
+
+    def test_too_many_flushes(self) -> None:
+        """
+        Only so many flushes wait at once.
+        """
+        waiting = [self.client.flush() for _ in range(MAX_PINGS)]
+        self.failureResultOf(self.client.flush(), BufferFull)
+        self.client.close()
+
+        for each in waiting:
+            self.failureResultOf(each, ConnectionLost)
 
     def test_drain_of_a_subscription(self) -> None:
         """

@@ -54,6 +54,23 @@ class OutgoingTests(SynchronousTestCase):
         self.assertEqual((b"PUB aPUB b", [10]), (transport.value(), transport.writes))
         self.assertEqual(0, self.outgoing.bytes)
 
+    def test_held(self) -> None:
+        """
+        What is published while a read is handled leaves in one write after it, without a timer.
+        """
+        transport = Narrow()
+        self.outgoing.attach(transport, b"")
+        self.outgoing.hold()
+        for each in (b"PUB a", b"PUB b"):
+            self.outgoing.put(each)
+        self.assertEqual([], self.clock.getDelayedCalls())
+        self.outgoing.flush()
+        self.assertEqual([10], transport.writes)
+        self.outgoing.resumeProducing()
+        self.outgoing.put(b"PUB c")
+
+        self.assertEqual(1, len(self.clock.getDelayedCalls()))
+
     def test_full(self) -> None:
         """
         Without room a publication is refused, which is said once; then it is said when half is free.
