@@ -20,6 +20,7 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from msgnode.nats.client import NatsClient
+from msgnode.nats.errors import NoServer
 from msgnode.nats.options import Options
 from tests.support.nats_network import Recorder
 
@@ -148,6 +149,16 @@ class NatsServerCase(TestCase):
         client = self.client(*urls, **options)
         await client.connect()
         return client
+
+    async def refused(self, client: NatsClient) -> Exception:
+        """
+        Connect a client that no server takes; the reason of the last attempt.
+        """
+        try:
+            await client.connect()
+        except NoServer as why:
+            return why.reason
+        raise AssertionError("it was accepted")
 
 
 async def until(true: Any) -> None:
