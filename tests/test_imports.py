@@ -11,9 +11,10 @@ import msgnode
 PACKAGE = Path(msgnode.__file__).parent
 # A room may import those before it, and its own.
 LAYERS = ("structures", "records", "protocol", "config", "transport", "sessions", "storage", "policy", "bus")
-LAYERS += ("backends", "links", "node", "connectors", "admin", "service")
+LAYERS += ("backends", "nats", "links", "node", "connectors", "admin", "service")
 # What lies beside the node, and all that it may import.
 BESIDE = {
+    "nats": set(),  # it could be published alone
     "client": {"structures", "records", "protocol", "transport"},
     "devregistry": {*LAYERS[:7], "backends.registry.global_record"},
     "mining": {"policy.decision", "policy.language", "policy.replay"},
