@@ -42,12 +42,12 @@ def test_another_gateway_takes_what_the_first_was_never_sent(network):
     nothing overtakes.
     """
     ann = network[A].client("ann")
-    ann.request(f"hyperty://{B}/bob", id=1)
+    ann.request(f"hyperty://{B}/bob", "ping", id=1, receipt=True)
     route(network, ONE, False)
-    ann.request(f"hyperty://{B}/bob", id=2)
+    ann.request(f"hyperty://{B}/bob", "ping", id=2, receipt=True)
     before = [to for to, _ in messages(network)]
     wait(network)
-    after = [(each["id"], each["body"]["code"]) for each in ann.take()]
+    after = [(each["id"], each["body"]["code"]) for each in ann.take() if each["body"]["final"]]
     ann.request(f"hyperty://{B}/bob", id=3)
 
     assert before == [ONE, ONE]

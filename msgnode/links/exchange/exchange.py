@@ -90,6 +90,7 @@ class Exchange:
         self._make_messages(node, network, clock, traffic_recorder, origins)
         self.grants = Grants(node, homes, self.nodes, ids, self._answer, clock, options, self.counts)
         self.upstream = Upstream(node, homes, self.gateways, ids, self._ask, clock, options, self.counts)
+        self.gateways.lost = self._route_lost
         self.gateways.replaced = self.upstream.restarted  # the other gateway is asked for all subscriptions
         self.apply()
 
@@ -130,6 +131,7 @@ class Exchange:
             lambda: node.ingress.together,
             options,
             self.counts,
+            clock,
         )
         self._incoming = Incoming(
             node,
@@ -139,6 +141,7 @@ class Exchange:
             origins,
             self._deliveries,
             self.allocations,
+            self._outgoing.awaited.answered,
             self.rates,
             clock.seconds,
             self.counts,
@@ -159,12 +162,14 @@ class Exchange:
         self.nodes.start()
         self._node.federate(self)
         self.gateways.start()
+        self._outgoing.start()
         self.allocations.start()
         self.grants.start()
         self.upstream.start()
 
     def stop(self) -> None:
         self.gateways.stop()
+        self._outgoing.stop()
         self.grants.stop()
         self.upstream.stop()
 
@@ -250,6 +255,7 @@ class Exchange:
                 self._outgoing.ended(envelope, payload, outcome)
 
     def restarted(self, source: str) -> None:
+        self._outgoing.awaited.restarted(source)
         self.upstream.restarted(source)
 
     def _receipt(self, source: str, envelope: Envelope, payload: bytes) -> None:
@@ -326,6 +332,10 @@ class Exchange:
         if not session.is_node:
             self.upstream.unbound(address, session)
             self.allocations.unbound(address)
+
+    def _route_lost(self, node: str) -> None:
+        with self._node.ingress.together:
+            self.receipts.route_lost(node)
 
     def _asks_for_signatures(self, node: str) -> bool:
         keys = self._network.keys(node)

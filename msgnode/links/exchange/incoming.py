@@ -57,6 +57,7 @@ class Incoming:
         origins: Origins,
         deliveries: Deliveries,
         allocations: Allocations,
+        answered: Callable[[Message], None],
         rates: DomainRates,
         seconds: Callable[[], float],
         counts: ExchangeCounts,
@@ -69,6 +70,7 @@ class Incoming:
         self._senders = SenderCheck(homes, nodes, origins)
         self._deliveries = deliveries
         self._allocations = allocations
+        self._answered = answered
         self._rates = rates
         self._counts = counts
         self._domain = Domain(node.config.domain)
@@ -162,6 +164,7 @@ class Incoming:
         elif message.to == own_address(self._domain):
             return None  # the answer to what the node itself asked for
         else:
+            self._answered(message)
             self._allocations.answered(message)
             self._check_service(message, arrival.session)
             self._remember(message, envelope, payload)

@@ -6,6 +6,7 @@ got there.
 """
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +14,8 @@ from twisted.logger import Logger
 
 from msgnode.bus.receipts import RECEIPT, TEXTS
 from msgnode.bus.routing_table import RoutingTable
-from msgnode.links.exchange.status import WAITING, told
+from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS, Deadlines
+from msgnode.links.exchange.status import UNCONFIRMED, WAITING, told
 from msgnode.links.stream.streams import Envelope
 from msgnode.links.wire.datagram import HOP_LIMIT, Name
 from msgnode.protocol.message import Message, compose
@@ -48,11 +50,17 @@ class RemoteReceipt(msgspec.Struct, array_like=True):
 class Asked(msgspec.Struct):
     """
     A receipt that a client here asked for: its session, and what the receipt repeats.
+
+    `path` is known once `node` has acknowledged the message. Its time to live ends at `until`. `is_waiting`:
+    the client knows that it waits for a route.
     """
 
     sid: int
     transaction: int | str | None
     path: Path = ()
+    node: str = ""
+    until: float = 0.0
+    is_waiting: bool = False
 
 
 class AskedReceipts:
@@ -69,6 +77,7 @@ class AskedReceipts:
         self._restored: frozenset[int] = frozenset()
         self._restored_until = 0.0
         self._asked: FairTable[Key, Asked] = FairTable(most)
+        self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._asked.get(key) is not None)
         self._given: BoundedCache[Key, None] = BoundedCache(MAX_GIVEN)
 
     def __len__(self) -> int:
@@ -81,16 +90,17 @@ class AskedReceipts:
         self._restored = frozenset(session.sid for session in restored)
         self._restored_until = self._seconds() + wait_seconds
 
-    def ask(self, message: Message, session: Session) -> None:
+    def ask(self, message: Message, session: Session, node: str = "", until: float = inf) -> None:
         """
-        Notes that the sender wants a receipt for each address of the message.
+        Notes that the sender wants a receipt for each address of the message, which goes to `node`.
 
         If too many are awaited, the sender of the most gets a last one for its oldest message, which says so.
         """
         for key in keys_of(message):
             self._given.pop(key)
-            asked = Asked(session.sid, message.transaction)
+            asked = Asked(session.sid, message.transaction, (), node, until)
             evicted = self._asked.put(key, asked, session.sid, session.sid)
+            self._deadlines.add(key, until + GRACE_SECONDS, len(self._asked))
             if evicted is not None:
                 self._give(*evicted, 507, "too many receipts are awaited; it may be delivered", "limit")
 
@@ -107,9 +117,45 @@ class AskedReceipts:
         """
         Tells the sender that its message waits; the final receipt follows.
         """
-        for from_, id, to in keys_of(message):
-            body = {"code": 202, "description": WAITING, "to": to, "final": False}
-            session.deliver(compose(id, "receipt", RECEIPT, from_, body, message.transaction))
+        for key in keys_of(message):
+            asked = self._asked.get(key)
+            if asked is not None:
+                self._tell_waiting(key, asked, session)
+
+    def route_lost(self, node: str) -> None:
+        """
+        Tells the senders whose messages the node has not acknowledged that they wait.
+        """
+        for key, asked in list(self._asked.items()):
+            if asked.node == node and not asked.path and not asked.is_waiting:
+                session = self._session(key[0], asked)
+                if session is not None:
+                    self._tell_waiting(key, asked, session)
+
+    @staticmethod
+    def _tell_waiting(key: Key, asked: Asked, session: Session) -> None:
+        from_, id, to = key
+        asked.is_waiting = True
+        body = {"code": 202, "description": WAITING, "to": to, "final": False}
+        session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
+
+    def end_overdue(self, has_route: Callable[[str], bool], here: Path) -> int:
+        """
+        Gives the final receipt for messages whose time has ended, and of which nothing is known. Returns how
+        many were looked at.
+        """
+        now, count = self._seconds(), 0
+        for key in self._deadlines.take(now):
+            count += 1
+            asked = self._asked.get(key)
+            if asked is None or now < asked.until + GRACE_SECONDS:
+                continue  # it has its receipt, or another one has its id now
+            if asked.path and has_route(asked.node) and now < asked.until + HELD_SECONDS:
+                self._deadlines.add(key, now + AGAIN_SECONDS, len(self._asked))
+                continue
+            code, reason, text = UNCONFIRMED.code, UNCONFIRMED.reason, UNCONFIRMED.text
+            self._finish(key, code, text, reason, asked.path or here, asked.transaction)
+        return count
 
     def finish(self, message: Message, code: int, text: str, reason: str, path: Path = ()) -> None:
         """

@@ -24,6 +24,10 @@ TEXTS = {
     "overflow": "there is no room for more messages to this domain",
     "peer": "the other domain does not accept this sender from here",
 }
+# The outcome of a message of which the other domain says nothing when its time to live has ended.
+UNCONFIRMED = Outcome(
+    504, "in-doubt", "the other domain has not confirmed this message in time; it may have been delivered"
+)
 _IN_RESPONSE = {408: 404, 410: 404, 413: 413, 429: 429, 500: 502, 503: 507}
 _NOT_TOLD = frozenset({401, 403, 404, 410, 500, 501})  # to a foreign sender these look alike
 
