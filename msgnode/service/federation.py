@@ -223,8 +223,8 @@ class _Parts:
         """
         overlay, streams = self.overlay, self.streams
 
-        def admit(destination: str) -> None:
-            check_new(self.states, domain_of(destination))
+        def admit(destination: str, is_answer: bool) -> None:
+            check_new(self.states, domain_of(destination), is_answer)
             watermark = node.sessions.watermark
             if watermark is not None and watermark.low and not overlay.has_route(destination):
                 raise NoRoom(f"the disk has too little room for messages that wait for {destination}")

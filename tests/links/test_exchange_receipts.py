@@ -158,6 +158,22 @@ def test_drained_domain(network):
     assert [hop["node"] for hop in body["path"]] == NODES[:1]
 
 
+def test_answers_pass_while_a_domain_is_drained(network):
+    """
+    What clients of the drained domain have asked for is answered, by clients here and by the node.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    network[A].streams.drained.add(network[B].name)
+
+    bob.request(ann.hyperty)
+    bob.request("hyperty://a.example/nobody", id=8)
+    network.flow()
+    ann.tell({"id": 7, "type": "response", "from": ann.hyperty, "to": bob.hyperty, "body": {"code": 200}})
+    network.flow()
+
+    assert {(each["id"], each["body"]["code"]) for each in bob.take()} == {(7, 200), (8, 404)}
+
+
 def test_waiting_for_a_route(network):
     """
     While no route leads there the receipt is 202 and not final; the final one follows.

@@ -54,8 +54,9 @@ class MemoryStreams:
         done: Done | None = None,
         sender: str = "",
         if_replaced: IfReplaced = "wait",
+        is_answer: bool = False,
     ) -> None:
-        if destination in self.drained:
+        if destination in self.drained and envelope.kind == "message" and not is_answer:
             raise Rejected("this domain is drained", 403, "policy")
         if len(self._network.wire) >= self.room:
             raise NoRoom("there is no room for more messages to this domain")

@@ -139,7 +139,8 @@ class Deliveries:
             envelope = envelope_of(message, self._ids.next(), self._options)
             envelope.identity = identity_of(owner, self._homes.own)
             sender = owner.runtime if owner is not None else message.from_
-            self._streams.send(node, envelope, without_via(message), sender=sender)
+            is_answer = message.type.lower() == "response"
+            self._streams.send(node, envelope, without_via(message), sender=sender, is_answer=is_answer)
             return
         self._pass_on(node, message)
 

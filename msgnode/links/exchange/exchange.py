@@ -37,6 +37,7 @@ from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
 from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.decision.addresses import split
+from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
@@ -351,9 +352,10 @@ class Exchange:
         try:
             if node:
                 envelope = envelope_of(message, self._ids.next(), self.options)
-                self._streams.send(node, envelope, message.data, if_replaced="move")
-        except NoRoom:
-            self.counts.note(node, "overflow")
+                # What is given back passes while the domain is drained.
+                self._streams.send(node, envelope, message.data, if_replaced="move", is_answer=True)
+        except Rejected as why:
+            self.counts.note(node, why.reason)
 
     def _answer(self, node: str, entry: Answer | Revoke) -> None:
         try:

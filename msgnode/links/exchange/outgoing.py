@@ -165,7 +165,8 @@ class Outgoing:
         sent = Sent(message, session.sid, asked, node, until)
         try:
             done = partial(self._done, sent)
-            self._streams.send(node, envelope, payload, done, session.runtime, "move")
+            is_answer = message.type.lower() == "response"
+            self._streams.send(node, envelope, payload, done, session.runtime, "move", is_answer)
         except Rejected as why:  # NoRoom, or a domain that is drained
             self._counts.note(node, why.reason)
             if asked:
@@ -284,7 +285,7 @@ class Outgoing:
         node = self._gateways.choose(self._homes.home(answer.to))
         if node:
             with suppress(Rejected):  # then it is counted only
-                self._streams.send(node, envelope, message.data)
+                self._streams.send(node, envelope, message.data, is_answer=True)
 
     def _here(self, received_at: int) -> Path:
         """

@@ -117,10 +117,12 @@ class Streams(Protocol):
         done: Callable[[Envelope, Outcome], None] | None = None,
         sender: str = "",
         if_replaced: IfReplaced = "wait",
+        is_answer: bool = False,
     ) -> None:
         """
         Send to a node. Raises NoRoom before anything is kept. `sender` names the local session or component:
-        no sender may take more than a quarter of the destination's queue; empty: the node itself.
+        no sender may take more than a quarter of the destination's queue; empty: the node itself. An answer
+        (`is_answer`) to what was accepted before passes while the domain is drained.
 
         The entry is in the journal's batch of this reactor turn: it is on disk when what the same turn
         acknowledges to clients is. `done` is called once, unless the process ends before: after a restart the
