@@ -352,7 +352,7 @@ class Exchange:
         try:
             if node:
                 envelope = envelope_of(message, self._ids.next(), self.options)
-                # What is given back passes while the domain is drained.
+                # Addresses are given back while the domain is drained, too.
                 self._streams.send(node, envelope, message.data, if_replaced="move", is_answer=True)
         except Rejected as why:
             self.counts.note(node, why.reason)
