@@ -125,7 +125,7 @@ class Deliveries:
         path, received_at = self._paths.get((to, receipt.id)) or ((), 0)
         if not path or int(receipt.fields().get("code", 0)) >= 400:
             return path
-        return *path, (self._node, (time_ns() - received_at) // 1000)
+        return *path, (self._node, max(0, time_ns() - received_at) // 1000)
 
     def _carry(self, node: str, message: Message) -> None:
         if message.type.lower() == "receipt" and message.from_ == RECEIPT:

@@ -24,7 +24,7 @@ from msgnode.links.exchange.outgoing import Outgoing
 from msgnode.links.exchange.passing.origins import REDIRECTS, Origins, Signer
 from msgnode.links.exchange.rates import DomainRates
 from msgnode.links.exchange.receipts import AskedReceipts, RemoteReceipt
-from msgnode.links.exchange.status import ACKNOWLEDGED, MAX_REASON_CHARS, MAX_TEXT_CHARS
+from msgnode.links.exchange.status import ACKNOWLEDGED, DELIVERED, said
 from msgnode.links.exchange.subscriptions.entries import (
     Answer,
     AnyEntry,
@@ -261,9 +261,9 @@ class Exchange:
 
     def _receipt(self, source: str, envelope: Envelope, payload: bytes) -> None:
         receipt = _receipt.decode(payload)
-        if not 200 <= envelope.code <= 599:
+        if envelope.code not in DELIVERED and not 400 <= envelope.code <= 599:
             raise ValueError(f"{envelope.code} is no code of a final receipt")
-        envelope.text, envelope.reason = envelope.text[:MAX_TEXT_CHARS], envelope.reason[:MAX_REASON_CHARS]
+        envelope.text, envelope.reason = said(envelope.text, envelope.reason)
         if self.homes.home(receipt.to) != domain_of(source):
             self.counts.note(source, "peer")
             return

@@ -33,7 +33,7 @@ from msgnode.protocol.message import NO_TOKEN, Message, compose, decode, recall
 from msgnode.protocol.token_redaction import may_hold_token, redacted, without_secrets
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
-from msgnode.structures.log_limits import FailureLog, StrangerLog
+from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
 from msgnode.transport.cork import corked
 
 log = Logger()
@@ -261,7 +261,9 @@ class Incoming:
         self._node.counts.refuse(why.code, why.reason)
         self._counts.note(source, why.reason)
         if why.reason == "peer":
-            self._strangers.note("{node} may not send this: {why}", node=arrival.far.node, why=str(why))
+            self._strangers.note(
+                "{node} may not send this: {why}", node=arrival.far.node, why=printable(str(why))
+            )
         for to in [message.to] if isinstance(message.to, str) else message.to:
             if arrival.is_passed_on and arrival.far.node == source:
                 self._deliveries.receipt(source, _receipt(why, message, to))  # and that node tells the sender

@@ -291,7 +291,7 @@ class Outgoing:
         """
         The path of a message that did not get further than this node.
         """
-        return ((self._network.node, (time_ns() - received_at) // 1000 if received_at else 0),)
+        return ((self._network.node, max(0, time_ns() - received_at) // 1000 if received_at else 0),)
 
     def _answer(self, sent: Sent, code: int, text: str, reason: str) -> None:
         """

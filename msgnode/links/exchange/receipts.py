@@ -18,7 +18,8 @@ from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_
 from msgnode.links.exchange.status import UNCONFIRMED, WAITING, told
 from msgnode.links.stream.streams import Envelope
 from msgnode.links.wire.datagram import HOP_LIMIT, Name
-from msgnode.protocol.message import Message, compose
+from msgnode.links.wire.node_name import is_name
+from msgnode.protocol.message import MAX_TRANSACTION_CHARS, Message, compose
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.fair_table import FairTable
@@ -27,6 +28,7 @@ log = Logger()
 
 MAX_ASKED = 50_000  # receipts that clients here wait for
 MAX_GIVEN = 10_000  # receipts that were given, and are not given again
+MAX_MICROS = 1 << 40  # that a message stays at a node
 
 Path = tuple[tuple[str, int], ...]
 _Hop = tuple[Name, Annotated[int, msgspec.Meta(ge=0)]]
@@ -174,7 +176,10 @@ class AskedReceipts:
         if self._asked.get(key) is None and not self._may_be_restored(receipt.from_):
             return False
         text = envelope.text or TEXTS.get(envelope.code, "")
-        self._finish(key, envelope.code, text, envelope.reason, receipt.path, envelope.transaction)
+        transaction = envelope.transaction
+        if isinstance(transaction, str) and len(transaction) > MAX_TRANSACTION_CHARS:
+            transaction = None
+        self._finish(key, envelope.code, text, envelope.reason, _sound(receipt.path), transaction)
         return True
 
     def _may_be_restored(self, from_: str) -> bool:
@@ -219,6 +224,13 @@ class AskedReceipts:
             found = self._routes.resolve(from_)
             session = found[0] if found else None
         return session if session is not None and not session.is_node else None
+
+
+def _sound(path: Path) -> Path:
+    """
+    The path without what is no name of a node: each node on the way adds to it.
+    """
+    return tuple((node, min(micros, MAX_MICROS)) for node, micros in path if is_name(node))
 
 
 def keys_of(message: Message) -> list[Key]:
