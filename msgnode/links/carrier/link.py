@@ -14,7 +14,8 @@ class Link(Protocol):
     A link that is up: a neighbour that proved its name, over whichever carrier.
 
     `cost` is the configured cost, or None if `round_trip` counts: seconds, the least of the last pings, None
-    before the first pong. `transit`: may datagrams of this neighbour pass through to others? `kind` is SERVER or CLIENT.
+    before the first pong. `transit`: may datagrams of this neighbour pass through to others? `kind` is SERVER
+    or CLIENT.
     """
 
     @property

@@ -12,7 +12,9 @@ PING_SECONDS = 10.0
 FIRST_SECONDS = 1.0  # between the first pings
 FIRST_PINGS = 4
 MAX_MISSED = 3
-SAMPLES = 4  # the least of the last few counts: one slow answer, of a node that is busy, says nothing of the way
+SAMPLES = (
+    4  # the least of the last few counts: one slow answer, of a node that is busy, says nothing of the way
+)
 
 
 class Pings:

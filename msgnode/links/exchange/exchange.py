@@ -338,9 +338,13 @@ class Exchange:
         with self._node.ingress.together:
             self.receipts.route_lost(node)
 
-    def _asks_for_signatures(self, node: str) -> bool:
-        keys = self._network.keys(node)
-        return keys is not None and REDIRECTS in keys.features
+    def _asks_for_signatures(self, gateway: str) -> bool:
+        """
+        Does the gateway redirect, or another node of its domain, which may take its place?
+        """
+        network = self._network
+        nodes = {gateway, *network.nodes_of(domain_of(gateway))}
+        return any((keys := network.keys(node)) is not None and REDIRECTS in keys.features for node in nodes)
 
     # -- to streams ----------------------------------------------------------------------
 
