@@ -583,7 +583,7 @@ def test_a_node_that_renews_its_key():
     overlay(world, C).trust_changed()
     distrusting = [each.former_signer(A) is not None for each in states]
     cost = costs(world, C)[A]
-    world.run(80)  # the node itself, of the other key, has the last word
+    world.run(200)  # the node itself, of the other key, has the last word
 
     assert 65 == cost
     assert {} == overlay(world, C).states.conflicts
