@@ -67,12 +67,6 @@ class FairTable(Generic[K, V]):
         found = self._values.get(key)
         return None if found is None else found[0]
 
-    def values(self) -> Iterator[V]:
-        """
-        All values, the oldest first.
-        """
-        return (value for value, _, _ in self._values.values())
-
     def items(self) -> Iterator[tuple[K, V]]:
         return ((key, value) for key, (value, _, _) in self._values.items())
 

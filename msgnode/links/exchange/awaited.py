@@ -9,8 +9,10 @@ from msgnode.bus.receipts import is_awaited
 from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS, Deadlines
 from msgnode.links.exchange.receipts import Key
 from msgnode.protocol.message import Message
+from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.fair_table import FairTable
 
+MAX_NODES = 4096  # that have begun again
 MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered
 
 PROVISIONAL = (b'"code":1', b'"code": 1')
@@ -20,17 +22,16 @@ class Sent:
     """
     A message under way: what is needed to tell its sender what became of it. The bytes are the stream's.
 
-    `awaited` are the addresses whose answers the sender waits for. `node` has it once that has acknowledged;
-    `is_lost`: the node has begun again since. The time to live ends at `until`.
+    `awaited` are the addresses whose answers the sender waits for. `node` acknowledged it at
+    `acknowledged_at`, None before. The time to live ends at `until`.
     """
 
     __slots__ = (
+        "acknowledged_at",
         "awaited",
         "from_",
         "id",
-        "is_acknowledged",
         "is_answer",
-        "is_lost",
         "log",
         "node",
         "receipt",
@@ -49,7 +50,7 @@ class Sent:
         self.receipt = receipt
         self.received_at = message.received_at  # 0: before a restart
         self.node, self.until = node, until
-        self.is_acknowledged = self.is_lost = False
+        self.acknowledged_at: float | None = None
         self.awaited: Sequence[str]
         if isinstance(message.to, str):
             # A provisional answer has a code below 200, and another one follows it.
@@ -87,6 +88,7 @@ class AwaitedAnswers:
         self._has_route = has_route
         self._seconds = seconds
         self._table: FairTable[Key, Sent] = FairTable(most)
+        self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
         self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._table.get(key) is not None)
 
     def __len__(self) -> int:
@@ -124,9 +126,7 @@ class AwaitedAnswers:
         """
         A node began again, perhaps without its memory: what it had taken it may have lost.
         """
-        for sent in self._table.values():
-            if sent.node == node and sent.is_acknowledged:
-                sent.is_lost = True
+        self._restarts.put(node, self._seconds())
 
     def overdue(self) -> Iterator[tuple[Sent, str]]:
         """
@@ -137,7 +137,7 @@ class AwaitedAnswers:
             sent = self._table.get(key)
             if sent is None or now < sent.until + GRACE_SECONDS:
                 continue  # it is answered, or another one has its id now
-            if sent.is_acknowledged and not sent.is_lost and self._has_route(sent.node):
+            if self._is_there(sent):
                 if now < sent.until + HELD_SECONDS:
                     self._deadlines.add(key, now + AGAIN_SECONDS, len(self._table))
                 else:
@@ -145,3 +145,10 @@ class AwaitedAnswers:
                 continue
             self._table.remove(key)
             yield sent, key[2]
+
+    def _is_there(self, sent: Sent) -> bool:
+        """
+        Has the node the request, and is it reached?
+        """
+        at, restart = sent.acknowledged_at, self._restarts.get(sent.node)
+        return at is not None and (restart is None or restart < at) and self._has_route(sent.node)

@@ -221,7 +221,7 @@ class Outgoing:
 
     def _done(self, sent: Sent, envelope: Envelope, outcome: Outcome) -> None:
         if outcome.reason == ACKNOWLEDGED:
-            sent.is_acknowledged = True
+            sent.acknowledged_at = self._clock.seconds()
             if sent.receipt:
                 self._receipts.passed(sent.header(), outcome.path)
             return
