@@ -3,7 +3,7 @@ The exchange between domains: a listener to streams, and what the bus knows of o
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -91,7 +91,7 @@ class Exchange:
         self._make_messages(node, network, clock, traffic_recorder, origins)
         self.grants = Grants(node, homes, self.nodes, ids, self._answer, clock, options, self.counts)
         self.upstream = Upstream(node, homes, self.gateways, ids, self._ask, clock, options, self.counts)
-        self.gateways.lost = self._route_lost
+        self.gateways.lost = self._routes_lost
         self.gateways.replaced = self.upstream.restarted  # the other gateway is asked for all subscriptions
         self.apply()
 
@@ -334,9 +334,9 @@ class Exchange:
             self.upstream.unbound(address, session)
             self.allocations.unbound(address)
 
-    def _route_lost(self, node: str) -> None:
+    def _routes_lost(self, nodes: Set[str]) -> None:
         with self._node.ingress.together:
-            self.receipts.route_lost(node)
+            self.receipts.routes_lost(nodes)
 
     def _asks_for_signatures(self, gateway: str) -> bool:
         """

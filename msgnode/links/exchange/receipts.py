@@ -5,7 +5,7 @@ The home domain gives the receipt of a message that it got. The sender's node gi
 got there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from math import inf
 from typing import Annotated, Any
 
@@ -124,12 +124,12 @@ class AskedReceipts:
             if asked is not None:
                 self._tell_waiting(key, asked, session)
 
-    def route_lost(self, node: str) -> None:
+    def routes_lost(self, nodes: Set[str]) -> None:
         """
-        Tells the senders whose messages the node has not acknowledged that they wait.
+        Tells the senders whose messages these nodes have not acknowledged that they wait.
         """
         for key, asked in list(self._asked.items()):
-            if asked.node == node and not asked.path and not asked.is_waiting:
+            if asked.node in nodes and not asked.path and not asked.is_waiting:
                 session = self._session(key[0], asked)
                 if session is not None:
                     self._tell_waiting(key, asked, session)
