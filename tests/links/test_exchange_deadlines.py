@@ -65,6 +65,25 @@ def test_a_request_that_is_not_acknowledged(network, has_route):
     assert told(ann) == []
 
 
+def test_a_node_that_was_stopped_reads_first(network):
+    """
+    When the process goes on after it was stopped, the acknowledgements and answers that wait in its sockets
+    are taken before a request is given up.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty)
+    network.flow()
+    bob.tell({"id": 7, "type": "response", "from": bob.hyperty, "to": ann.hyperty, "body": {"code": 200}})
+    cut(network)
+
+    network.clock.advance(100)
+    network.cut.clear()
+    network.flow()
+    wait(network, 100)
+
+    assert told(ann) == [("response", 200, "")]
+
+
 @pytest.mark.parametrize(("fault", "answers"), [("none", []), ("gone", [504]), ("restarted", [504])])
 def test_a_request_that_was_acknowledged_and_is_lost(network, fault, answers):
     """

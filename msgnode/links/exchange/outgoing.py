@@ -18,7 +18,7 @@ from msgnode.bus.routing_table import RoutingTable
 from msgnode.links.exchange.allocations import Allocations
 from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.deadlines import TURN
+from msgnode.links.exchange.deadlines import GRACE_SECONDS, TURN
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import Gateways, HomeDomains
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, without_via
@@ -70,6 +70,8 @@ class Outgoing:
     ) -> None:
         self._clock = clock
         self._look: IDelayedCall | None = None
+        self._look_at = 0.0
+        self._was_late = False
         self._streams = streams
         self._network = network
         self._router = router
@@ -102,7 +104,7 @@ class Outgoing:
         """
         Watches for messages of which the other domain says nothing.
         """
-        self._look = self._clock.callLater(LOOK_SECONDS, self._look_again)
+        self._look_in(LOOK_SECONDS)
 
     def stop(self) -> None:
         if self._look is not None and self._look.active():
@@ -232,7 +234,13 @@ class Outgoing:
     def _look_again(self) -> None:
         """
         Tells the senders of messages whose time has ended, and of which nothing is known.
+
+        After this process was stopped for a while, what came meanwhile is read first.
         """
+        self._was_late = not self._was_late and self._clock.seconds() > self._look_at + GRACE_SECONDS
+        if self._was_late:
+            self._look_in(LOOK_SECONDS)
+            return
         with self._cork():
             told = 0
             for sent, to in self.awaited.overdue():
@@ -242,7 +250,11 @@ class Outgoing:
                 sent.answered(to)
             told += self._receipts.end_overdue(self._network.has_route, self._here(0))
             told += self._passing_on.end_overdue()
-        self._look = self._clock.callLater(0 if told >= TURN else LOOK_SECONDS, self._look_again)
+        self._look_in(0 if told >= TURN else LOOK_SECONDS)
+
+    def _look_in(self, seconds: float) -> None:
+        self._look_at = self._clock.seconds() + seconds
+        self._look = self._clock.callLater(seconds, self._look_again)
 
     def ended(self, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
         """
