@@ -278,7 +278,7 @@ class Outgoing:
         to = sent.to if isinstance(sent.to, str) else sent.to[0]
         self._counts.note(self._homes.home(to), outcome.reason)
         text = text_of(outcome)
-        if sent.receipt:
+        if sent.receipt and (not sent.sid or self._receipts.is_asked(sent.header())):
             path = outcome.path or self._here(sent.received_at)
             self._receipts.finish(sent.header(), outcome.code, text, outcome.reason, path)
         self._answer(sent, outcome.code, text, outcome.reason)

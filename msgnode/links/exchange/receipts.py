@@ -191,6 +191,12 @@ class AskedReceipts:
             return False
         return any(session.sid in self._restored for session in self._routes.resolve(from_)[:1])
 
+    def is_asked(self, message: Message) -> bool:
+        """
+        Does a client still wait for a receipt of the message?
+        """
+        return any(self._asked.get(key) is not None for key in keys_of(message))
+
     def _finish(
         self, key: Key, code: int, text: str, reason: str, path: Path, transaction: int | str | None
     ) -> None:

@@ -101,6 +101,7 @@ STALE = Outcome(408, "stale", "its time to live has ended")
 NO_PATH = Outcome(502, "no-path", "this node has given up the node of the other domain")
 NO_KEY = Outcome(502, "no-key", "it must be encrypted, and the node offers no key for that")
 IN_DOUBT = Outcome(504, "in-doubt", "the node has lost its memory of what was sent to it")
+UNCONFIRMED = Outcome(504, "in-doubt", "the other node has not acknowledged it; it may have been delivered")
 UNREADABLE = Outcome(507, "disk", "it cannot be read back from the disk")
 
 
