@@ -160,6 +160,25 @@ def test_a_receipt_of_a_message_that_is_not_acknowledged(network):
     assert told(ann) == []
 
 
+def test_a_receipt_of_a_message_that_was_acknowledged(network):
+    """
+    The sender of a message that the other node has is not told that it waits, and gets the receipt of that
+    node when there is a path again.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty, "update", receipt=True, ttl=60)
+    network.step()
+    ann.request(bob.hyperty, "update", id=8)  # so that the node has something to deliver
+    cut(network)
+    wait(network, 20)
+    waiting = told(ann)
+    network.cut.clear()
+    network.flow()
+
+    assert waiting == []
+    assert told(ann) == [("receipt", 202, "")]
+
+
 def test_a_receipt_of_a_node_that_lost_it(network):
     """
     If the node that has acknowledged a message gives no final receipt, the sender's own node gives it.

@@ -14,7 +14,7 @@ from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.overlay.network import NodeKeys
-from msgnode.links.stream.streams import NO_PATH, Envelope, IfReplaced, NoRoom, Outcome
+from msgnode.links.stream.streams import ACKNOWLEDGED, NO_PATH, Envelope, IfReplaced, NoRoom, Outcome
 from msgnode.links.wire.datagram import Datagram
 from msgnode.links.wire.node_name import domain_of
 from msgnode.protocol.errors import Rejected
@@ -267,7 +267,7 @@ class MemoryNetwork:
         path = ((source, 5),)
         self.nodes[destination].exchange.received(source, envelope, payload, path, self._acknowledge)
         if done is not None:
-            done(envelope, Outcome(200, "acknowledged", "", (*path, (destination, 7))))
+            done(envelope, ACKNOWLEDGED)
         for far in self.nodes.values():
             far.node.settle()
 

@@ -53,8 +53,8 @@ class Asked(msgspec.Struct):
     """
     A receipt that a client here asked for: its session, and what the receipt repeats.
 
-    `path` is known once `node` has acknowledged the message. Its time to live ends at `until`. `is_waiting`:
-    the client knows that it waits for a route.
+    `is_acknowledged`: `node` has the message; `path`, as far as known, is how it got there. Its time to live
+    ends at `until`. `is_waiting`: the client knows that it waits for a route.
     """
 
     sid: int
@@ -63,6 +63,7 @@ class Asked(msgspec.Struct):
     node: str = ""
     until: float = 0.0
     is_waiting: bool = False
+    is_acknowledged: bool = False
 
 
 class AskedReceipts:
@@ -113,7 +114,7 @@ class AskedReceipts:
         for key in keys_of(message):
             asked = self._asked.get(key)
             if asked is not None:
-                asked.path = path
+                asked.path, asked.is_acknowledged = path, True
 
     def wait(self, message: Message, session: Session) -> None:
         """
@@ -129,7 +130,7 @@ class AskedReceipts:
         Tells the senders whose messages these nodes have not acknowledged that they wait.
         """
         for key, asked in list(self._asked.items()):
-            if asked.node in nodes and not asked.path and not asked.is_waiting:
+            if asked.node in nodes and not asked.is_acknowledged and not asked.is_waiting:
                 session = self._session(key[0], asked)
                 if session is not None:
                     self._tell_waiting(key, asked, session)
@@ -152,7 +153,7 @@ class AskedReceipts:
             asked = self._asked.get(key)
             if asked is None or now < asked.until + GRACE_SECONDS:
                 continue  # it has its receipt, or another one has its id now
-            if asked.path and has_route(asked.node) and now < asked.until + HELD_SECONDS:
+            if asked.is_acknowledged and has_route(asked.node) and now < asked.until + HELD_SECONDS:
                 self._deadlines.add(key, now + AGAIN_SECONDS, len(self._asked))
                 continue
             code, reason, text = UNCONFIRMED.code, UNCONFIRMED.reason, UNCONFIRMED.text
