@@ -143,7 +143,7 @@ GAUGES = (
     ),
     Gauge(
         "link_round_trip_seconds",
-        "Round trip of the peer's slowest link, smoothed.",
+        "Round trip of the peer's slowest link, the least of the last four.",
         (),
         lambda peer: _greatest([link.round_trip for link in peer.links]),
     ),

@@ -10,9 +10,10 @@ import click
 
 from msgnode.cli import REFUSED
 from msgnode.cli.connection import ADDRESS, SECONDS, NodeConnection, body_of, pretty, talks
-from msgnode.cli.links.layout import duration, printable, short
+from msgnode.cli.links.layout import duration, short
 from msgnode.cli.listener import Listening, Selection
 from msgnode.client import Delivery, Hop, TimedOut
+from msgnode.structures.log_limits import printable
 
 _from = click.option("--from", "from_", default="", metavar="ADDRESS", help="Send as this address.")
 

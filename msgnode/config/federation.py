@@ -36,7 +36,7 @@ class FederationOptions(Section):
     queue_bytes: Bytes = 256 * 1024 * 1024
     spool_bytes: Bytes = 1024 * 1024 * 1024
     max_wait_seconds: Positive = 86_400.0
-    lease_seconds: Positive = 3600.0
+    lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
     handshakes: Count = 100
     handshake_seconds: Positive = 10.0

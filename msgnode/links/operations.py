@@ -32,9 +32,10 @@ class LinkStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `node` is empty until the neighbour has proved its name. `dialled_by` is empty while there is no
     connection. `state_seconds` is for how long the link has been up or down. `round_trip` is in seconds,
-    smoothed; None before the first pong. `cost` is None while the link is not up. `queue` has the number of
-    datagrams that wait by priority, 0 first. Bytes are those of this connection. `certificate_days` are left
-    until the neighbour's certificate ends, negative if it has ended; None while none was presented.
+    the least of the last pings; None before the first pong. `cost` is None while the link is not up. `queue`
+    has the number of datagrams that wait by priority, 0 first. Bytes are those of this connection.
+    `certificate_days` are left until the neighbour's certificate ends, negative if it has ended; None while
+    none was presented.
     """
 
     domain: str

@@ -53,7 +53,7 @@ from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.storage.spool import Spool
 
 ID_BYTES = 8  # of chance in the message ids of one start: a copied state directory repeats none
-REDIRECTS_SECONDS = 2.0  # between two looks at the policies
+REDIRECTS_SECONDS = 0.5  # between two looks at the policies
 
 log = Logger()
 
@@ -195,7 +195,7 @@ class _Parts:
         self.overlay.listen(self.streams)
         self.options = ExchangeOptions()
         self._set_options()
-        self._signer = OriginSigner(name, own.key, self.overlay.public_key)
+        self._signer = OriginSigner(name, own.key, self.overlay.public_key, self.overlay.former_key)
         self.exchange = Exchange(
             node,
             self.streams,
@@ -223,8 +223,8 @@ class _Parts:
         """
         overlay, streams = self.overlay, self.streams
 
-        def admit(destination: str) -> None:
-            check_new(self.states, domain_of(destination))
+        def admit(destination: str, is_answer: bool) -> None:
+            check_new(self.states, domain_of(destination), is_answer)
             watermark = node.sessions.watermark
             if watermark is not None and watermark.low and not overlay.has_route(destination):
                 raise NoRoom(f"the disk has too little room for messages that wait for {destination}")
@@ -287,7 +287,7 @@ class _Parts:
         own, asks = self.overlay.own, any(homes.home(each) != homes.own for each in found)
         features = own.keys.features - {REDIRECTS} | ({REDIRECTS} if asks else set())
         if features != own.keys.features:
-            own.renew(structs.replace(own.keys, features=features))
+            own.renew(structs.replace(own.keys, features=features), is_urgent=True)
 
     def apply(self) -> None:
         self.links.apply()

@@ -191,6 +191,14 @@ class Mailbox:
             message.code, message.reason = 507, "no-room"
             self._host.receipt(message.data, 507, asker)
 
+    def note_gap(self) -> None:
+        """
+        Notes that messages for the client may be missing, of which the node does not know how many.
+        """
+        if self.outbox is not None and self.outbox.client_requested and not self.uncertain:
+            self.uncertain = True
+            self.session.write_state()
+
     def _until(self, message: Message) -> float:
         """
         The expiry time of a message. If both sides count, only the sender's own `ttl` limits it.

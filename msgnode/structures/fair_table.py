@@ -4,7 +4,7 @@ entry. An owner that adds very many entries therefore evicts its own.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -66,6 +66,9 @@ class FairTable(Generic[K, V]):
     def get(self, key: K) -> V | None:
         found = self._values.get(key)
         return None if found is None else found[0]
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        return ((key, value) for key, (value, _, _) in self._values.items())
 
     @property
     def oldest(self) -> tuple[K, V]:

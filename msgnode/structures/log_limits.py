@@ -17,6 +17,13 @@ WINDOW_SECONDS = 60.0
 MAX_LOGGED_ADDRESSES = 1000  # in one line of the traffic log; a replay cannot judge a line with more
 
 
+def printable(text: str) -> str:
+    """
+    The text without control characters: a stranger may have written it, and this is a log or a terminal.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
 class FailureLog:
     """
     Logs the first failure of each kind, then the tenth, the hundredth and so on, with the number so far.

@@ -2,10 +2,12 @@
 Real nodes of several domains, each with a certificate authority of its own, linked over loopback.
 """
 
+import random
 import signal
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,14 @@ from .process import NodeProcess
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """
+    A port that stays free while its node is down: the system gives those from 32768 on to any connection.
+    """
+    while True:
+        port = random.randrange(10_000, 32_768)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 class Domain:
@@ -65,6 +71,7 @@ class Domain:
             traffic=str(base / "traffic"),
             state=str(base / "state"),
         )
+        assert self.process.process.poll() is None, self.process.said
 
     def kill(self) -> None:
         assert self.process is not None

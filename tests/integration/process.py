@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 20  # seconds for whatever a test waits for
+START_SECONDS = 60.0  # on a machine that has ten times as much to do as it can
 _LISTENING = re.compile(r"(web|line|admin): listening on (\S+)")
 
 
@@ -61,7 +62,7 @@ class NodeProcess:
 
     def _read_until_it_listens(self, listeners: int) -> None:
         seen = 0
-        for line in self._lines():
+        for line in self._lines(START_SECONDS):
             found = _LISTENING.search(line)
             if found:
                 seen += 1
@@ -71,11 +72,11 @@ class NodeProcess:
             if seen == listeners:
                 return
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, seconds: float = PATIENCE) -> Iterator[str]:
         """
-        What it prints from now on, until it ends.
+        What it prints from now on, until it ends, for so many seconds at most.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + seconds
         part = ""
         while time.monotonic() < deadline:
             ended = self.process.poll() is not None

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from msgnode.config.federation import Peer
 from msgnode.links.carrier import codec
 from msgnode.links.carrier.connection import BATCH_BYTES, MAX_HELLO_BYTES, MAX_PONGS, MAX_TURN_ENTRIES
-from msgnode.links.carrier.pings import FIRST_PINGS, FIRST_SECONDS, PING_SECONDS
+from msgnode.links.carrier.pings import FIRST_PINGS, FIRST_SECONDS, PING_SECONDS, SAMPLES
 from msgnode.links.wire.entries import MAX_MESSAGE_BYTES, Close, Data, Digest, Ping, State, Summary
 from tests.support.links_carrier import A, B, datagram
 from tests.support.links_wires import EndOfWire, TableNode, dial
@@ -213,22 +213,25 @@ class ConnectionTests(SynchronousTestCase):
             (["no answer to pings"], ["no answer to pings"]), (self.a.heard.reasons, self.b.heard.reasons)
         )
 
-    def test_round_trip_is_smoothed(self) -> None:
+    def test_one_slow_answer_is_no_longer_way(self) -> None:
         """
-        A round trip that is longer than before counts an eighth.
+        The round trip is the least of the last four: some slow answers change nothing, four do.
         """
         near, far = self.linked()
         self.turn(FIRST_PINGS * FIRST_SECONDS)
         before = self.a.link.round_trip
 
         near.delay = far.delay = 0.41
+        self.turn((SAMPLES - 1) * PING_SECONDS)
+        busy = self.a.link.round_trip
         self.turn(PING_SECONDS + 1)
 
-        self.assertApproximates(before + (0.82 - before) / 8, self.a.link.round_trip, 0.01)
+        self.assertApproximates(before, busy, 0.001)
+        self.assertApproximates(0.82, self.a.link.round_trip, 0.01)
 
     def test_first_round_trips_of_a_busy_start_do_not_count(self) -> None:
         """
-        The least round trip of the first seconds begins the smoothing.
+        The least round trip of the first seconds counts.
         """
         near, far = dial(self.a, self.b)
         near.delay = far.delay = 0.41

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from msgnode.links.carrier.dialer import LAST_SECONDS, STEADY_SECONDS, Dialer
+from msgnode.links.carrier.dialer import LAST_SECONDS, MAX_ASKED_SECONDS, STEADY_SECONDS, Dialer
 from msgnode.links.carrier.link_table import DialListener
 from msgnode.links.carrier.service_records import ServiceEndpoint
 from tests.support.links_carrier import A, B
@@ -159,6 +159,21 @@ class DialerTests(SynchronousTestCase):
         self.run_for(30)
 
         self.assertEqual(21.0, self.waits()[0])
+
+    def test_retry_after_is_bounded(self) -> None:
+        """
+        A peer that asks for an hour or more, or for no number, is dialled again after an hour, or at once.
+        """
+        for asked, waits in (
+            (1e300, MAX_ASKED_SECONDS),
+            (float("inf"), MAX_ASKED_SECONDS),
+            (float("nan"), 0),
+        ):
+            self.setUp()
+            self.lose_with(asked)
+            self.run_for(MAX_ASKED_SECONDS + 10)
+
+            self.assertEqual(waits + 1.0, self.waits()[0])
 
     def test_retry_after_a_change_of_configuration(self) -> None:
         """

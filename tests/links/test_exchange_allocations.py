@@ -59,13 +59,15 @@ def test_of_the_session_that_asked(network):
     assert not [each for each, _, _ in network[A].streams.sent[1:]]
 
 
-@pytest.mark.parametrize("how", ["delete", "close"])
+@pytest.mark.parametrize("how", ["delete", "close", "drained"])
 def test_given_back(network, how):
     """
-    The address is given back when the session deletes it, or ends.
+    The address is given back when the session deletes it, or ends, even if the domain is drained.
     """
     ann = network[A].client("ann")
     [address] = allocate(network, ann)
+    if how == "drained":
+        network[A].streams.drained.add(network[B].name)
     there = network[B].node.sessions.get(network[A].name)
     before = there.bindings.get(address, 0) & ALLOCATED
 

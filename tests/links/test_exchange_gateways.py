@@ -5,6 +5,7 @@ Gateways: the node of another domain that takes messages for it, and its replace
 import pytest
 
 from msgnode.links.exchange.domains import REPLACE_SECONDS
+from msgnode.links.exchange.passing.origins import REDIRECTS
 from tests.support.links_exchange import MemoryNetwork
 
 A, B = "a.example", "b.example"
@@ -42,12 +43,12 @@ def test_another_gateway_takes_what_the_first_was_never_sent(network):
     nothing overtakes.
     """
     ann = network[A].client("ann")
-    ann.request(f"hyperty://{B}/bob", id=1)
+    ann.request(f"hyperty://{B}/bob", "ping", id=1, receipt=True)
     route(network, ONE, False)
-    ann.request(f"hyperty://{B}/bob", id=2)
+    ann.request(f"hyperty://{B}/bob", "ping", id=2, receipt=True)
     before = [to for to, _ in messages(network)]
     wait(network)
-    after = [(each["id"], each["body"]["code"]) for each in ann.take()]
+    after = [(each["id"], each["body"]["code"]) for each in ann.take() if each["body"]["final"]]
     ann.request(f"hyperty://{B}/bob", id=3)
 
     assert before == [ONE, ONE]
@@ -116,3 +117,17 @@ def test_a_gateway_that_has_acknowledged_all_gives_way_to_the_nearest(network):
     ann.request(f"hyperty://{B}/bob")
 
     assert [to for to, _ in messages(network)] == [ONE, TWO]
+
+
+def test_what_moves_to_a_gateway_that_redirects_is_signed(network):
+    """
+    A message is signed if any node of the domain asks for it: that one may get it in the end.
+    """
+    ann = network[A].client("ann")
+    network.features[TWO] = {REDIRECTS}
+
+    ann.request(f"hyperty://{B}/bob")
+
+    [(to, envelope, _)] = network[A].streams.sent
+    assert to == ONE
+    assert envelope.origin is not None

@@ -158,6 +158,22 @@ def test_drained_domain(network):
     assert [hop["node"] for hop in body["path"]] == NODES[:1]
 
 
+def test_answers_pass_while_a_domain_is_drained(network):
+    """
+    What clients of the drained domain have asked for is answered, by clients here and by the node.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    network[A].streams.drained.add(network[B].name)
+
+    bob.request(ann.hyperty)
+    bob.request("hyperty://a.example/nobody", id=8)
+    network.flow()
+    ann.tell({"id": 7, "type": "response", "from": ann.hyperty, "to": bob.hyperty, "body": {"code": 200}})
+    network.flow()
+
+    assert {(each["id"], each["body"]["code"]) for each in bob.take()} == {(7, 200), (8, 404)}
+
+
 def test_waiting_for_a_route(network):
     """
     While no route leads there the receipt is 202 and not final; the final one follows.
@@ -286,7 +302,7 @@ def test_a_receipt_with_a_name_of_many_kilobytes_is_dropped(network):
     assert dict(network[A].exchange.counts) == {"malformed": 1}
 
 
-@pytest.mark.parametrize("code", [0, 100, -5, 600, 10**9])
+@pytest.mark.parametrize("code", [0, 100, -5, 299, 302, 600, 10**9])
 def test_a_receipt_with_a_code_of_no_outcome_is_dropped(network, code):
     """
     A final receipt says what became of a message.
@@ -303,3 +319,25 @@ def test_a_receipt_with_a_code_of_no_outcome_is_dropped(network, code):
     assert network[A].exchange.counts["malformed"] == 1
     [receipt] = receipts(ann)
     assert (receipt["code"], len(receipt["description"])) == (403, 1000)
+
+
+def test_words_of_another_domain_are_cleaned(network):
+    """
+    The text, the reason and the path that another domain gives reach the client without control characters
+    and without names that no node has; each peer has a bounded number of reasons.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    path = [[NODES[0], 5], ["mn://\x1b[2J/x", 5], ["nonsense", 5], [NODES[1], 1 << 60]]
+    ann.request(bob.hyperty, "ping", receipt=True)
+    network.wire.clear()
+
+    network.forge(
+        B, A, [7, ann.hyperty, bob.hyperty, path], kind="receipt", code=403, text="a\x1b[2Jb", reason="a\nb"
+    )
+    for number in range(300):
+        network[A].exchange.counts.note(B, f"reason-{number}")
+
+    [receipt] = receipts(ann)
+    assert (receipt["description"], receipt["reason"]) == ("a\ufffd[2Jb", "refused")
+    assert receipt["path"] == [{"node": NODES[0], "micros": 5}, {"node": NODES[1], "micros": 1 << 40}]
+    assert len(network[A].exchange.counts) <= 101

@@ -183,6 +183,58 @@ def test_lease(network):
     assert ann and al
 
 
+@pytest.mark.parametrize(("lease", "most"), [(120.0, 80), (0.001, 260)])
+def test_the_home_domain_grants_a_shorter_lease(network, lease, most):
+    """
+    A subscription is renewed within the lease that the home domain grants, not the one of the own node; a
+    domain that grants next to nothing is not asked all the time.
+    """
+    network[B].options.lease_seconds = 120.0
+    ann = observers(network, "ann")
+    network[B].options.lease_seconds = lease
+    network[A].subscribe(ann[0], f"{OBJECT}/children/1")
+    network.flow()
+    network[B].options.lease_seconds = 120.0  # it ends nothing here before
+    before = len(network[A].streams.sent)
+    for _ in range(720):
+        network.clock.advance(5)
+        network.flow()
+        assert bound(network)
+
+    assert 3600 / 120 <= len(network[A].streams.sent) - before <= 3 * most
+
+
+@pytest.mark.parametrize("how", ["revoked", "begun again"])
+def test_a_client_learns_that_it_may_have_missed_something(network, how):
+    """
+    A client that acknowledges learns at its next `re-open` that its subscriptions had a gap: the home domain
+    revoked one, or its node began again, perhaps without its memory. One that had no gap learns nothing.
+    """
+    ann, al = network[A].client("ann"), network[A].client("al")
+    opened = {"id": 60, "type": "open", "to": "mn:/session", "body": {"resume": True}}
+    epochs = {}
+    for client, address in ((ann, f"{OBJECT}/changes"), (al, "comm://c.example/room/changes")):
+        client.tell({**opened, "from": client.runtime})
+        network[A].subscribe(client, address)
+        network.flow()
+        epochs[client] = next(each["body"]["resume"] for each in client.take() if each["id"] == 60)
+
+    if how == "revoked":
+        network[B].use(rule("deny", {"msgFrom": {"like": "*/ann/*"}, "direction": {"equals": "subscribe"}}))
+    else:
+        network[A].exchange.restarted(network[B].name)
+    for _ in range(4):
+        network.clock.advance(5)
+        network.flow()
+
+    for client, missed in ((ann, None), (al, 0)):
+        received = {"epoch": epochs[client]["epoch"], "received": 1}
+        again = {"id": 61, "type": "re-open", "from": client.runtime, "to": "mn:/session"}
+        client.tell({**again, "body": {"runtimeToken": client.token, "resume": received}})
+        [answer] = [each["body"] for each in client.take() if each["id"] == 61]
+        assert answer["resume"]["missed"] is missed, client.runtime
+
+
 def test_revoked(network):
     """
     When the policies of the home domain change, a subscriber that they refuse now hears no more.

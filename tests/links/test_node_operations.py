@@ -31,7 +31,7 @@ class Operated:
         streams, states = self.a.streams, AdminStates(None)
         none: Any = NoLinks(self.a.name)
         assert streams is not None
-        streams.admit = lambda destination: check_new(states, domain_of(destination))
+        streams.admit = lambda node, is_answer: check_new(states, domain_of(node), is_answer)
         self.operations = NodeOperations(
             lambda: ["b.example"],
             states,

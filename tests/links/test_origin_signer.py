@@ -36,14 +36,17 @@ def test_each_kind_of_key_signs():
 
 def test_a_renewed_key_signs_from_then_on():
     """
-    After a renewal, what the old key signed is refused.
+    After a renewal, what the old key signed is good while that is the former key of the node, then refused.
     """
-    keys = {A: KEYS[0].public_key()}
-    signer, reader = OriginSigner(A, KEYS[0], {}.get), OriginSigner(B, KEYS[1], keys.get)
+    keys, former = {A: KEYS[0].public_key()}, {}
+    signer, reader = OriginSigner(A, KEYS[0], {}.get), OriginSigner(B, KEYS[1], keys.get, former.get)
     old = signer.sign(b"data")
     signer.renew(KEYS[2])
-    keys[A] = KEYS[2].public_key()
+    former[A], keys[A] = keys[A], KEYS[2].public_key()
+    under_way = reader.verify(A, b"data", old)
+    del former[A]
 
+    assert under_way == ""
     assert "invalid" in reader.verify(A, b"data", old)
     assert reader.verify(A, b"data", signer.sign(b"data")) == ""
 

@@ -568,15 +568,24 @@ def test_two_processes_with_one_name_and_key(errors):
 
 def test_a_node_that_renews_its_key():
     """
-    A node whose certificate has another key now, in the same process, is believed at once.
+    A node whose certificate has another key now, in the same process, is believed at once. Its former key
+    is remembered for a minute, unless what is trusted changes.
     """
     world = network((A, B), (B, C))
+    states = [overlay(world, node).states for node in (B, C)]
     keys = overlay(world, A).own.keys
     start, counter = overlay(world, A).own.sequence
     claim = advertisement(A, links={B: 55}, sequence=(start, counter + 1), keys=keys)
 
     overlay(world, B).received(link(world, B, A), State(OpenSeal("renewed").sign(claim)))
     world.run(1)
+    renewed = [each.former_signer(A) is not None for each in states]
+    overlay(world, C).trust_changed()
+    distrusting = [each.former_signer(A) is not None for each in states]
+    cost = costs(world, C)[A]
+    world.run(200)  # the node itself, of the other key, has the last word
 
-    assert 65 == costs(world, C)[A]
+    assert 65 == cost
     assert {} == overlay(world, C).states.conflicts
+    assert ([True, True], [True, False]) == (renewed, distrusting)
+    assert states[0].former_signer(A) is None

@@ -352,6 +352,58 @@ def test_a_message_that_arrived_before_its_tombstone_is_delivered():
     assert a.reasons(identifier) == ["acknowledged"]
 
 
+def test_a_message_that_is_never_acknowledged_ends(tmp_path):
+    """
+    A message that was sent to a node that never comes back ends an hour after its time to live; if the own
+    node was started again meanwhile, a minute after. What follows in its lane arrives.
+    """
+    net = FakeNet()
+    a, b = (StreamNode(net, f"mn://{each}.example/1", tmp_path / each) for each in "ab")
+    a.send(b.name, b"open")
+    net.run(1)
+    net.tap = lambda datagram: None
+    lost = [a.send(b.name, b"%d" % number, ttl_millis=3000) for number in range(3)]
+    net.run(300, 1)
+    before = [a.reasons(each) for each in lost]
+
+    a.restart()
+    net.run(75, 1)
+    after = [a.outcomes[each] for each in lost]
+    net.tap = lambda datagram: datagram
+    later = a.send(b.name, b"later")
+    net.run(80)
+
+    assert before == [[]] * 3
+    assert {(outcome.code, outcome.reason) for [outcome] in after} == {(504, "in-doubt")}
+    assert a.reasons(later) == ["acknowledged"]
+    assert b.payloads == [b"open", b"later"]
+    a.kill()
+    b.kill()
+
+
+def test_an_hour_after_its_time_a_message_is_in_doubt():
+    """
+    The sending node keeps nothing for ever, even if it is not started again; what is acknowledged later has
+    one outcome only.
+    """
+    net, a, b = pair()
+    a.send(b.name, b"open")
+    net.run(1)
+    net.tap = lambda datagram: None if datagram.source == b.name else datagram
+    doubtful = a.send(b.name, b"arrives", ttl_millis=3000)
+    net.run(1)
+    net.run(3500, 5)
+    before = a.reasons(doubtful)
+
+    net.run(200, 5)
+    net.tap = lambda datagram: datagram
+    net.run(200, 1)
+
+    assert (before, a.reasons(doubtful)) == ([], ["in-doubt"])
+    assert b.payloads == [b"open", b"arrives"]
+    assert len(a.streams.peers[b.name].outgoing) == 0
+
+
 def test_a_message_that_waits_for_another_becomes_stale_at_the_destination():
     """
     The destination's clock counts while a message waits for the one before it.

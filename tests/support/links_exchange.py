@@ -14,7 +14,7 @@ from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.overlay.network import NodeKeys
-from msgnode.links.stream.streams import NO_PATH, Envelope, IfReplaced, NoRoom, Outcome
+from msgnode.links.stream.streams import ACKNOWLEDGED, NO_PATH, Envelope, IfReplaced, NoRoom, Outcome
 from msgnode.links.wire.datagram import Datagram
 from msgnode.links.wire.node_name import domain_of
 from msgnode.protocol.errors import Rejected
@@ -54,8 +54,9 @@ class MemoryStreams:
         done: Done | None = None,
         sender: str = "",
         if_replaced: IfReplaced = "wait",
+        is_answer: bool = False,
     ) -> None:
-        if destination in self.drained:
+        if destination in self.drained and envelope.kind == "message" and not is_answer:
             raise Rejected("this domain is drained", 403, "policy")
         if len(self._network.wire) >= self.room:
             raise NoRoom("there is no room for more messages to this domain")
@@ -266,7 +267,7 @@ class MemoryNetwork:
         path = ((source, 5),)
         self.nodes[destination].exchange.received(source, envelope, payload, path, self._acknowledge)
         if done is not None:
-            done(envelope, Outcome(200, "acknowledged", "", (*path, (destination, 7))))
+            done(envelope, ACKNOWLEDGED)
         for far in self.nodes.values():
             far.node.settle()
 

@@ -83,13 +83,6 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def printable(text: str) -> str:
-    """
-    Returns the text without control characters: another domain may have written it, and this is a terminal.
-    """
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-
-
 def short(node: str) -> str:
     """
     Returns the name of a node without its scheme.

@@ -10,8 +10,9 @@ import click
 
 from msgnode.cli import REFUSED, USAGE
 from msgnode.cli.links.admin_client import AdminClient, asks_admin
-from msgnode.cli.links.layout import colored, count, duration, printable, short, table, terminal_columns
+from msgnode.cli.links.layout import colored, count, duration, short, table, terminal_columns
 from msgnode.cli.links.link_details import details
+from msgnode.structures.log_limits import printable
 
 _HEAD = ("PEER", "STATE", "FOR", "RTT", "COST", "QUEUE", "UNACKED", "OLDEST", "CERT")
 _domain = click.argument("domain")

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from msgnode.cli.links.layout import colored, count, duration, printable, size
+from msgnode.cli.links.layout import colored, count, duration, size
+from msgnode.structures.log_limits import printable
 
 _DIALLED = {"us": ", dialled by us", "them": ", dialled by them"}
 

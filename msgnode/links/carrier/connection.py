@@ -32,6 +32,7 @@ from msgnode.links.wire.entries import (
     State,
     Summary,
 )
+from msgnode.structures.log_limits import printable
 
 BATCH_BYTES = 32 * 1024  # of a message, unless one entry is larger
 TLS_SHARE = 3  # the TLS handshake may take a third of the time for the hello
@@ -310,7 +311,7 @@ class LinkConnection:
     def _take_close(self, entry: Close) -> None:
         self.closed = entry
         self.retry_after = entry.retry_after
-        self.reason = f"closed by the peer: {entry.code} {entry.reason}"
+        self.reason = f"closed by the peer: {entry.code} {printable(entry.reason)}"
         self._wire.lose()
         self._end(self.reason)
 

@@ -20,6 +20,7 @@ from msgnode.links.carrier.link_table import LinkTable
 from msgnode.links.carrier.websocket import ClientFactory
 
 FIRST_SECONDS, LAST_SECONDS = 1.0, 60.0
+MAX_ASKED_SECONDS = 3600.0  # that a peer may ask this node to wait
 STEADY_SECONDS = 30.0  # that a link must have been up to count as a success
 
 
@@ -179,4 +180,6 @@ class Dialer(Service):
         longest = min(FIRST_SECONDS * 2.0 ** min(self.failures, 20), LAST_SECONDS)
         self.failures += 1
         asked, self._asked = self._asked, 0.0
-        return max(asked, 0.0) + self._chance.random() * longest
+        # A peer may send any number, NaN too, which no comparison holds for.
+        wait = min(asked, MAX_ASKED_SECONDS) if asked > 0 else 0.0
+        return wait + self._chance.random() * longest

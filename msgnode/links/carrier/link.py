@@ -13,8 +13,9 @@ class Link(Protocol):
     """
     A link that is up: a neighbour that proved its name, over whichever carrier.
 
-    `cost` is the configured cost, or None if `round_trip` counts: seconds, smoothed, None before the first
-    pong. `transit`: may datagrams of this neighbour pass through to others? `kind` is SERVER or CLIENT.
+    `cost` is the configured cost, or None if `round_trip` counts: seconds, the least of the last pings, None
+    before the first pong. `transit`: may datagrams of this neighbour pass through to others? `kind` is SERVER
+    or CLIENT.
     """
 
     @property

@@ -12,6 +12,7 @@ from msgnode.links.carrier.send_queue import SendQueue
 from msgnode.links.carrier.wire import TOO_MANY
 from msgnode.links.wire.entries import MAX_MESSAGE_BYTES, Data, Digest, Hello, State, Summary
 from msgnode.links.wire.node_name import domain_of
+from msgnode.structures.log_limits import printable
 
 if TYPE_CHECKING:
     from msgnode.links.carrier.link import Link
@@ -42,7 +43,7 @@ class NodeLink:
         self.kind = hello.kind
         self.epoch = hello.epoch
         self.features = frozenset(hello.features)
-        self.contact = hello.contact
+        self.contact = printable(hello.contact)
         self.domain = domain_of(hello.node)
         self.connection = connection
         self.spare: LinkConnection | None = None

@@ -3,16 +3,18 @@ Pings on a connection of a link: they detect a silent peer and measure the round
 """
 
 import random
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 PING_SECONDS = 10.0
 FIRST_SECONDS = 1.0  # between the first pings
-FIRST_PINGS = 4  # the least round trip of these begins the smoothing: a node that has just started is slow
+FIRST_PINGS = 4
 MAX_MISSED = 3
-SMOOTHING = 1 / 8  # of the round trip: the weight of a new sample (EWMA)
+SAMPLES = (
+    4  # the least of the last few counts: one slow answer, of a node that is busy, says nothing of the way
+)
 
 
 class Pings:
@@ -40,7 +42,8 @@ class Pings:
         self._pending: OrderedDict[int, float] = OrderedDict()  # number, time
         self._probes: list[tuple[int, Callable[[], None]]] = []
         self._timer: IDelayedCall | None = None
-        self._made = self._answered = 0
+        self._made = 0
+        self._samples: deque[float] = deque(maxlen=SAMPLES)
 
     def start(self) -> None:
         """
@@ -74,19 +77,13 @@ class Pings:
             if earlier == number:
                 break
         sample = self._clock.seconds() - sent
-        self._answered += 1
-        self.round_trip = self._smoothed(sample)
+        self._samples.append(sample)
+        self.round_trip = min(self._samples)
         self._measured()
         probes = [probe for probe in self._probes if probe[0] in answered]
         self._probes = [probe for probe in self._probes if probe[0] not in answered]
         for _, call in probes:
             call()
-
-    def _smoothed(self, sample: float) -> float:
-        trip = self.round_trip
-        if trip is None:
-            return sample
-        return min(trip, sample) if self._answered <= FIRST_PINGS else trip + (sample - trip) * SMOOTHING
 
     def _tick(self) -> None:
         self._timer = None

@@ -14,6 +14,7 @@ from msgnode.structures.bounded_cache import BoundedCache
 log = Logger()
 
 LOG_AGAIN_SECONDS = 3600.0
+MAX_EVENTS = 100  # words that are counted apart: other domains give reasons, too
 MAX_LOGGED = 1000  # pairs of domain and event
 # The events that operators can do something about.
 _LOGGED = {
@@ -42,6 +43,8 @@ class ExchangeCounts(Counter[str]):
         """
         Counts an event of a domain, or of a node of it.
         """
+        if event not in self and len(self) >= MAX_EVENTS:
+            event = "refused"
         self[event] += 1
         domain = domain_of(of) if of.startswith("mn:") else of
         self.peers.of(domain).exchanged[event] += 1

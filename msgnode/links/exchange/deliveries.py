@@ -125,7 +125,7 @@ class Deliveries:
         path, received_at = self._paths.get((to, receipt.id)) or ((), 0)
         if not path or int(receipt.fields().get("code", 0)) >= 400:
             return path
-        return *path, (self._node, (time_ns() - received_at) // 1000)
+        return *path, (self._node, max(0, time_ns() - received_at) // 1000)
 
     def _carry(self, node: str, message: Message) -> None:
         if message.type.lower() == "receipt" and message.from_ == RECEIPT:
@@ -139,7 +139,8 @@ class Deliveries:
             envelope = envelope_of(message, self._ids.next(), self._options)
             envelope.identity = identity_of(owner, self._homes.own)
             sender = owner.runtime if owner is not None else message.from_
-            self._streams.send(node, envelope, without_via(message), sender=sender)
+            is_answer = message.type.lower() == "response"
+            self._streams.send(node, envelope, without_via(message), sender=sender, is_answer=is_answer)
             return
         self._pass_on(node, message)
 

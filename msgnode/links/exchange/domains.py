@@ -2,7 +2,7 @@
 The home domain of an address, which alone resolves it and fans out, and the node of it that takes messages.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -116,7 +116,8 @@ class Gateways:
     The choice of a gateway for each domain: the nearest node, kept until it has acknowledged all it was sent.
 
     A gateway without a route for REPLACE_SECONDS, while another node of its domain has one, is replaced: what
-    it was never sent moves to the other. `replaced` is called then.
+    it was never sent moves to the other. `replaced` is called then; `lost`, when nodes to which something is
+    to be delivered have no route any more.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Gateways:
         self._streams = streams
         self._clock = clock
         self._counts = counts
+        self.lost: Callable[[Set[str]], None] = lambda nodes: None
         self.replaced: Callable[[str], None] = lambda node: None
         self._chosen: BoundedCache[str, str] = BoundedCache(MAX_NODES)
         self._moving: set[str] = set()  # gateways that are being replaced
@@ -187,6 +189,8 @@ class Gateways:
         now, before = self._clock.seconds(), self._lost
         without = [node for node in self._streams.waiting() if not self._network.has_route(node)]
         self._lost = {node: before.get(node, now) for node in without}
+        if lost := self._lost.keys() - before.keys():
+            self.lost(lost)
         self._done &= self._lost.keys()
         for node, since in list(self._lost.items()):
             other = self._nearest(domain_of(node))

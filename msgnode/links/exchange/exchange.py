@@ -3,7 +3,7 @@ The exchange between domains: a listener to streams, and what the bus knows of o
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -24,7 +24,7 @@ from msgnode.links.exchange.outgoing import Outgoing
 from msgnode.links.exchange.passing.origins import REDIRECTS, Origins, Signer
 from msgnode.links.exchange.rates import DomainRates
 from msgnode.links.exchange.receipts import AskedReceipts, RemoteReceipt
-from msgnode.links.exchange.status import ACKNOWLEDGED, MAX_REASON_CHARS, MAX_TEXT_CHARS
+from msgnode.links.exchange.status import ACKNOWLEDGED, DELIVERED, said
 from msgnode.links.exchange.subscriptions.entries import (
     Answer,
     AnyEntry,
@@ -37,6 +37,7 @@ from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
 from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.decision.addresses import split
+from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
@@ -90,6 +91,7 @@ class Exchange:
         self._make_messages(node, network, clock, traffic_recorder, origins)
         self.grants = Grants(node, homes, self.nodes, ids, self._answer, clock, options, self.counts)
         self.upstream = Upstream(node, homes, self.gateways, ids, self._ask, clock, options, self.counts)
+        self.gateways.lost = self._routes_lost
         self.gateways.replaced = self.upstream.restarted  # the other gateway is asked for all subscriptions
         self.apply()
 
@@ -130,6 +132,7 @@ class Exchange:
             lambda: node.ingress.together,
             options,
             self.counts,
+            clock,
         )
         self._incoming = Incoming(
             node,
@@ -139,6 +142,7 @@ class Exchange:
             origins,
             self._deliveries,
             self.allocations,
+            self._outgoing.awaited.answered,
             self.rates,
             clock.seconds,
             self.counts,
@@ -159,12 +163,14 @@ class Exchange:
         self.nodes.start()
         self._node.federate(self)
         self.gateways.start()
+        self._outgoing.start()
         self.allocations.start()
         self.grants.start()
         self.upstream.start()
 
     def stop(self) -> None:
         self.gateways.stop()
+        self._outgoing.stop()
         self.grants.stop()
         self.upstream.stop()
 
@@ -250,13 +256,14 @@ class Exchange:
                 self._outgoing.ended(envelope, payload, outcome)
 
     def restarted(self, source: str) -> None:
+        self._outgoing.awaited.restarted(source)
         self.upstream.restarted(source)
 
     def _receipt(self, source: str, envelope: Envelope, payload: bytes) -> None:
         receipt = _receipt.decode(payload)
-        if not 200 <= envelope.code <= 599:
+        if envelope.code not in DELIVERED and not 400 <= envelope.code <= 599:
             raise ValueError(f"{envelope.code} is no code of a final receipt")
-        envelope.text, envelope.reason = envelope.text[:MAX_TEXT_CHARS], envelope.reason[:MAX_REASON_CHARS]
+        envelope.text, envelope.reason = said(envelope.text, envelope.reason)
         if self.homes.home(receipt.to) != domain_of(source):
             self.counts.note(source, "peer")
             return
@@ -327,9 +334,17 @@ class Exchange:
             self.upstream.unbound(address, session)
             self.allocations.unbound(address)
 
-    def _asks_for_signatures(self, node: str) -> bool:
-        keys = self._network.keys(node)
-        return keys is not None and REDIRECTS in keys.features
+    def _routes_lost(self, nodes: Set[str]) -> None:
+        with self._node.ingress.together:
+            self.receipts.routes_lost(nodes)
+
+    def _asks_for_signatures(self, gateway: str) -> bool:
+        """
+        Does the gateway redirect, or another node of its domain, which may take its place?
+        """
+        network = self._network
+        nodes = {gateway, *network.nodes_of(domain_of(gateway))}
+        return any((keys := network.keys(node)) is not None and REDIRECTS in keys.features for node in nodes)
 
     # -- to streams ----------------------------------------------------------------------
 
@@ -341,9 +356,10 @@ class Exchange:
         try:
             if node:
                 envelope = envelope_of(message, self._ids.next(), self.options)
-                self._streams.send(node, envelope, message.data, if_replaced="move")
-        except NoRoom:
-            self.counts.note(node, "overflow")
+                # Addresses are given back while the domain is drained, too.
+                self._streams.send(node, envelope, message.data, if_replaced="move", is_answer=True)
+        except Rejected as why:
+            self.counts.note(node, why.reason)
 
     def _answer(self, node: str, entry: Answer | Revoke) -> None:
         try:

@@ -33,7 +33,7 @@ from msgnode.protocol.message import NO_TOKEN, Message, compose, decode, recall
 from msgnode.protocol.token_redaction import may_hold_token, redacted, without_secrets
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
-from msgnode.structures.log_limits import FailureLog, StrangerLog
+from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
 from msgnode.transport.cork import corked
 
 log = Logger()
@@ -57,6 +57,7 @@ class Incoming:
         origins: Origins,
         deliveries: Deliveries,
         allocations: Allocations,
+        answered: Callable[[Message], None],
         rates: DomainRates,
         seconds: Callable[[], float],
         counts: ExchangeCounts,
@@ -69,6 +70,7 @@ class Incoming:
         self._senders = SenderCheck(homes, nodes, origins)
         self._deliveries = deliveries
         self._allocations = allocations
+        self._answered = answered
         self._rates = rates
         self._counts = counts
         self._domain = Domain(node.config.domain)
@@ -162,6 +164,7 @@ class Incoming:
         elif message.to == own_address(self._domain):
             return None  # the answer to what the node itself asked for
         else:
+            self._answered(message)
             self._allocations.answered(message)
             self._check_service(message, arrival.session)
             self._remember(message, envelope, payload)
@@ -258,7 +261,9 @@ class Incoming:
         self._node.counts.refuse(why.code, why.reason)
         self._counts.note(source, why.reason)
         if why.reason == "peer":
-            self._strangers.note("{node} may not send this: {why}", node=arrival.far.node, why=str(why))
+            self._strangers.note(
+                "{node} may not send this: {why}", node=arrival.far.node, why=printable(str(why))
+            )
         for to in [message.to] if isinstance(message.to, str) else message.to:
             if arrival.is_passed_on and arrival.far.node == source:
                 self._deliveries.receipt(source, _receipt(why, message, to))  # and that node tells the sender

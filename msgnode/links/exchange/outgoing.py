@@ -2,7 +2,7 @@
 Outgoing messages: what clients here send to addresses of other domains.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from functools import partial
@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from msgnode.bus.receipts import is_awaited
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.links.exchange.allocations import Allocations
+from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.counts import ExchangeCounts
+from msgnode.links.exchange.deadlines import GRACE_SECONDS, TURN
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import Gateways, HomeDomains
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, without_via
@@ -25,7 +27,7 @@ from msgnode.links.exchange.node_sessions import NodeSessions
 from msgnode.links.exchange.passing.origins import Origins, Passed
 from msgnode.links.exchange.passing.passing_on import PassingOn
 from msgnode.links.exchange.receipts import AskedReceipts, Path, RemoteReceipt
-from msgnode.links.exchange.status import ACKNOWLEDGED, TEXTS, response_body, text_of
+from msgnode.links.exchange.status import ACKNOWLEDGED, TEXTS, UNCONFIRMED, response_body, text_of
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, Outcome, Streams
 from msgnode.links.wire.node_name import domain_of
@@ -36,7 +38,7 @@ from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 
-PROVISIONAL = (b'"code":1', b'"code": 1')
+LOOK_SECONDS = 1.0  # between two looks at deadlines
 
 
 class Outgoing:
@@ -64,7 +66,12 @@ class Outgoing:
         cork: Callable[[], AbstractContextManager[Any]],
         options: ExchangeOptions,
         counts: ExchangeCounts,
+        clock: IReactorTime,
     ) -> None:
+        self._clock = clock
+        self._look: IDelayedCall | None = None
+        self._look_at = 0.0
+        self._was_late = False
         self._streams = streams
         self._network = network
         self._router = router
@@ -79,6 +86,7 @@ class Outgoing:
         self._cork = cork
         self._options = options
         self._counts = counts
+        self.awaited = AwaitedAnswers(network.has_route, clock.seconds)
         self._passing_on = PassingOn(
             network.node,
             streams,
@@ -88,8 +96,19 @@ class Outgoing:
             cork,
             options,
             counts,
+            clock.seconds,
         )
         self._together: list[tuple[Message, Session]] | None = None
+
+    def start(self) -> None:
+        """
+        Watches for messages of which the other domain says nothing.
+        """
+        self._look_in(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        if self._look is not None and self._look.active():
+            self._look.cancel()
 
     def send(self, message: Message, session: Session) -> None:
         """
@@ -142,12 +161,14 @@ class Outgoing:
         sid = 0 if payload is message.data else session.sid  # the stub of the sender would hear it
         self._origins.sign(envelope, message, payload, sid, node, domain_of(node))
         asked, message.receipt = message.receipt, False  # which the exchange gives
+        until = self._clock.seconds() + envelope.ttl_millis / 1000
         if asked:
-            self._receipts.ask(message, session)
-        sent = Sent(message, session.sid, asked)
+            self._receipts.ask(message, session, node, until)
+        sent = Sent(message, session.sid, asked, node, until)
         try:
             done = partial(self._done, sent)
-            self._streams.send(node, envelope, payload, done, session.runtime, "move")
+            is_answer = message.type.lower() == "response"
+            self._streams.send(node, envelope, payload, done, session.runtime, "move", is_answer)
         except Rejected as why:  # NoRoom, or a domain that is drained
             self._counts.note(node, why.reason)
             if asked:
@@ -156,6 +177,8 @@ class Outgoing:
                 )
             raise
         self._counts.note(node, "sent")
+        if sent.awaited:
+            self.awaited.put(sent)
         if self._network.has_route(node):
             message.outcome, message.recipients = "delivered", 1
             return
@@ -198,13 +221,40 @@ class Outgoing:
 
     # -- outcomes --------------------------------------------------------------------
 
-    def _done(self, sent: "Sent", envelope: Envelope, outcome: Outcome) -> None:
+    def _done(self, sent: Sent, envelope: Envelope, outcome: Outcome) -> None:
         if outcome.reason == ACKNOWLEDGED:
+            sent.acknowledged_at = self._clock.seconds()
             if sent.receipt:
                 self._receipts.passed(sent.header(), outcome.path)
             return
+        self.awaited.drop(sent)
         with self._cork():
             self._fail(sent, outcome)
+
+    def _look_again(self) -> None:
+        """
+        Tells the senders of messages whose time has ended, and of which nothing is known.
+
+        After this process was stopped for a while, what came meanwhile is read first.
+        """
+        self._was_late = not self._was_late and self._clock.seconds() > self._look_at + GRACE_SECONDS
+        if self._was_late:
+            self._look_in(LOOK_SECONDS)
+            return
+        with self._cork():
+            told = 0
+            for sent, to in self.awaited.overdue():
+                told += 1
+                self._counts.note(sent.node, UNCONFIRMED.reason)
+                self._answer_for(sent, to, UNCONFIRMED.code, text_of(UNCONFIRMED), UNCONFIRMED.reason)
+                sent.answered(to)
+            told += self._receipts.end_overdue(self._network.has_route, self._here(0))
+            told += self._passing_on.end_overdue()
+        self._look_in(0 if told >= TURN else LOOK_SECONDS)
+
+    def _look_in(self, seconds: float) -> None:
+        self._look_at = self._clock.seconds() + seconds
+        self._look = self._clock.callLater(seconds, self._look_again)
 
     def ended(self, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
         """
@@ -224,18 +274,18 @@ class Outgoing:
         """
         return self._passing_on.receive(receipt, envelope)
 
-    def _fail(self, sent: "Sent", outcome: Outcome) -> None:
+    def _fail(self, sent: Sent, outcome: Outcome) -> None:
         to = sent.to if isinstance(sent.to, str) else sent.to[0]
         self._counts.note(self._homes.home(to), outcome.reason)
         text = text_of(outcome)
-        if sent.receipt:
+        if sent.receipt and (not sent.sid or self._receipts.is_asked(sent.header())):
             path = outcome.path or self._here(sent.received_at)
             self._receipts.finish(sent.header(), outcome.code, text, outcome.reason, path)
         self._answer(sent, outcome.code, text, outcome.reason)
         if outcome.reason == "stale" and sent.is_answer:
             self._replace(sent, text)
 
-    def _replace(self, answer: "Sent", text: str) -> None:
+    def _replace(self, answer: Sent, text: str) -> None:
         """
         Sends a short answer in the place of one that went stale, for its asker still waits.
         """
@@ -247,70 +297,31 @@ class Outgoing:
         node = self._gateways.choose(self._homes.home(answer.to))
         if node:
             with suppress(Rejected):  # then it is counted only
-                self._streams.send(node, envelope, message.data)
+                self._streams.send(node, envelope, message.data, is_answer=True)
 
     def _here(self, received_at: int) -> Path:
         """
         The path of a message that did not get further than this node.
         """
-        return ((self._network.node, (time_ns() - received_at) // 1000 if received_at else 0),)
+        return ((self._network.node, max(0, time_ns() - received_at) // 1000 if received_at else 0),)
 
-    def _answer(self, sent: "Sent", code: int, text: str, reason: str) -> None:
+    def _answer(self, sent: Sent, code: int, text: str, reason: str) -> None:
         """
         Answers a request that did not reach the other domain.
         """
         for address in sent.awaited:
-            message = sent.header(address)
-            session = self._routes.listener(message.from_, sent.sid) if sent.sid else None
-            found = (session,) if session is not None else self._routes.resolve(message.from_)
-            reply = message.reply(response_body(code, text, reason))
-            waiting = self._router.expected_responses
-            if found:
-                found[0].deliver(reply)
-            elif waiting.waiting:
-                waiting.deliver(reply, None)
+            self._answer_for(sent, address, code, text, reason)
 
-
-class Sent:
-    """
-    A message under way: what is needed to tell its sender what became of it. The bytes are the stream's.
-    """
-
-    __slots__ = (
-        "awaited",
-        "from_",
-        "id",
-        "is_answer",
-        "log",
-        "receipt",
-        "received_at",
-        "sid",
-        "to",
-        "transaction",
-        "type",
-    )
-
-    def __init__(self, message: Message, sid: int, receipt: bool) -> None:
-        self.id, self.type, self.from_, self.to = message.id, message.type, message.from_, message.to
-        self.transaction, self.log = message.transaction, message.log
-        self.sid = sid
-        self.receipt = receipt
-        self.received_at = message.received_at  # 0: before a restart
-        self.awaited: Sequence[str]
-        if isinstance(message.to, str):
-            # A provisional answer has a code below 200, and another one follows it.
-            self.is_answer = message.type.lower() == "response" and not any(
-                sign in message.data for sign in PROVISIONAL
-            )
-            self.awaited = (message.to,) if is_awaited(message) else ()
-        else:
-            self.is_answer = False
-            self.awaited = [to for to in message.to if is_awaited(Message(message.id, message.type, to))]
-
-    def header(self, to: str | None = None) -> Message:
-        message = Message(self.id, self.type, to or self.to, self.from_, transaction=self.transaction)
-        message.log = self.log
-        return message
+    def _answer_for(self, sent: Sent, address: str, code: int, text: str, reason: str) -> None:
+        message = sent.header(address)
+        session = self._routes.listener(message.from_, sent.sid) if sent.sid else None
+        found = (session,) if session is not None else self._routes.resolve(message.from_)
+        reply = message.reply(response_body(code, text, reason))
+        waiting = self._router.expected_responses
+        if found:
+            found[0].deliver(reply)
+        elif waiting.waiting:
+            waiting.deliver(reply, None)
 
 
 def _with_list(message: Message, addresses: list[Any]) -> Message:

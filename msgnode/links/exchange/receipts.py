@@ -5,7 +5,8 @@ The home domain gives the receipt of a message that it got. The sender's node gi
 got there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
+from math import inf
 from typing import Annotated, Any
 
 import msgspec
@@ -13,10 +14,12 @@ from twisted.logger import Logger
 
 from msgnode.bus.receipts import RECEIPT, TEXTS
 from msgnode.bus.routing_table import RoutingTable
-from msgnode.links.exchange.status import WAITING, told
+from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS, Deadlines
+from msgnode.links.exchange.status import UNCONFIRMED, WAITING, told
 from msgnode.links.stream.streams import Envelope
 from msgnode.links.wire.datagram import HOP_LIMIT, Name
-from msgnode.protocol.message import Message, compose
+from msgnode.links.wire.node_name import is_name
+from msgnode.protocol.message import MAX_TRANSACTION_CHARS, Message, compose
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.fair_table import FairTable
@@ -25,6 +28,7 @@ log = Logger()
 
 MAX_ASKED = 50_000  # receipts that clients here wait for
 MAX_GIVEN = 10_000  # receipts that were given, and are not given again
+MAX_MICROS = 1 << 40  # that a message stays at a node
 
 Path = tuple[tuple[str, int], ...]
 _Hop = tuple[Name, Annotated[int, msgspec.Meta(ge=0)]]
@@ -48,11 +52,18 @@ class RemoteReceipt(msgspec.Struct, array_like=True):
 class Asked(msgspec.Struct):
     """
     A receipt that a client here asked for: its session, and what the receipt repeats.
+
+    `is_acknowledged`: `node` has the message; `path`, as far as known, is how it got there. Its time to live
+    ends at `until`. `is_waiting`: the client knows that it waits for a route.
     """
 
     sid: int
     transaction: int | str | None
     path: Path = ()
+    node: str = ""
+    until: float = 0.0
+    is_waiting: bool = False
+    is_acknowledged: bool = False
 
 
 class AskedReceipts:
@@ -69,6 +80,7 @@ class AskedReceipts:
         self._restored: frozenset[int] = frozenset()
         self._restored_until = 0.0
         self._asked: FairTable[Key, Asked] = FairTable(most)
+        self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._asked.get(key) is not None)
         self._given: BoundedCache[Key, None] = BoundedCache(MAX_GIVEN)
 
     def __len__(self) -> int:
@@ -81,16 +93,17 @@ class AskedReceipts:
         self._restored = frozenset(session.sid for session in restored)
         self._restored_until = self._seconds() + wait_seconds
 
-    def ask(self, message: Message, session: Session) -> None:
+    def ask(self, message: Message, session: Session, node: str = "", until: float = inf) -> None:
         """
-        Notes that the sender wants a receipt for each address of the message.
+        Notes that the sender wants a receipt for each address of the message, which goes to `node`.
 
         If too many are awaited, the sender of the most gets a last one for its oldest message, which says so.
         """
         for key in keys_of(message):
             self._given.pop(key)
-            asked = Asked(session.sid, message.transaction)
+            asked = Asked(session.sid, message.transaction, (), node, until)
             evicted = self._asked.put(key, asked, session.sid, session.sid)
+            self._deadlines.add(key, until + GRACE_SECONDS, len(self._asked))
             if evicted is not None:
                 self._give(*evicted, 507, "too many receipts are awaited; it may be delivered", "limit")
 
@@ -101,15 +114,51 @@ class AskedReceipts:
         for key in keys_of(message):
             asked = self._asked.get(key)
             if asked is not None:
-                asked.path = path
+                asked.path, asked.is_acknowledged = path, True
 
     def wait(self, message: Message, session: Session) -> None:
         """
         Tells the sender that its message waits; the final receipt follows.
         """
-        for from_, id, to in keys_of(message):
-            body = {"code": 202, "description": WAITING, "to": to, "final": False}
-            session.deliver(compose(id, "receipt", RECEIPT, from_, body, message.transaction))
+        for key in keys_of(message):
+            asked = self._asked.get(key)
+            if asked is not None:
+                self._tell_waiting(key, asked, session)
+
+    def routes_lost(self, nodes: Set[str]) -> None:
+        """
+        Tells the senders whose messages these nodes have not acknowledged that they wait.
+        """
+        for key, asked in list(self._asked.items()):
+            if asked.node in nodes and not asked.is_acknowledged and not asked.is_waiting:
+                session = self._session(key[0], asked)
+                if session is not None:
+                    self._tell_waiting(key, asked, session)
+
+    @staticmethod
+    def _tell_waiting(key: Key, asked: Asked, session: Session) -> None:
+        from_, id, to = key
+        asked.is_waiting = True
+        body = {"code": 202, "description": WAITING, "to": to, "final": False}
+        session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
+
+    def end_overdue(self, has_route: Callable[[str], bool], here: Path) -> int:
+        """
+        Gives the final receipt for messages whose time has ended, and of which nothing is known. Returns how
+        many were looked at.
+        """
+        now, count = self._seconds(), 0
+        for key in self._deadlines.take(now):
+            count += 1
+            asked = self._asked.get(key)
+            if asked is None or now < asked.until + GRACE_SECONDS:
+                continue  # it has its receipt, or another one has its id now
+            if asked.is_acknowledged and has_route(asked.node) and now < asked.until + HELD_SECONDS:
+                self._deadlines.add(key, now + AGAIN_SECONDS, len(self._asked))
+                continue
+            code, reason, text = UNCONFIRMED.code, UNCONFIRMED.reason, UNCONFIRMED.text
+            self._finish(key, code, text, reason, asked.path or here, asked.transaction)
+        return count
 
     def finish(self, message: Message, code: int, text: str, reason: str, path: Path = ()) -> None:
         """
@@ -128,7 +177,10 @@ class AskedReceipts:
         if self._asked.get(key) is None and not self._may_be_restored(receipt.from_):
             return False
         text = envelope.text or TEXTS.get(envelope.code, "")
-        self._finish(key, envelope.code, text, envelope.reason, receipt.path, envelope.transaction)
+        transaction = envelope.transaction
+        if isinstance(transaction, str) and len(transaction) > MAX_TRANSACTION_CHARS:
+            transaction = None
+        self._finish(key, envelope.code, text, envelope.reason, _sound(receipt.path), transaction)
         return True
 
     def _may_be_restored(self, from_: str) -> bool:
@@ -139,6 +191,12 @@ class AskedReceipts:
             self._restored = frozenset()
             return False
         return any(session.sid in self._restored for session in self._routes.resolve(from_)[:1])
+
+    def is_asked(self, message: Message) -> bool:
+        """
+        Does a client still wait for a receipt of the message?
+        """
+        return any(self._asked.get(key) is not None for key in keys_of(message))
 
     def _finish(
         self, key: Key, code: int, text: str, reason: str, path: Path, transaction: int | str | None
@@ -173,6 +231,13 @@ class AskedReceipts:
             found = self._routes.resolve(from_)
             session = found[0] if found else None
         return session if session is not None and not session.is_node else None
+
+
+def _sound(path: Path) -> Path:
+    """
+    The path without what is no name of a node: each node on the way adds to it.
+    """
+    return tuple((node, min(micros, MAX_MICROS)) for node, micros in path if is_name(node))
 
 
 def keys_of(message: Message) -> list[Key]:

@@ -171,12 +171,12 @@ def order_text(states: AdminStates, domain: str) -> str:
     )
 
 
-def check_new(states: AdminStates, domain: str) -> None:
+def check_new(states: AdminStates, domain: str, is_answer: bool = False) -> None:
     """
-    Raises Rejected if an order allows no new message for the domain.
+    Raises Rejected if an order allows no new message for the domain. Answers pass while it is drained.
     """
     state = states.of(domain)
-    if state in ("draining", "banned"):
+    if state == "banned" or (state == "draining" and not is_answer):
         raise Rejected(
             f"the operators of this node accept no message for {domain}: it is {state}", 403, "policy"
         )

@@ -1,6 +1,5 @@
 """
-The cost of a link: fixed by configuration, or the measured round trip in milliseconds, which the carrier has
-smoothed.
+The cost of a link: fixed by configuration, or the round trip in milliseconds that the carrier has measured.
 """
 
 from msgnode.links.carrier.link import Link

@@ -24,6 +24,8 @@ MAX_DOMAIN_NODES = 64
 MAX_DOMAIN_BYTES = 1024 * 1024
 MAX_BYTES = 64 * 1024 * 1024
 MAX_CONFLICTS = 256
+FORMER_SECONDS = 60.0  # for which a key that was renewed is good for what is under way
+MAX_FORMER = 4096
 
 
 class Record(msgspec.Struct):
@@ -82,6 +84,7 @@ class LinkStates:
         self._domains: dict[str, _Domain] = {}
         self._introduced: Counter[str] = Counter()
         self._dead: BoundedCache[Key, Record] = BoundedCache(MAX_DEAD)
+        self._former: BoundedCache[str, tuple[Signer, float]] = BoundedCache(MAX_FORMER)  # by node
         self._open_mark = self._inside_mark = 0
 
     def held(self, compact: str) -> Record | None:
@@ -178,8 +181,11 @@ class LinkStates:
         Add an advertisement, or replace an older one.
         """
         key = record.advertisement.key
-        if key in self.records:
-            self._take_out(self.records[key])
+        before = self.records.get(key)
+        if before is not None:
+            self._take_out(before)
+            if before.signer.key_hash != record.signer.key_hash:
+                self._former.put(key[0], (before.signer, self._seconds() + FORMER_SECONDS))
         name = domain_of(key[0])
         domain = self._domains.get(name)
         if domain is None:
@@ -194,6 +200,19 @@ class LinkStates:
         record.mark = mark(record.advertisement)
         if record.spread:
             self._add_mark(record)
+
+    def former_signer(self, node: str) -> Signer | None:
+        """
+        The signer that a node had until just now.
+        """
+        signer, until = self._former.get(node) or (None, 0.0)
+        return signer if self._seconds() < until else None
+
+    def forget_former(self) -> None:
+        """
+        Forget them, as other certificates are trusted now.
+        """
+        self._former.clear()
 
     def spread(self, record: Record) -> None:
         """

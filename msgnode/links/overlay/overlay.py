@@ -136,6 +136,16 @@ class Overlay:
             return None
         return record.signer.public_key
 
+    def former_key(self, node: str) -> PublicKeyTypes | None:
+        """
+        The key by which a node signed until it renewed its key just now; None if there is none, or nothing
+        of the node is trusted.
+        """
+        former = self.states.former_signer(node)
+        if former is None or former.until <= self._wall() or self.public_key(node) is None:
+            return None
+        return former.public_key
+
     def has_route(self, node: str) -> bool:
         return node in self.routes
 
@@ -271,6 +281,7 @@ class Overlay:
         again, in slices, and its own are signed again.
         """
         self.own.renew()
+        self.states.forget_former()
         keys = list(self.states.records)
         if self._reverifying is not None and self._reverifying.active():
             self._reverifying.cancel()

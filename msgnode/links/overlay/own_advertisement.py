@@ -99,13 +99,13 @@ class OwnAdvertisements:
             self._timer.cancel()
         self._timer = self._clock.callLater(wait, self._sign_changed)
 
-    def renew(self, keys: NodeKeys | None = None) -> None:
+    def renew(self, keys: NodeKeys | None = None, is_urgent: bool = False) -> None:
         """
-        Sign all again, because the certificate or the keys of streams are others.
+        Sign all again, because the certificate, the keys of streams or the features are others.
         """
         self.keys = keys or self.keys
         self._again.update(self._signed)
-        self.changed()
+        self.changed(is_urgent)
 
     def refresh(self) -> None:
         """

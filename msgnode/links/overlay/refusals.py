@@ -9,6 +9,7 @@ from twisted.logger import Logger
 
 from msgnode.links.peer_counts import PeerTable
 from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.log_limits import printable
 
 QUIET_SECONDS = 3600.0
 MAX_LOGGED = 4096  # pairs of peer and reason
@@ -44,4 +45,6 @@ class Refusals:
         if before is not None and now < before + QUIET_SECONDS:
             return
         self._logged.put((peer, reason), now)
-        _log.warn("{peer} was refused: {reason}: {text}", peer=peer, reason=reason, text=text[:500])
+        _log.warn(
+            "{peer} was refused: {reason}: {text}", peer=peer, reason=reason, text=printable(text[:500])
+        )

@@ -58,8 +58,8 @@ class NodeStreams:
         parts.commit = batch.add
         parts.is_committing = batch.has
         self.counts = parts.counts
-        # Raises Rejected if no new message for a node is accepted.
-        self.admit: Callable[[str], None] = lambda destination: None
+        # Raises Rejected if no new message for a node is accepted; the second argument: is it an answer?
+        self.admit: Callable[[str, bool], None] = lambda destination, is_answer: None
         self._peers: dict[str, Peer] = {}
         self._last_index = 0
         self._running = False
@@ -136,6 +136,7 @@ class NodeStreams:
         done: Done | None = None,
         sender: str = "",
         if_replaced: IfReplaced = "wait",
+        is_answer: bool = False,
     ) -> None:
         """
         Send to a node (Streams.send).
@@ -143,7 +144,7 @@ class NodeStreams:
         if not 0 <= envelope.priority <= 9:
             raise ValueError(f"a priority is 0 to 9, not {envelope.priority}")
         if envelope.kind == "message":
-            self.admit(destination)
+            self.admit(destination, is_answer)
         parts, limits = self._parts, self._parts.limits
         if len(payload) > limits.message_bytes:
             raise NoRoom(f"a message has {len(payload)} bytes, a stream takes {limits.message_bytes}")

@@ -101,6 +101,7 @@ STALE = Outcome(408, "stale", "its time to live has ended")
 NO_PATH = Outcome(502, "no-path", "this node has given up the node of the other domain")
 NO_KEY = Outcome(502, "no-key", "it must be encrypted, and the node offers no key for that")
 IN_DOUBT = Outcome(504, "in-doubt", "the node has lost its memory of what was sent to it")
+UNCONFIRMED = Outcome(504, "in-doubt", "the other node has not acknowledged it; it may have been delivered")
 UNREADABLE = Outcome(507, "disk", "it cannot be read back from the disk")
 
 
@@ -117,10 +118,12 @@ class Streams(Protocol):
         done: Callable[[Envelope, Outcome], None] | None = None,
         sender: str = "",
         if_replaced: IfReplaced = "wait",
+        is_answer: bool = False,
     ) -> None:
         """
         Send to a node. Raises NoRoom before anything is kept. `sender` names the local session or component:
-        no sender may take more than a quarter of the destination's queue; empty: the node itself.
+        no sender may take more than a quarter of the destination's queue; empty: the node itself. An answer
+        (`is_answer`) to what was accepted before passes while the domain is drained.
 
         The entry is in the journal's batch of this reactor turn: it is on disk when what the same turn
         acknowledges to clients is. `done` is called once, unless the process ends before: after a restart the

@@ -20,14 +20,20 @@ class OriginSigner:
     """
     The signing key of this node, and the lookup of the keys of others by their verified advertisements.
 
-    `known` gives the public key of a node; None if it is not known, or not trusted any more.
+    `known` gives the public key of a node; None if it is not known, or not trusted any more. `former` gives
+    the one that it had until just now: what it signed may be under way.
     """
 
     def __init__(
-        self, node: str, key: PrivateKeyTypes, known: Callable[[str], PublicKeyTypes | None]
+        self,
+        node: str,
+        key: PrivateKeyTypes,
+        known: Callable[[str], PublicKeyTypes | None],
+        former: Callable[[str], PublicKeyTypes | None] = lambda node: None,
     ) -> None:
         self._node = node
         self._known = known
+        self._former = former
         self.renew(key)
 
     def renew(self, key: PrivateKeyTypes) -> None:
@@ -46,11 +52,12 @@ class OriginSigner:
         public = self._public if node == self._node else self._known(node)
         if public is None:
             return f"the key of {node} is not known here"
-        try:
-            _verify(public, signature, _CONTEXT + data)
-        except (InvalidSignature, ValueError):
-            return f"the signature of {node} is invalid"
-        return ""
+        if _is_valid(public, signature, data):
+            return ""
+        former = self._former(node)
+        if former is not None and _is_valid(former, signature, data):
+            return ""
+        return f"the signature of {node} is invalid"
 
 
 def _signing(key: PrivateKeyTypes) -> Callable[[bytes], bytes]:
@@ -62,6 +69,14 @@ def _signing(key: PrivateKeyTypes) -> Callable[[bytes], bytes]:
     if isinstance(key, rsa.RSAPrivateKey):
         return lambda data: key.sign(data, _PSS, SHA256())
     raise ValueError(f"expected an EC, Ed25519 or RSA key, found {type(key).__name__}")
+
+
+def _is_valid(public: PublicKeyTypes, signature: bytes, data: bytes) -> bool:
+    try:
+        _verify(public, signature, _CONTEXT + data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def _verify(public: PublicKeyTypes, signature: bytes, data: bytes) -> None:

@@ -32,6 +32,10 @@ def parse(name: str) -> NodeName:
     return NodeName(*found.groups())
 
 
+def is_name(text: str) -> bool:
+    return _NODE_NAME.fullmatch(text) is not None
+
+
 @lru_cache(maxsize=1024)  # asked several times for each message
 def domain_of(name: str) -> str:
     """

@@ -8,16 +8,17 @@ domain refuses unproven, and what never gets there, this node tells the sender.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgnode.bus.receipts import RECEIPT, is_awaited
 from msgnode.links.exchange.counts import ExchangeCounts
+from msgnode.links.exchange.deadlines import GRACE_SECONDS, Deadlines
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.envelopes import envelope_of
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.passing.origins import MAX_HOPS, Origins, Passed
 from msgnode.links.exchange.receipts import Key, RemoteReceipt
-from msgnode.links.exchange.status import ACKNOWLEDGED, response_body, text_of
+from msgnode.links.exchange.status import ACKNOWLEDGED, UNCONFIRMED, response_body, text_of
 from msgnode.links.stream.streams import Envelope, Origin, Outcome, Streams
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose, recall
@@ -27,14 +28,18 @@ from msgnode.structures.bounded_cache import BoundedCache
 MAX_RELAYS = 10_000  # messages that were passed on, and may be refused
 
 
-class Relay(NamedTuple):
+class Relay:
     """
     The node of a sender in another domain, which learns what became of its message, and the header of the
-    message, with the address that it was sent to.
+    message, with the address that it was sent to. It learns that once.
     """
 
-    node: str
-    header: Message
+    __slots__ = ("header", "is_notified", "node")
+
+    def __init__(self, node: str, header: Message) -> None:
+        self.node = node
+        self.header = header
+        self.is_notified = False
 
     @classmethod
     def of(cls, origin: Origin, payload: bytes) -> "Relay":
@@ -62,7 +67,9 @@ class PassingOn:
         cork: Callable[[], AbstractContextManager[Any]],
         options: ExchangeOptions,
         counts: ExchangeCounts,
+        seconds: Callable[[], float],
     ) -> None:
+        self._seconds = seconds
         self._node = node
         self._streams = streams
         self._origins = origins
@@ -72,6 +79,8 @@ class PassingOn:
         self._options = options
         self._counts = counts
         self._relays: BoundedCache[Key, Relay] = BoundedCache(MAX_RELAYS)
+        self._unconfirmed: BoundedCache[Key, tuple[Relay, float]] = BoundedCache(MAX_RELAYS)
+        self._deadlines: Deadlines[Key] = Deadlines(self._unconfirmed.__contains__)
 
     def find(self, message: Message, session: Session) -> Passed:
         """
@@ -100,15 +109,33 @@ class PassingOn:
             self._counts.note(domain, why.reason)
             raise
         self._relays.put(key, relay)
+        due = self._seconds() + envelope.ttl_millis / 1000 + GRACE_SECONDS
+        self._unconfirmed.put(key, (relay, due))
+        self._deadlines.add(key, due, len(self._unconfirmed))
         self._counts.note(domain, "passed-on")
         message.receipt = False  # the other node gives it
         message.outcome, message.recipients = "delivered", 1
 
     def _done(self, key: Key, relay: Relay, envelope: Envelope, outcome: Outcome) -> None:
+        self._unconfirmed.pop(key)
         if outcome.reason != ACKNOWLEDGED:
             self._relays.pop(key)
             with self._cork():
                 self._tell(relay, outcome)
+
+    def end_overdue(self) -> int:
+        """
+        Tells the senders of messages that the third domain has not acknowledged in time. Returns how many
+        were looked at.
+        """
+        now, count = self._seconds(), 0
+        for key in self._deadlines.take(now):
+            count += 1
+            relay, due = self._unconfirmed.get(key) or (None, 0.0)
+            if relay is not None and due <= now:
+                self._unconfirmed.pop(key)
+                self._tell(relay, UNCONFIRMED)
+        return count
 
     def ended(self, origin: Origin, payload: bytes, outcome: Outcome) -> None:
         """
@@ -129,14 +156,17 @@ class PassingOn:
         """
         Gives the receipt, and the answer for a failure, from the address that the message was sent to.
         """
-        node, header = relay
+        if relay.is_notified:
+            return
+        relay.is_notified = True
+        node, header = relay.node, relay.header
         code, reason, text = outcome.code, outcome.reason, text_of(outcome)
-        if code >= 400:
-            self._counts.note(node, reason or "refused")
         if node == self._node:
             if code >= 400:
-                self._fail(header, outcome)
+                self._fail(header, outcome)  # which counts it
             return
+        if code >= 400:
+            self._counts.note(node, reason or "refused")
         if header.receipt:
             body = {"code": code, "description": text, "to": header.to} | (
                 {"reason": reason} if reason else {}

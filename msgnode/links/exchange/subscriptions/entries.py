@@ -5,7 +5,10 @@ Entries about subscriptions between nodes: the payload of a message of that kind
 node that asks; its user's identity is in the envelope.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 MAX_ADDRESSES = 500  # in one entry
 
@@ -30,13 +33,14 @@ class Ask(Entry, tag="ask"):
 class Answer(Entry, tag="answer"):
     """
     The answer to the entry with that generation: a code for each of its addresses, with a text and a reason
-    for those that are not 200.
+    for those that are not 200. Those that are end after `lease_seconds`, unless they are asked for again.
     """
 
     generation: int
-    codes: list[int]
+    codes: Annotated[list[int], Meta(max_length=MAX_ADDRESSES)]
     text: str
     reason: str
+    lease_seconds: float = 0.0
 
 
 class Release(Entry, tag="release"):

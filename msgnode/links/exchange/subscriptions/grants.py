@@ -184,7 +184,8 @@ class Grants:
             if spent % DECIDED == 0:
                 yield
         refused = next((verdict for verdict in verdicts if verdict[0] != 200), PERMITTED)
-        answer = Answer(entry.generation, [code for code, _, _ in verdicts], refused[1], refused[2])
+        codes, lease = [code for code, _, _ in verdicts], self._options.lease_seconds
+        answer = Answer(entry.generation, codes, refused[1], refused[2], lease)
 
         def written(result: object) -> None:
             self._send(source, answer)

@@ -4,7 +4,7 @@ Upstream subscriptions: what sessions of this node are subscribed to in other do
 Each session is asked for with its own identity; what is published travels once to this node, for all of them.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -40,6 +40,7 @@ log = Logger()
 
 RETRY_SECONDS = 5.0  # after a subscription was not delivered, everything is asked for again
 RENEWALS = 2  # in the time of a lease
+MIN_LEASE_SECONDS = 30.0  # of another domain; one that grants less is not asked more often
 SESSION_SHARE = 4  # one session may have a quarter of the subscriptions in a domain
 
 Send = Callable[[str, AnyEntry, dict[str, str], Callable[[], None]], None]
@@ -73,6 +74,9 @@ class Upstream:
         self.pending = PendingAnswers()
         self._paces: dict[str, SnapshotPace] = {}  # by domain
         self._asked_at: dict[str, str] = {}  # the node of a domain that has the subscriptions
+        self._gaps: set[str] = set()  # domains where something may have been missed
+        self._leases: dict[str, float] = {}  # by domain, where it grants less than this node would
+        self._renewed_at: dict[str, float] = {}  # by domain
         self._released: dict[tuple[str, int], list[tuple[str, Session]]] = {}
         self._flush: IDelayedCall | None = None
         self._retries: dict[str, IDelayedCall] = {}  # by domain
@@ -212,15 +216,25 @@ class Upstream:
             self._counts.note(source, "old-answer")
             return
         self.pending.pop(entry.generation)
+        self._note_lease(domain_of(source), entry.lease_seconds)
         session, refused = asking.session, 0
         for address, code in zip(asking.addresses, entry.codes, strict=True):
             if code == 200:
                 self._table.permit(address, session.sid)
                 continue
             refused = refused or code or 502
-            self._refuse(address, session)
+            self._refuse(address, session, is_known=asking.is_awaited)
         if asking.request is not None:
             asking.request.answer(refusal(refused, entry.text, entry.reason) if refused else None)
+
+    def _note_lease(self, domain: str, seconds: float) -> None:
+        """
+        Notes for how long the other domain keeps the subscriptions: they are renewed at half of that.
+        """
+        if 0 < seconds < self._options.lease_seconds:
+            self._leases[domain] = max(MIN_LEASE_SECONDS, seconds)
+        else:
+            self._leases.pop(domain, None)
 
     def revoke(self, source: str, entry: Revoke) -> None:
         session = self._table.session(entry.subscriber)
@@ -231,9 +245,15 @@ class Upstream:
                 self._counts.note(source, "revoked")
                 self._refuse(address, session)
 
-    def _refuse(self, address: str, session: Session) -> None:
+    def _refuse(self, address: str, session: Session, is_known: bool = False) -> None:
+        """
+        Ends a subscription. `is_known`: the client is answered; else it learns at its next `re-open` that it
+        may have missed something.
+        """
         if self._table.remove(address, session.sid):
             self._node.routes.unbind(address, session, ~ALLOCATED)
+            if not is_known:
+                session.mailbox.note_gap()
 
     def permitted(self, address: str, found: tuple[Session, ...]) -> tuple[Session, ...]:
         """
@@ -292,7 +312,7 @@ class Upstream:
 
     def _watch(self) -> None:
         """
-        Asks again in a domain that has moved to another node.
+        Asks again in a domain that has moved to another node, or that grants short leases.
         """
         self._watching = self._clock.callLater(RETRY_SECONDS, self._watch)
         self._asked_at = {
@@ -302,11 +322,21 @@ class Upstream:
             node = self._gateway(domain)
             if node != before and self._gateways.has_route(node):
                 self._snapshot(domain)
+        for kept in (self._leases, self._renewed_at):
+            for domain in kept.keys() - self._asked_at.keys():
+                del kept[domain]
+        self._gaps &= self._asked_at.keys()
+        now = self._clock.seconds()
+        for domain, seconds in list(self._leases.items()):
+            if now >= self._renewed_at.setdefault(domain, now) + seconds / RENEWALS:
+                self._snapshot(domain)
 
     def restarted(self, source: str) -> None:
         """
-        The other node began a new epoch: it gets all subscriptions again.
+        The other node began a new epoch: it gets all subscriptions again, and what was published meanwhile is
+        lost.
         """
+        self._gaps.add(domain_of(source))
         self._snapshot(domain_of(source))
 
     def _snapshot(self, domain: str) -> None:
@@ -324,6 +354,7 @@ class Upstream:
             return
         pace.begin(self._clock.seconds())
         self._asked_at[domain] = node
+        self._renewed_at[domain] = self._clock.seconds()
         self._node.slices.work(self._ask_again(domain, node, pace))
 
     def _ask_again(self, domain: str, node: str, pace: SnapshotPace) -> Iterator[None]:
@@ -334,6 +365,7 @@ class Upstream:
         self.pending.drop_asked_again(domain, begun)
         try:
             by_session = yield from self._by_session(domain)
+            self._note_gaps(domain, by_session)
             self._send(node, Begin(begun), {}, lambda: None)
             for sid, addresses in by_session.items():
                 for some in in_parts(addresses):
@@ -347,6 +379,12 @@ class Upstream:
             self._retry(domain)
         finally:
             pace.end()
+
+    def _note_gaps(self, domain: str, sids: Iterable[int]) -> None:
+        if domain in self._gaps:
+            self._gaps.discard(domain)
+            for session in filter(None, map(self._table.session, sids)):
+                session.mailbox.note_gap()
 
     def _by_session(self, domain: str) -> Generator[None, None, dict[int, list[str]]]:
         found: dict[int, list[str]] = {}

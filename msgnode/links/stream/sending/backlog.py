@@ -15,6 +15,7 @@ from msgnode.links.stream.streams import (
     ACKNOWLEDGED,
     IN_DOUBT,
     STALE,
+    UNCONFIRMED,
     Envelope,
     Outcome,
 )
@@ -22,6 +23,8 @@ from msgnode.links.wire.datagram import PRIORITIES
 from msgnode.links.wire.stream_header import Acknowledgement
 
 FIRST_ROOM_BYTES = 1024 * 1024  # under way before the destination has said how much it takes
+OVERDUE_SECONDS = 3600.0  # after its time to live, what was sent and is not acknowledged ends
+OVERDUE_RECOVERED_SECONDS = 60.0  # if the node was started again since: only the stream knows of it
 TURN_MESSAGES = 256  # sent or dropped in one turn of the event loop
 
 Report = Callable[[Entry, Envelope | None, bytes, Outcome], None]
@@ -254,6 +257,23 @@ class Backlog:
                 lane.remove_ended()
             self._dead = 0
 
+    def end_overdue(self) -> bool:
+        """
+        End what was sent, has been stale for long and is not acknowledged, a bounded number in one turn: it
+        is in doubt, and a tombstone is sent in its place. True if there was any.
+        """
+        now = self._parts.clock.seconds()
+        found = [
+            (priority, entry)
+            for priority, lane in self.lanes.items()
+            for entry in lane.flight.values()
+            if entry.sends and not entry.settled and _is_overdue(entry, now)
+        ][:TURN_MESSAGES]
+        for priority, entry in found:
+            self.withdraw(priority, entry)
+            self.end_withdrawn(priority, entry, UNCONFIRMED)
+        return bool(found)
+
     def abandon(self) -> list[Entry]:
         """
         Take all numbers back, as another epoch begins. Entries that never left wait again; returns the
@@ -332,3 +352,7 @@ class Backlog:
         self.bounds.hold(entry, data)
         entry.place = place
         self._kept.append(entry)
+
+
+def _is_overdue(entry: Entry, now: float) -> bool:
+    return now >= entry.until + (OVERDUE_RECOVERED_SECONDS if entry.recovered else OVERDUE_SECONDS)

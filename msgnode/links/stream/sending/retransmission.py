@@ -19,6 +19,7 @@ MAX_SECONDS = 60.0
 ACK_DELAY_SECONDS = 0.2  # for how long the destination may keep an acknowledgement back
 AVOID_AFTER = 3  # timeouts in a row, then another first hop is asked for
 MIN_TIMER_SECONDS = 0.01
+LOOK_SECONDS = 10.0  # between two looks for what is overdue
 
 
 class RetransmissionTimeout:
@@ -90,6 +91,7 @@ class TimedStream(Protocol):
     def pump(self) -> None: ...
     def unblock(self) -> None: ...
     def expire(self) -> None: ...
+    def end_overdue(self) -> None: ...
 
 
 class Retransmission:
@@ -106,6 +108,7 @@ class Retransmission:
         self._expiry_timer: IDelayedCall | None = None
         self._opened_at: float | None = None  # when the last OPEN was sent
         self._since = 0.0  # when nothing was known to be under way any more
+        self._look_at = 0.0
 
     def stop(self) -> None:
         for timer in (self._timer, self._expiry_timer):
@@ -145,10 +148,12 @@ class Retransmission:
 
     def _fired(self) -> None:
         self._timer = None
-        stream = self._stream
-        if not stream.is_waiting:
+        stream, now = self._stream, self._parts.clock.seconds()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            stream.end_overdue()
+        if not stream.is_waiting or self._timer is not None:
             return
-        now = self._parts.clock.seconds()
         heads = [(lane, head) for lane in stream.lanes() if (head := lane.first_under_way()) is not None]
         if not stream.opened and self._opened_at is not None:
             since = self._opened_at

@@ -319,6 +319,13 @@ class OutgoingStream:
         self.backlog.expire()
         self.retransmission.expect_expiry(self.backlog.expiry.next)
 
+    def end_overdue(self) -> None:
+        """
+        End what the destination should have acknowledged long ago.
+        """
+        if self.backlog.end_overdue():
+            self.pump()
+
     # -- epochs -----------------------------------------------------------------
 
     def begin_epoch(self) -> None:

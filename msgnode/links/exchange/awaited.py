@@ -1,0 +1,154 @@
+"""
+Requests to other domains that are not answered yet: their senders are answered even if the other node never
+comes back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgnode.bus.receipts import is_awaited
+from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS, Deadlines
+from msgnode.links.exchange.receipts import Key
+from msgnode.protocol.message import Message
+from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.fair_table import FairTable
+
+MAX_NODES = 4096  # that have begun again
+MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered
+
+PROVISIONAL = (b'"code":1', b'"code": 1')
+
+
+class Sent:
+    """
+    A message under way: what is needed to tell its sender what became of it. The bytes are the stream's.
+
+    `awaited` are the addresses whose answers the sender waits for. `node` acknowledged it at
+    `acknowledged_at`, None before. The time to live ends at `until`.
+    """
+
+    __slots__ = (
+        "acknowledged_at",
+        "awaited",
+        "from_",
+        "id",
+        "is_answer",
+        "log",
+        "node",
+        "receipt",
+        "received_at",
+        "sid",
+        "to",
+        "transaction",
+        "type",
+        "until",
+    )
+
+    def __init__(self, message: Message, sid: int, receipt: bool, node: str = "", until: float = 0.0) -> None:
+        self.id, self.type, self.from_, self.to = message.id, message.type, message.from_, message.to
+        self.transaction, self.log = message.transaction, message.log
+        self.sid = sid
+        self.receipt = receipt
+        self.received_at = message.received_at  # 0: before a restart
+        self.node, self.until = node, until
+        self.acknowledged_at: float | None = None
+        self.awaited: Sequence[str]
+        if isinstance(message.to, str):
+            # A provisional answer has a code below 200, and another one follows it.
+            self.is_answer = message.type.lower() == "response" and not any(
+                sign in message.data for sign in PROVISIONAL
+            )
+            self.awaited = (message.to,) if is_awaited(message) else ()
+        else:
+            self.is_answer = False
+            self.awaited = [to for to in message.to if is_awaited(Message(message.id, message.type, to))]
+
+    def header(self, to: str | None = None) -> Message:
+        message = Message(self.id, self.type, to or self.to, self.from_, transaction=self.transaction)
+        message.log = self.log
+        return message
+
+    def answered(self, to: str) -> None:
+        """
+        The sender waits for no answer of that address any more.
+        """
+        self.awaited = [each for each in self.awaited if each != to]
+
+
+class AwaitedAnswers:
+    """
+    The table of requests that other domains have not answered, by sender, id and address.
+
+    A domain that is reached, and has acknowledged a request, answers it: only its client can leave it without
+    an answer, as in one domain.
+    """
+
+    def __init__(
+        self, has_route: Callable[[str], bool], seconds: Callable[[], float], most: int = MAX_AWAITED
+    ) -> None:
+        self._has_route = has_route
+        self._seconds = seconds
+        self._table: FairTable[Key, Sent] = FairTable(most)
+        self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
+        self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._table.get(key) is not None)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def put(self, sent: Sent) -> None:
+        """
+        Notes a request that was sent. If there are too many, the sender of the most has its oldest one
+        forgotten.
+        """
+        for to in sent.awaited:
+            key = sent.from_, sent.id, to
+            self._table.put(key, sent, sent.sid, sent.sid)
+            self._deadlines.add(key, sent.until + GRACE_SECONDS, len(self._table))
+
+    def answered(self, message: Message) -> None:
+        """
+        Notes a response of another domain.
+        """
+        if self._table and isinstance(message.to, str) and message.type.lower() == "response":
+            key = message.to, message.id, message.from_
+            if self._table.get(key) is not None:
+                self._table.remove(key)
+
+    def drop(self, sent: Sent) -> None:
+        """
+        The sender is answered in another way.
+        """
+        for to in sent.awaited:
+            key = sent.from_, sent.id, to
+            if self._table.get(key) is sent:
+                self._table.remove(key)
+
+    def restarted(self, node: str) -> None:
+        """
+        A node began again, perhaps without its memory: what it had taken it may have lost.
+        """
+        self._restarts.put(node, self._seconds())
+
+    def overdue(self) -> Iterator[tuple[Sent, str]]:
+        """
+        Takes out requests that get no answer any more, as far as one can know, each with its address.
+        """
+        now = self._seconds()
+        for key in self._deadlines.take(now):
+            sent = self._table.get(key)
+            if sent is None or now < sent.until + GRACE_SECONDS:
+                continue  # it is answered, or another one has its id now
+            if self._is_there(sent):
+                if now < sent.until + HELD_SECONDS:
+                    self._deadlines.add(key, now + AGAIN_SECONDS, len(self._table))
+                else:
+                    self._table.remove(key)
+                continue
+            self._table.remove(key)
+            yield sent, key[2]
+
+    def _is_there(self, sent: Sent) -> bool:
+        """
+        Has the node the request, and is it reached?
+        """
+        at, restart = sent.acknowledged_at, self._restarts.get(sent.node)
+        return at is not None and (restart is None or restart < at) and self._has_route(sent.node)

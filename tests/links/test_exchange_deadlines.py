@@ -1,0 +1,217 @@
+"""
+Senders whose message got lost with the other node: each is answered at its deadline, once.
+"""
+
+from typing import Any
+
+import pytest
+
+from msgnode.links.exchange.passing.origins import REDIRECTS
+from msgnode.links.stream.streams import ACKNOWLEDGED
+from tests.support.links_exchange import MemoryNetwork
+from tests.support.policy_case import rule
+
+A, B, C = "a.example", "b.example", "c.example"
+BOB = "hyperty://b.example/bob"
+REQUEST_SECONDS = 15
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork(A, B, C)
+
+
+def cut(network: MemoryNetwork, here: str = A, there: str = B) -> None:
+    network.cut.add(frozenset((network[here].name, network[there].name)))
+
+
+def wait(network: MemoryNetwork, seconds: float) -> None:
+    for _ in range(round(seconds)):
+        network.clock.advance(1)
+
+
+def told(client: Any) -> list[tuple[str, int, str]]:
+    """
+    The answers and receipts that came, by type, code and reason.
+    """
+    return [
+        (each["type"], each["body"]["code"], each["body"].get("reason", ""))
+        for each in client.take()
+        if each["type"] in ("response", "receipt")
+    ]
+
+
+@pytest.mark.parametrize("has_route", [True, False])
+def test_a_request_that_is_not_acknowledged(network, has_route):
+    """
+    A request that was sent to a node which says nothing is answered 504 at its deadline, whether the link
+    with it is up or down; what the stream says of it later is no second answer.
+    """
+    ann = network[A].client("ann")
+    ann.request(BOB)
+    if not has_route:
+        cut(network)
+
+    wait(network, REQUEST_SECONDS - 1)
+    before = told(ann)
+    wait(network, 6)
+    after = told(ann)
+    _, _, envelope, _, done = network.wire.popleft()
+    done(envelope, ACKNOWLEDGED)
+    wait(network, 100)
+
+    assert before == []
+    assert after == [("response", 504, "in-doubt")]
+    assert told(ann) == []
+
+
+def test_a_node_that_was_stopped_reads_first(network):
+    """
+    When the process goes on after it was stopped, the acknowledgements and answers that wait in its sockets
+    are taken before a request is given up.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty)
+    network.flow()
+    bob.tell({"id": 7, "type": "response", "from": bob.hyperty, "to": ann.hyperty, "body": {"code": 200}})
+    cut(network)
+
+    network.clock.advance(100)
+    network.cut.clear()
+    network.flow()
+    wait(network, 100)
+
+    assert told(ann) == [("response", 200, "")]
+
+
+@pytest.mark.parametrize(("fault", "answers"), [("none", []), ("gone", [504]), ("restarted", [504])])
+def test_a_request_that_was_acknowledged_and_is_lost(network, fault, answers):
+    """
+    If the node that took a request never comes back, or comes back without its memory, the answer is 504; if
+    it is there, its client has not answered, and nobody speaks for it.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty)
+    network.flow()
+    if fault == "gone":
+        cut(network)
+    if fault == "restarted":
+        network[A].exchange.restarted(network[B].name)
+
+    wait(network, 120)
+
+    assert [code for _, code, _ in told(ann)] == answers
+
+
+@pytest.mark.parametrize("code", [100, 200])
+def test_a_request_that_was_answered(network, code):
+    """
+    After an answer, a provisional one too, none is made up.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty)
+    network.flow()
+    bob.tell({"id": 7, "type": "response", "from": bob.hyperty, "to": ann.hyperty, "body": {"code": code}})
+    network.flow()
+    cut(network)
+
+    wait(network, 120)
+
+    assert told(ann) == [("response", code, "")]
+
+
+def test_each_address_of_a_list(network):
+    """
+    Of a request to several addresses, those that have not answered are answered for.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request([bob.hyperty, "hyperty://b.example/bill"])
+    network.flow()  # there is no bill
+    first = told(ann)
+    cut(network)
+
+    wait(network, 120)
+
+    assert [code for _, code, _ in first] == [404]
+    assert told(ann) == [("response", 504, "in-doubt")]
+
+
+def test_a_receipt_of_a_message_that_is_not_acknowledged(network):
+    """
+    A message that was sent before its link went down waits, which its sender is told once; the final receipt
+    comes when its time to live has ended, and there is one only.
+    """
+    ann = network[A].client("ann")
+    ann.request(BOB, "update", receipt=True, ttl=60)
+    accepted = told(ann)
+    cut(network)
+
+    wait(network, 10)
+    waiting = told(ann)
+    wait(network, 60)
+    final = told(ann)
+    _, _, envelope, _, done = network.wire.popleft()
+    done(envelope, ACKNOWLEDGED)
+    wait(network, 100)
+
+    assert accepted == []
+    assert waiting == [("receipt", 202, "")]
+    assert final == [("receipt", 504, "in-doubt")]
+    assert told(ann) == []
+
+
+def test_a_receipt_of_a_message_that_was_acknowledged(network):
+    """
+    The sender of a message that the other node has is not told that it waits, and gets the receipt of that
+    node when there is a path again.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty, "update", receipt=True, ttl=60)
+    network.step()
+    ann.request(bob.hyperty, "update", id=8)  # so that the node has something to deliver
+    cut(network)
+    wait(network, 20)
+    waiting = told(ann)
+    network.cut.clear()
+    network.flow()
+
+    assert waiting == []
+    assert told(ann) == [("receipt", 202, "")]
+
+
+def test_a_receipt_of_a_node_that_lost_it(network):
+    """
+    If the node that has acknowledged a message gives no final receipt, the sender's own node gives it.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty, "update", receipt=True, ttl=10)
+    network.step()
+    network.wire.clear()  # the receipt
+    wait(network, 20)
+    before = told(ann)
+
+    wait(network, 120)
+
+    assert before == []
+    assert told(ann) == [("receipt", 504, "in-doubt")]
+
+
+def test_a_request_that_was_redirected_to_a_node_that_is_gone(network):
+    """
+    The node that redirected a request answers, if the third domain never acknowledges it.
+    """
+    network[B].use(
+        rule("permit", {"msgTo": {"like": "*/desk"}}, obligations={"redirect": "hyperty://c.example/cid"})
+    )
+    network.features[network[B].name] = {REDIRECTS}
+    ann = network[A].client("ann")
+    ann.request("hyperty://b.example/desk")
+    network.step()
+    cut(network, B, C)
+
+    wait(network, 25)
+    network.flow()
+    wait(network, 25)
+    network.flow()
+
+    assert told(ann) == [("response", 504, "in-doubt")]
