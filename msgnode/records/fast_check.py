@@ -24,7 +24,7 @@ _OTHERS = ("code", "desc", "description", "reason", "via", "auth", "identity", "
 _SEPARATOR = "\n"  # between texts that are matched together; no pattern below matches it
 _HEX = "[0-9a-fA-F]"
 _BASE64 = "[A-Za-z0-9+/]"
-# What most values of these types look like; with any other the checker decides.
+# Most values of these types look so; with any other the checker decides.
 _PATTERNS = {
     "LONG": "(?:0|-?[1-9][0-9]{0,17})",
     "UUID": f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",

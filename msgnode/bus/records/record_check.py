@@ -109,7 +109,7 @@ class RecordCheck:
         header["body"] = {**why.body(), **error_body(502, text)}
         replace_body(message, msgspec.json.encode(header))
         message.receipt = False
-        message.code, message.reason = 502, why.reason
+        message.code, message.reason, message.slot = 502, why.reason, why.slot_name
 
 
 def _too_long(message: Message, text: str) -> Malformed:
