@@ -142,9 +142,8 @@ class _Types:
             return _Plan(Any, fits=lambda value: check(value, depth) is None)
         if not slot.form:
             return one
-        kind, pattern, fits = one
-        if pattern:
-            fits = _matcher(slot, pattern)
+        kind: Any = one.type
+        fits = _matcher(slot, one.pattern) if one.pattern else one.fits
         size = Meta(min_length=slot.min_items, max_length=slot.max_items)
         if slot.form == "[]":
             return _Plan(Annotated[list[kind], size], fits=fits and _elements(fits))

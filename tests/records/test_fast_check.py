@@ -3,6 +3,7 @@ The fast check of bodies: what it accepts, the checker accepts too.
 """
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -19,7 +20,7 @@ OTHER = "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a13"
 strange = jsons | st.sampled_from(
     [2**63, -(2**63) - 1, 5.0, 1e300, "", "\ud800", "9" * 19, "-0", [[]], {"": 1}]
 )
-GOOD = {
+GOOD: dict[str, list[Any]] = {
     "BOOLEAN": [True],
     "BYTE": [-128],
     "INTEGER": [5],
@@ -35,7 +36,7 @@ GOOD = {
     "NODE_ADDRESS": ["mn://a.example/n1"],
     "OBJECT": [{"a": [1, None]}],
 }
-NEAR = {
+NEAR: dict[str, list[Any]] = {
     "LONG": ["05", "-0", "+5", " 5", "5\n", "5.0", 5.0, "٣", "", "1e3", "9223372036854775808", True, None],
     "UUID": [ID.replace("-", ""), ID + "\n", "{" + ID[1:-1] + "}", ID[:-1], ID[:-1] + "g", None],
     "DATE": [

@@ -92,7 +92,11 @@ class RecordCheck:
             raise _too_long(message, text)
         fields = message.fields(lossy=True)
         if b"\\ud" in body or b"\\uD" in body:  # lone surrogates, which fields() replaces, must be seen
-            fields = json.loads(body, parse_int=lossless_json.rough)
+            try:
+                fields = json.loads(body, parse_int=lossless_json.rough)
+            except RecursionError:  # nested just too deep for this decoder
+                text = "'body' has a part that cannot be decoded"
+                raise Malformed(text, message.id, message.from_) from None
         return fields
 
     def _replace_answer(self, message: Message, session: Session, why: IllTyped) -> None:
