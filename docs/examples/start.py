@@ -1,10 +1,12 @@
 """
 Start an example: its nodes, what belongs to them, and a web server for its pages, all on this machine.
 
-    start.py chat|thermometer|federation [--port 8000]
+    start.py chat|thermometer|records|federation [--port 8000]
 """
 
 import argparse
+import json
+import os
 import re
 import signal
 import subprocess
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-EXAMPLES = ("chat", "thermometer", "federation")
+EXAMPLES = ("chat", "thermometer", "records", "federation")
 ANYWHERE = "tcp:0:interface=127.0.0.1"
 END_SECONDS = 15  # for a process to end by itself
 
@@ -73,12 +75,32 @@ def node(ending: ExitStack, directory: str, *options: str, kinds: tuple[str, ...
     sys.exit("".join(said) + "the node did not start")
 
 
-def alone(ending: ExitStack, directory: str) -> dict[str, int]:
+def alone(ending: ExitStack, directory: str, *options: str) -> dict[str, int]:
     """
     Start one node that keeps nothing; the ports by kind.
     """
-    options = ("--web", ANYWHERE, "--lines", ANYWHERE, "--admin", "none", "--state", "none")
-    return node(ending, directory, *options, kinds=("web", "line"))
+    listening = ("--web", ANYWHERE, "--lines", ANYWHERE, "--admin", "none", "--state", "none")
+    return node(ending, directory, *listening, *options, kinds=("web", "line"))
+
+
+def with_records(ending: ExitStack, directory: str) -> dict[str, int]:
+    """
+    Start a node that knows the definition of a record, and a thermometer with the class generated from it.
+    """
+    definitions = HERE / "records" / "definitions"
+    settings = f'[records]\ndir = {json.dumps(str(definitions))}\npublic = ["HOME"]\n'
+    Path(directory, "msgnode.toml").write_text(settings)
+    ports = alone(ending, directory, "--config", "msgnode.toml")
+    generate = [str(Path(sys.executable).with_name("msgnode")), "records", "generate", "--language", "python"]
+    out = ["--out", str(Path(directory, "thermometer")), str(definitions)]
+    subprocess.run([*generate, *out], check=True, stdout=subprocess.DEVNULL)
+    device = [sys.executable, str(HERE / "records" / "device.py"), f"tcp://127.0.0.1:{ports['line']}"]
+    where = {**os.environ, "PYTHONPATH": directory}
+    process = running(ending, device, env=where, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    if not process.stdout.readline():
+        sys.exit("the thermometer did not start")
+    return ports
 
 
 def server(port: int, handler: type[SimpleHTTPRequestHandler]) -> ThreadingHTTPServer:
@@ -103,7 +125,7 @@ def begin(example: str, ending: ExitStack, directory: str) -> tuple[type[Pages],
         domains = Domains(Path(directory))
         domains.start(lambda where, *options: node(ending, where, *options, kinds=("web", "admin")))
         return handler_of(domains, Pages), ""
-    ports = alone(ending, directory)
+    ports = with_records(ending, directory) if example == "records" else alone(ending, directory)
     if example == "thermometer":
         device = [sys.executable, str(HERE / "thermometer" / "thermometer.py"), str(ports["line"])]
         running(ending, device)

@@ -80,6 +80,8 @@ class Refusals:
         """
         without_secrets(message)
         message.code, message.reason = why.code, why.reason
+        if isinstance(why, IllTyped):
+            message.slot = why.slot_name
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code, why.reason)
         self._traffic_recorder.message(message, session)

@@ -5,9 +5,12 @@ They are raised where they are detected, and answered in one place: the ingress.
 exception, which is logged.
 """
 
+import re
 from typing import Any
 
 FAILED = "the node failed over this message; its log says why"
+
+_SLOT_NAME = re.compile(r"\w*", re.ASCII)
 
 # Default reasons of the codes. An error with another code must give its reason.
 _REASONS = {
@@ -152,6 +155,13 @@ class IllTyped(Rejected):
 
     def body(self) -> dict[str, Any]:
         return {**super().body(), "reason": self.reason, "slot": self.slot, "expected": self.expected}
+
+    @property
+    def slot_name(self) -> str:
+        """
+        The name of the slot of the record itself, without the rest of the path, which may have keys of maps.
+        """
+        return _SLOT_NAME.match(self.slot)[0]  # type: ignore[index]
 
 
 class NoSession(Rejected):

@@ -69,7 +69,7 @@ class Message(Struct, gc=False):
     word), `resources` (the addresses named in a request to the node), `received_at` (nanoseconds since 1970)
     and `handling_us` (microseconds until it was sent). `origin` is the connection it was received on,
     `applied` the obligations carried out for it, `shown` the result of validating its tokens
-    (message_tokens.py).
+    (message_tokens.py), `slot` the slot for which its record was refused.
     """
 
     id: int | str
@@ -97,6 +97,7 @@ class Message(Struct, gc=False):
     resources: _List | None = field(name=_OURS + "resources", default=None)
     applied: _Several = field(name=_OURS + "applied", default=())
     shown: _Several = field(name=_OURS + "shown", default=())
+    slot: _Text = field(name=_OURS + "slot", default="")
     token: Raw = NO_TOKEN
 
     def fields(self, lossy: bool = False) -> dict[str, Any]:

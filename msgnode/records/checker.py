@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from msgspec import Raw
+
 from msgnode.records.definition import MAX_DEPTH, Definitions, Record, Slot
 from msgnode.records.fast_check import Accepts, accepts
 from msgnode.records.values import check_of, is_text
@@ -16,6 +18,7 @@ from msgnode.structures.error_words import shown
 
 _KEY = re.compile(r"[1-9][0-9]{0,9}")
 _FIRST_REFUSED_CODE = 300
+MAX_FAST_CHECKS = 2000  # of requests, and of answers: two for each record
 
 
 class Mismatch(NamedTuple):
@@ -55,7 +58,7 @@ class Checker:
     def __init__(self, definitions: Definitions) -> None:
         self.definitions = definitions
         self._checks: dict[str, _RecordCheck] = {}
-        self._accepts: dict[tuple[str, str], Accepts] = {}
+        self._accepts: dict[str, dict[str, Accepts]] = {"REQUEST": {}, "ANSWER": {}, "": {}}
 
     def knows(self, record: str) -> bool:
         """
@@ -74,21 +77,33 @@ class Checker:
         """
         return self.of(record).check(body, direction if is_complete else "", 0)
 
-    def accepts(self, record: str, data: bytes, direction: str = "REQUEST", is_complete: bool = True) -> bool:
+    def accepts(
+        self, record: str, body: bytes | Raw, direction: str = "REQUEST", is_complete: bool = True
+    ) -> bool:
         """
         Does a body in JSON fit for certain? If not, `check` decides, and says what is wrong.
 
         It costs a fraction of decoding and checking. KeyError if the record is not known.
         """
-        key = (record, direction if is_complete else "")
-        found = self._accepts.get(key)
+        made = self._accepts[direction if is_complete else ""]
+        found = made.get(record)
         if found is None:
-            definition = self.definitions.by_id[record.lower()]
-            key = (definition.id, key[1])
-            found = self._accepts.setdefault(key, accepts(self.definitions, definition, key[1]))
-            if record == record.upper():  # at most two forms of an id are kept
-                self._accepts[record, key[1]] = found
-        return found(data)
+            found = self._fast_check(made, record, direction if is_complete else "")
+        return found(body)
+
+    def _fast_check(self, made: dict[str, Accepts], record: str, direction: str) -> Accepts:
+        definition = self.definitions.by_id[record.lower()]
+        found = made.get(definition.id)
+        if found is None:
+            if len(made) >= MAX_FAST_CHECKS:
+                return lambda body: False
+            found = made[definition.id] = accepts(self.definitions, definition, direction, self._slot_check)
+        if record == record.upper():  # at most two forms of an id are kept
+            made[record] = found
+        return found
+
+    def _slot_check(self, record: Record, slot: Slot) -> _SlotCheck:
+        return self.of(record.id).slot_check(slot.name)
 
     def of(self, record: str) -> "_RecordCheck":
         found = self._checks.get(record)

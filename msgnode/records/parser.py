@@ -66,11 +66,11 @@ class Parser:
         slots = self._slots(given)
         flag = given.flag("isService")
         description = given.description()
-        if id_ is None or name is None:
-            return
+        if id_ is None:  # what is wrong was noted; the slots are still compared with each other
+            id_ = f"?{len(self.records)}"
         record = Record(
             id=id_,
-            name=name,
+            name=name or id_,
             is_service=bool(flag),
             namespaces=namespaces,
             description=description,

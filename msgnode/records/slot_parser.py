@@ -45,6 +45,8 @@ _ARRAY = "_ARRAY"
 def parse_slot(given: Attributes) -> Slot | None:
     """
     A slot; None if there is a problem that leaves nothing to check further.
+
+    A slot of an unknown type becomes an OBJECT, so that its key and name are compared with those of others.
     """
     given.only(_SLOT)
     key = given.whole("key", 1, MAX_KEY, needed=True)
@@ -53,8 +55,10 @@ def parse_slot(given: Attributes) -> Slot | None:
     direction = _direction(given)
     mandatory = given.flag("mandatory")
     description = given.description()
-    if key is None or name is None or kind is None:
+    if key is None or name is None:
         return None
+    if kind is None:
+        return Slot(key=key, name=name, type="OBJECT", direction=direction)
     slot = Slot(
         key=key,
         name=name,

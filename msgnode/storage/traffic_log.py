@@ -59,6 +59,7 @@ class TrafficLine(Struct, gc=False, omit_defaults=True):
     resources_count: int | UnsetType = UNSET
     event: str = ""
     record: str = ""
+    slot: str = ""
 
 
 class NoLog:
@@ -136,7 +137,7 @@ class TrafficLog(LineLog):
         if far is not None:
             line.source, line.hops = far.node, far.hops
         if message.record is not None:
-            line.record = message.record.lower()
+            line.record, line.slot = message.record.lower(), message.slot
         if message.resources:
             self._name(message.resources, line)
         self._add(line)

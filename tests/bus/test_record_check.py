@@ -107,6 +107,20 @@ class KnownRecordTests(RecordsCase):
             [refused] = self.page.take()
             self.assertEqual((400, slot), (refused["body"]["code"], refused["body"]["slot"]))
 
+    def test_a_body_of_any_depth_is_answered_in_the_words_of_its_sender(self) -> None:
+        """
+        Also where one decoder can read it and another cannot; a body with an escaped surrogate needs both.
+        """
+        head = '{"id":1,"type":"read","from":"%s/x","to":"%s","record":"%s",' % (PAGE, LAMP, GET_TEMPERATURE)
+        for text in (r"\ud83d\ude00", r"\ud800", "hall"):
+            for depth in (40, 100, 500, *range(850, 1050), 5000):
+                body = '"body":{"ROOM":"%s","ANYTHING":%s%s}}' % (text, "[" * depth, "]" * depth)
+                self.page.tell(f"{head}{body}".encode())
+
+        codes = {reply["body"]["code"] for reply in self.page.take()}
+        self.assertEqual({400}, codes)
+        self.assertEqual(2, len(self.lamp.take()))
+
     def test_a_record_that_is_not_known_passes(self) -> None:
         self.assertIsNone(self.send({"ROOM": 5}, record=UNKNOWN))
         self.assertEqual(1, len(self.lamp.take()))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,16 @@ class NodeProcess:
             line for file in sorted(self.traffic.glob("*.jsonl")) for line in file.read_text().splitlines()
         ]
         return [json.loads(line) for line in lines]
+
+
+def fetched(node: NodeProcess, listener: str, path: str) -> str:
+    """
+    What one of the node's HTTP listeners has at this path.
+    """
+    url = f"http://127.0.0.1:{node.ports[listener]}{path}"
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        text: str = answer.read().decode()
+        return text
 
 
 class Lines:

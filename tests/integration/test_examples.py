@@ -93,6 +93,41 @@ def test_thermometer() -> None:
     assert shown and points
 
 
+def test_a_request_that_does_not_fit_its_record_is_refused_on_the_page_with_the_slot() -> None:
+    """
+    The thermometer answers a request that fits; the page marks the slot of one that does not, and says why.
+    """
+    with example("records") as page:
+        page.ask(
+            "Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True
+        )
+        page.until("document.querySelector('.status').textContent === 'live'")
+        first = "document.querySelector('.log li')"
+
+        def press(name: str) -> str:
+            buttons = "[...document.querySelectorAll('.presets button')]"
+            page.run(f"{buttons}.find(({{ textContent }}) => textContent === {json.dumps(name)}).click()")
+            shown: str = page.until(f"{first}.className && {first}.textContent")
+            return shown
+
+        assert re.match(r"2\d\.\d °C", press("The hall"))
+        assert re.match(r"29\d\.\d K", press("The attic, in kelvin"))
+        assert "ROOM: expected STRING, found 5" in press("A number as room")
+        assert page.run("document.querySelector('tr.wrong th').firstChild.textContent") == "ROOM"
+        assert "expected one of CELSIUS, KELVIN" in press("Another unit")
+        assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_record_of_the_example_is_the_one_of_the_documents() -> None:
+    """
+    docs/records.md shows the definition that the example uses.
+    """
+    shown, *_ = [block.text for block in blocks("docs/records.md") if block.info == "json"]
+    [file] = (EXAMPLES / "records" / "definitions").iterdir()
+
+    assert json.loads(file.read_text()) == json.loads(shown)
+
+
 class FederationPage:
     """
     The page of the three domains, as a person works with it.

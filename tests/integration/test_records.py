@@ -3,7 +3,10 @@ Generated code of all languages compiles without warnings, and reads what the ot
 """
 
 import json
+import select
+import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +18,8 @@ from hypothesis import strategies as st
 from msgnode.records.checker import Checker
 from msgnode.records.generate import c, python, typescript
 from msgnode.records.reader import read, read_texts
+from msgnode.records.writer import to_json
+from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
 from tests.support.examples import TOP
 from tests.support.fuzz import TIMES
 from tests.support.made_records import bodies, definitions
@@ -90,6 +95,55 @@ def test_bodies_go_round_all_languages_unchanged(data):
     for (record, body), (_, told) in zip(sent, lines, strict=True):
         assert check(record.id, json.loads(told)) is None
         assert canonical(found, record, json.loads(told)) == canonical(found, record, body)
+
+
+@needs("node", TSC, "java", "javac", "gcc")
+@settings(max_examples=TIMES, phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.data())
+def test_bodies_go_round_clients_in_all_languages_through_a_node(data):
+    """
+    Python, Java, C and TypeScript each have a session at one node, by TCP lines and by long-polling; each
+    sends on what it has read, the node checks it each time, and at the end all values are those of the start.
+    """
+    found = data.draw(definitions().filter(lambda made: sum(len(each.slots) for each in made) >= 6))
+    sent = [
+        (record, {name: value for name, value in data.draw(bodies(found, record)).items() if name != "code"})
+        for record in found.records
+        for _ in range(5)
+    ]
+    names = [f"runtime://localhost/{name}" for name in ("python", "java", "c", "typescript")]
+    me, *others = names
+    with TemporaryDirectory() as place, ExitStack() as ending:
+        (Path(place) / "made.records.json").write_text(to_json(found))
+        node = NodeProcess("--records", place)
+        ending.callback(node.stop, signal.SIGKILL)
+        programs = [
+            language(found, Path(place) / language.__name__) for language in (by_java, by_c, by_typescript)
+        ]
+        ports = [node.ports["line"], node.ports["line"], node.ports["web"]]
+        for program, port, name, to in zip(programs, ports, others, [*others[1:], me], strict=True):
+            process = program.relay(port, name, to)
+            ending.callback(process.stdout.close)
+            ending.callback(process.wait, PATIENCE)
+            ending.callback(process.kill)
+            assert select.select([process.stdout], [], [], PATIENCE)[0] and process.stdout.readline()
+        client = Lines(node.ports["line"], me)
+        ending.callback(client.close)
+        written_by_python = by_python(found, Path(place) / "by_python")
+        lines = [(record.id, json.dumps(body)) for record, body in sent]
+        told = []
+        for number, (record, body) in enumerate(zip(sent, written_by_python(lines), strict=True)):
+            header = {"id": number, "type": "update", "from": me, "to": others[0], "record": record[0].id}
+            client.socket.sendall(
+                f'{json.dumps(header, separators=(",", ":"))[:-1]},"body":{body}}}\n'.encode()
+            )
+            told.append(client.receive())
+        metrics = fetched(node, "admin", "/metrics")
+
+    assert f"msgnode_records_checked_total {4.0 * len(sent)}" in metrics
+    for (record, body), message in zip(sent, told, strict=True):
+        assert (message["type"], message["record"]) == ("update", record.id)
+        assert canonical(found, record, message["body"]) == canonical(found, record, body)
 
 
 def test_the_example_of_the_seed_compiles_and_runs(rounds):

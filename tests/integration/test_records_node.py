@@ -6,12 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.integration.process import PATIENCE, Lines, NodeProcess
+from tests.integration.process import Lines, NodeProcess, fetched
 from tests.support.examples import TOP
 
 GET_TEMPERATURE = "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a12"
@@ -43,12 +42,6 @@ def node(definitions: Path):
     process = NodeProcess("--config", str(definitions.parent / "msgnode.toml"))
     yield process
     process.stop(signal.SIGKILL)
-
-
-def fetched(node: NodeProcess, listener: str, path: str) -> str:
-    url = f"http://127.0.0.1:{node.ports[listener]}{path}"
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-        return answer.read().decode()
 
 
 def test_a_record_is_checked_though_a_flow_carries_messages_like_it(node):

@@ -476,6 +476,7 @@ class MessageTests(SynchronousTestCase):
             "handling_us",
             "resources",
             "applied",
+            "slot",
         ):
             for value in (0, 1, -1, "delivered", "", [], ["a"], ["a", "b"]):
                 self.assertRaises(Malformed, decode, encoded(**{f"\x7f{name}": value}))

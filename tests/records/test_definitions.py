@@ -207,6 +207,28 @@ def test_all_problems_are_listed_with_their_positions():
     ]
 
 
+def test_a_problem_hides_no_other():
+    """
+    A slot of an unknown type has its key and its name compared, too, and a record without a name is found by
+    its id.
+    """
+    wrong = record(slot(), slot(type="STRNG"), slot(key=2, name="B", type="RECORD", record=OTHER))
+    nameless = record(slot(), slot(name="B"), id=OTHER)
+    del nameless["name"]
+
+    found = problems(wrong, nameless, record(slot(), slot(name="B"), id="x", name="C"))
+
+    assert sorted(found) == [
+        f"{OTHER}.B: the key 1 is that of ROOM, too",
+        "ASK.ROOM: the key 1 is that of ROOM, too",
+        "C.B: the key 1 is that of ROOM, too",
+        "expected a UUID such as 'be125fa3-b4a7-493c-ad9a-5fa1a23be84d' as 'id', found 'x'",
+        "the slot ASK.ROOM occurs again",
+        "this record has no 'name'",
+        "unknown type 'STRNG', did you mean 'STRING'?",
+    ]
+
+
 def test_problems_in_xml_are_at_the_attribute():
     """
     A problem of an attribute is at its line and column, also after characters that are not ASCII.

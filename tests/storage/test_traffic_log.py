@@ -8,8 +8,10 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.bus.records.known_records import read_records
 from msgnode.protocol.message import Message
 from msgnode.storage.traffic_log import NoLog, TrafficLog
+from tests.support.examples import TOP
 from tests.support.fakes import Client, MemoryNode, directory
 
 MORNING = 1_767_258_000_000_000_000  # 2026-01-01T09:00:00Z
@@ -85,6 +87,27 @@ class LineTests(TrafficTests):
         self.write(2)
 
         self.assertEqual([id.lower(), None], [line.get("record") for line in self.lines()])
+
+    def test_the_slot_of_a_message_that_does_not_fit_its_record_is_in_its_line(self) -> None:
+        """
+        By its name, without what senders choose, such as the key of a map.
+        """
+        thermometer = str(TOP / "tests/records/thermometer.records.json")
+        self.node.known_records.use(read_records(thermometer, ()))
+        here, there = "runtime://example.org/page", "runtime://example.org/lamp"
+        page, lamp = self.node.client(here), self.node.client(there)
+        record = "7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a12"
+        request = {"id": 1, "type": "read", "from": here, "to": there, "record": record}
+        labels = {"ROOM": "a", "LABELS": {"secret": 5}}
+        for body in ({"ROOM": 5}, labels, {"1": 5}, {}, {"ROOM": "a", "2": 1}):
+            page.tell({**request, "body": body})
+        answer = {**request, "type": "response", "from": there, "to": here}
+        lamp.tell({**answer, "body": {"code": 200, "WHERE": {"LATITUDE": "north"}}})
+
+        lines = [line for line in self.messages() if "record" in line]
+        self.assertEqual(["ROOM", "LABELS", "ROOM", "ROOM", "2", "WHERE"], [line["slot"] for line in lines])
+        self.assertEqual({"record"}, {line["reason"] for line in lines})
+        self.assertNotIn("secret", json.dumps(lines))
 
     def test_message_that_was_carried(self) -> None:
         """

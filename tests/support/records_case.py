@@ -20,6 +20,7 @@ from msgnode.records.generate.plan import Plan
 from tests.support.examples import TOP
 
 TSC = TOP / "tools/stub/node_modules/.bin/tsc"
+CLIENT = TOP / "msgnode/stub/client.mjs"
 PRETTIER = TOP / "tools/stub/node_modules/.bin/prettier"
 _SECONDS = 120
 _OPTIONS = {"strict": True, "target": "es2022", "module": "nodenext", "moduleResolution": "nodenext"}
@@ -65,8 +66,28 @@ def written(directory: Path, files):
     return directory
 
 
-# Each of these generates and compiles, and returns a function of lines with an id and a body, which
-# returns the bodies that the language writes.
+class Program:
+    """
+    A compiled program, which reads lines with an id and a body, and returns the bodies that it writes.
+    """
+
+    def __init__(self, place: Path, *command: str) -> None:
+        self._place = place
+        self._command = command
+
+    def __call__(self, lines):
+        return _told(run(*self._command, cwd=self._place, text=_text(lines)))
+
+    def relay(self, port: int, me: str, to: str) -> "subprocess.Popen[str]":
+        """
+        The program as a client of the node at this port, which reads the record of each message that it gets,
+        and sends it on. It prints a line when its session is open.
+        """
+        command = [*self._command, str(port), me, to]
+        return subprocess.Popen(command, cwd=self._place, stdout=subprocess.PIPE, text=True)
+
+
+# Each of these generates and compiles, and returns such a program, or a function like it.
 
 
 def by_python(definitions: Definitions, place: Path):
@@ -113,12 +134,18 @@ def by_typescript(definitions: Definitions, place: Path):
         + "const answers = new Set(types.map((each) => each.answer));\n"
         + "const requests = types.filter((each) => !answers.has(each));\n"
         + "const known = new Map(requests.map((each) => [each.id, each]));\n"
-        + 'for (const line of readFileSync(0, "utf8").split("\\n").filter(Boolean)) {\n'
+        + "const [port, me, to] = process.argv.slice(2);\n"
+        + f"if (port) {{\n  const {{ Client }} = await import({json.dumps(str(CLIENT))});\n"
+        + "  const client = new Client(`ws://127.0.0.1:${port}/ws`, { runtime: me });\n"
+        + "  for (const type of requests) {\n"
+        + "    client.handle(type, (message) => void client.publish(to, type, message.record));\n  }\n"
+        + '  await client.connect();\n  console.log("ready");\n'
+        + '} else for (const line of readFileSync(0, "utf8").split("\\n").filter(Boolean)) {\n'
         + "  const type = known.get(line.slice(0, 36)), value = type.fromBody(JSON.parse(line.slice(37)));\n"
         + "  if (!type.is(value)) throw new Error(line);\n"
         + "  console.log(JSON.stringify(type.toBody(value)));\n}\n"
     )
-    return lambda lines: _told(run("node", "driver.mjs", cwd=place, text=_text(lines)))
+    return Program(place, "node", "driver.mjs")
 
 
 def by_java(definitions: Definitions, place: Path):
@@ -141,20 +168,46 @@ public class Driver {
       slot.set(record, value);
     }
   }
+  static final Map<String, List<CRecord.Slot<?>>> known = new HashMap<>();
+  static String told(String id, String body) {
+    CRecord record = CRecord.parse(body);
+    List<CRecord.Slot<?>> slots = known.get(id);
+    CRecord.check(record, slots, false);
+    for (CRecord.Slot<?> slot : slots) copy(slot, record);
+    return record.toJson();
+  }
+  static void relay(int port, String me, String to) throws Exception {
+    try (java.net.Socket socket = new java.net.Socket("127.0.0.1", port)) {
+      Scanner in = new Scanner(socket.getInputStream(), "UTF-8").useDelimiter("\\n");
+      java.io.PrintStream out = new java.io.PrintStream(socket.getOutputStream(), true, "UTF-8");
+      String from = "\\"from\\":\\"" + me + "\\",\\"to\\":\\"";
+      out.print("{\\"id\\":1,\\"type\\":\\"open\\"," + from + "mn:/session\\"}\\n");
+      in.next();
+      System.out.println("ready");
+      while (in.hasNext()) {
+        String line = in.next();
+        int named = line.indexOf("\\"record\\":\\"") + 10, at = line.indexOf("\\"body\\":") + 7;
+        String id = line.substring(named, named + 36);
+        String body = told(id, line.substring(at, line.length() - 1));
+        String head = "{\\"id\\":2,\\"type\\":\\"update\\"," + from + to;
+        out.print(head + "\\",\\"record\\":\\"" + id + "\\",\\"body\\":" + body + "}\\n");
+        out.flush();
+      }
+    }
+  }
   public static void main(String[] words) throws Exception {
-    Map<String, List<CRecord.Slot<?>>> known = new HashMap<>();
 """
         + known
         + """
+    if (words.length > 0) {
+      relay(Integer.parseInt(words[0]), words[1], words[2]);
+      return;
+    }
     java.io.PrintStream out = new java.io.PrintStream(System.out, false, "UTF-8");
     Scanner in = new Scanner(System.in, "UTF-8").useDelimiter("\\n");
     while (in.hasNext()) {
       String line = in.next();
-      CRecord record = CRecord.parse(line.substring(37));
-      List<CRecord.Slot<?>> slots = known.get(line.substring(0, 36));
-      CRecord.check(record, slots, false);
-      for (CRecord.Slot<?> slot : slots) copy(slot, record);
-      out.println(record.toJson());
+      out.println(told(line.substring(0, 36), line.substring(37)));
     }
     out.flush();
   }
@@ -163,7 +216,7 @@ public class Driver {
     )
     sources = sorted(map(str, place.rglob("*.java")))
     run("javac", "-Xlint:all", "-Werror", "-encoding", "US-ASCII", "-d", "out", *sources, cwd=place)
-    return lambda lines: _told(run("java", "-cp", "out", "Driver", cwd=place, text=_text(lines)))
+    return Program(place, "java", "-cp", "out", "Driver")
 
 
 def by_c(definitions: Definitions, place: Path):
@@ -171,26 +224,22 @@ def by_c(definitions: Definitions, place: Path):
     plan = Plan(definitions, modules=["records_runtime"])
     cases = "".join(
         f"""
-    if (strncmp(line, "{record.id}", 36) == 0) {{
-      struct {c.prefix(module, record)} value;
-      result = {c.prefix(module, record)}_read(&value, body, strlen(body), memory, sizeof memory);
-      if (result == RECORDS_OK)
-        result = {c.prefix(module, record)}_write(&value, out, sizeof out, &length);
-    }}
+  if (strncmp(id, "{record.id}", 36) == 0) {{
+    struct {c.prefix(module, record)} value;
+    result = {c.prefix(module, record)}_read(&value, body, strlen(body), memory, sizeof memory);
+    if (result == RECORDS_OK)
+      result = {c.prefix(module, record)}_write(&value, out, sizeof out, &length);
+  }}
 """
         for module in plan.modules
         for record in module.records
     )
     (place / "driver.c").write_text(
-        "".join(f'#include "{module.name}.h"\n' for module in plan.modules)
-        + '#include "records_runtime.h"\nstatic char line[1000000], memory[1000000], out[1000000];\n'
-        + "int main(void) {\n  while (fgets(line, sizeof line, stdin) != NULL) {\n"
-        + "    enum records_result result = RECORDS_BAD_JSON;\n"
-        + "    char *body = line + 37;\n    size_t length;\n"
-        + cases
-        + "    if (result != RECORDS_OK) {\n"
-        + '      fprintf(stderr, "%s: %s", records_result_text(result), line);\n      return 1;\n    }\n'
-        + "    puts(out);\n  }\n  return 0;\n}\n"
+        "#define _POSIX_C_SOURCE 200809L\n#include <arpa/inet.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+        + "#include <string.h>\n#include <unistd.h>\n"
+        + "".join(f'#include "{module.name}.h"\n' for module in plan.modules)
+        + '#include "records_runtime.h"\n'
+        + _C_DRIVER.replace("CASES", cases)
     )
     warnings = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
     run(
@@ -205,7 +254,60 @@ def by_c(definitions: Definitions, place: Path):
         "-lm",
         cwd=place,
     )
-    return lambda lines: _told(run("./driver", cwd=place, text=_text(lines)))
+    return Program(place, "./driver")
+
+
+_C_DRIVER = r"""
+static char line[1000000], memory[1000000], out[1000000];
+
+static enum records_result tell(const char *id, const char *body) {
+  enum records_result result = RECORDS_BAD_JSON;
+  size_t length;
+CASES
+  if (result != RECORDS_OK)
+    fprintf(stderr, "%s: %s\n", records_result_text(result), body);
+  return result;
+}
+
+static int relay(int port, const char *me, const char *to) {
+  struct sockaddr_in where = {0};
+  int node = socket(AF_INET, SOCK_STREAM, 0);
+  where.sin_family = AF_INET;
+  where.sin_port = htons((uint16_t)port);
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (node < 0 || connect(node, (struct sockaddr *)&where, sizeof where) != 0)
+    return 1;
+  FILE *in = fdopen(node, "r");
+  dprintf(node, "{\"id\":1,\"type\":\"open\",\"from\":\"%s\",\"to\":\"mn:/session\"}\n", me);
+  if (in == NULL || fgets(line, sizeof line, in) == NULL)
+    return 1;
+  puts("ready");
+  fflush(stdout);
+  while (fgets(line, sizeof line, in) != NULL) {
+    const char *id = strstr(line, "\"record\":\"") + 10;
+    const char *body = strstr(line, "\"body\":") + 7;
+    line[strlen(line) - 2] = 0;
+    if (tell(id, body) != RECORDS_OK)
+      return 1;
+    dprintf(node,
+            "{\"id\":2,\"type\":\"update\",\"from\":\"%s\",\"to\":\"%s\",\"record\":\"%.36s\",\"body\":%s}\n",
+            me, to, id, out);
+  }
+  fclose(in);
+  return 0;
+}
+
+int main(int count, char **words) {
+  if (count > 1)
+    return relay(atoi(words[1]), words[2], words[3]);
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    if (tell(line, line + 37) != RECORDS_OK)
+      return 1;
+    puts(out);
+  }
+  return 0;
+}
+"""
 
 
 def _text(lines):

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from msgnode.bus.records.fast_checks import FastChecks
 from msgnode.policy.decision.context import RecordKind
 from msgnode.records.catalogue import page
 from msgnode.records.checker import Checker
@@ -114,7 +113,6 @@ class KnownRecords:
         """
         self.definitions = records.definitions
         self.checker = records.checker
-        self.fast_checks = FastChecks(records.checker)
         self.index = records.index
         self.public = records.public
         self._kinds: dict[str, RecordKind] = {}

@@ -28,7 +28,7 @@ from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.enforcement.points import IN
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import set_auth_flag
-from msgnode.protocol.errors import FAILED, Blocked, Malformed, NoRoute, Rejected, failure_code
+from msgnode.protocol.errors import FAILED, Blocked, IllTyped, Malformed, NoRoute, Rejected, failure_code
 from msgnode.protocol.message import NO_TOKEN, Message, compose, decode, recall
 from msgnode.protocol.token_redaction import may_hold_token, redacted, without_secrets
 from msgnode.sessions.session import Session
@@ -257,6 +257,8 @@ class Incoming:
         arrival = message.origin
         without_secrets(message)
         message.code, message.reason = why.code, why.reason
+        if isinstance(why, IllTyped):
+            message.slot = why.slot_name
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._node.counts.refuse(why.code, why.reason)
         self._counts.note(source, why.reason)

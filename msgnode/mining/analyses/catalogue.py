@@ -13,12 +13,15 @@ from msgnode.mining.analyses import (
     top_talkers,
     volume,
 )
+from msgnode.mining.analyses.records import by_record, ill_typed
 
 QUESTIONS = (
     *volume.QUESTIONS,
     *top_talkers.QUESTIONS,
     *latency.QUESTIONS,
     *refusals.QUESTIONS,
+    *by_record.QUESTIONS,
+    *ill_typed.QUESTIONS,
     *sessions.QUESTIONS,
     *subscription_graph.QUESTIONS,
     *retry_loops.QUESTIONS,

@@ -27,16 +27,17 @@ from msgnode.mining.analyses.columns import (
 
 RESPONSE_NANOSECONDS = 120 * SECOND_NANOSECONDS  # responses that come later do not count
 _KEY = ("id", "asker", "asked")
-_OF_REQUEST = ("node", "time", "transaction", "type", "expects", "outcome", "bytes")
+_OF_REQUEST = ("node", "time", "transaction", "type", "expects", "outcome", "bytes", "record")
 # Columns of an exchange that is carried over from the previous batch; lines of the log do not have them.
 _SUMS = ("answers", "first_answer", "last_answer", "again")
 SCHEMA = (
     "id string, asker string, asked string, transaction string, node string, time long, type string, "
     "expects boolean, "
-    "outcome string, bytes long, answers long, first_answer long, last_answer long, again boolean, "
+    "outcome string, bytes long, record string, answers long, first_answer long, last_answer long, "
+    "again boolean, "
     "first_micros long, micros long, open boolean, date string, hour int, batch int"
 )
-COLUMNS = (*_KEY, "transaction", "node", "time", "type", "expects", "outcome", "bytes", *_SUMS)
+COLUMNS = (*_KEY, *_OF_REQUEST, *_SUMS)
 TOLD = "expects or answers > 0"  # an exchange that analyses count
 
 
@@ -81,6 +82,7 @@ def _requests_and_answers(messages: DataFrame) -> DataFrame:
         type.isin(*REQUESTS).alias("expects"),
         "outcome",
         "bytes",
+        "record",
         F.lit(0).cast("long").alias("answers"),
         F.lit(None).cast("long").alias("first_answer"),
         F.lit(None).cast("long").alias("last_answer"),

@@ -38,6 +38,7 @@ TRAFFIC = StructType(
         StructField("resources_count", IntegerType()),
         StructField("event", StringType()),
         StructField("record", StringType()),
+        StructField("slot", StringType()),
         StructField("started", LongType()),
         StructField("version", StringType()),
         StructField("revision", StringType()),

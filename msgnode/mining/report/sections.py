@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from msgnode.mining.report import charts, findings
 from msgnode.mining.report.findings import Finding
 from msgnode.mining.report.problems import decisions, loops, refusals, unusual
+from msgnode.mining.report.record_chapter import records
 from msgnode.mining.report.responses import answers, handover, unanswered
 from msgnode.mining.report.series import Error, Series
 from msgnode.mining.report.session_chapter import sessions, stories, subscriptions
@@ -23,6 +24,7 @@ SECTIONS = (
     refusals,
     unanswered,
     answers,
+    records,
     nodes,
     volume,
     domains,

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+from benchmark.load.record_bodies import definitions
 from benchmark.peers.install import Venvs
 from benchmark.peers.processes import family
 
@@ -26,7 +27,7 @@ LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1
 CONFIG = "bench.toml"  # the node's
 # What stands in a scenario's configuration for what only the running server knows.
-TLS, DEVICES = "# listen by TLS\n", "# know a device\n"
+TLS, DEVICES, RECORDS = "# listen by TLS\n", "# know a device\n", "# know records\n"
 DEVICE_TOKEN = "mnd_" + "a" * 43
 
 Ports = dict[str, int]
@@ -48,6 +49,8 @@ class Server:
             config = config.replace(TLS, _tls_listener(self._home, self.ports["tls"]))
         if DEVICES in config:
             config = config.replace(DEVICES, _device(self._home))
+        if RECORDS in config:
+            config = config.replace(RECORDS, _records(self._home))
         if policies:
             (self._home / "policy.json").write_text(policies)
             config += f'[policy]\nsource = "{self._home}/policy.json"\n[identity]\ntrust = "claimed"\n'
@@ -134,6 +137,15 @@ def _device(home: Path) -> str:
     known = sha256(DEVICE_TOKEN.encode()).hexdigest()
     (home / "devices").write_text(f"{known}  device://localhost/bench\n")
     return f'[identity]\nauth = "required"\ndevices = "{home}/devices"\n'
+
+
+def _records(home: Path) -> str:
+    """
+    Configuration with which the node knows the records of load/record_bodies.py.
+    """
+    (home / "definitions").mkdir()
+    (home / "definitions" / "bench.records.json").write_text(json.dumps(definitions()))
+    return f'[records]\ndir = "{home}/definitions"\n'
 
 
 def make_certificate(home: Path) -> tuple[Path, Path]:

@@ -9,6 +9,8 @@ the same pattern written in blocks, because a peer's rank depends on it.
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmark.peers.servers import RECORDS
+
 SIZES = {"100 B": 100, "1 kB": 1000, "10 kB": 10_000}
 
 
@@ -330,6 +332,35 @@ POLICIES = (
     ),
 )
 
+
+def _records(kind: str, plane: str) -> Scenario:
+    """
+    A record of ten slots, checked and not; or of kind "none", nodes with and without records.
+    """
+    is_named = kind != "none"
+    keys = f"[performance]\nnative = {'true' if plane == 'native' else 'false'}\n"
+    off = f'{RECORDS}check = "off"\n' if is_named else ""
+    labels = ("checked", "not checked") if is_named else ("knows records", "knows none")
+    how = "in Python alone" if plane == "python" else "with the compiled data plane"
+    what = {
+        "plain": "5 STRING, 3 INTEGER, DOUBLE, BOOLEAN",
+        "mixed": "3 STRING, 2 INTEGER, DOUBLE, BOOLEAN, LONG, UUID, DATE",
+        "none": "no record, the same body",
+    }
+    return Scenario(
+        name=f"records-{kind}-{plane}",
+        title=f"{what[kind]}, TCP lines, 8 pairs, window 64, {how}",
+        unit="messages/s of CPU",
+        load="records",
+        job={"pairs": 8, "window": 64, "record": kind if is_named else "mixed", "named": is_named},
+        entrants=tuple(
+            Entrant(label, "msgnode", "line", config=keys + more, plane=plane)
+            for label, more in zip(labels, (RECORDS, off), strict=True)
+        ),
+        targets=(Target(labels[1], 0.8 if is_named else 0.95),),
+    )
+
+
 REGISTRY = Scenario(
     name="registry",
     title="records read from the domain registry, 100 under way",
@@ -394,6 +425,7 @@ SCENARIOS = (
     AWAY,
     RESTART,
     *POLICIES,
+    *(_records(kind, plane) for kind in ("plain", "mixed", "none") for plane in ("python", "native")),
     REGISTRY,
     HUNG_REGISTRY,
     PROGRAM,

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmark.load.clients import Client, connect_all
 from benchmark.load.delays import Delays, InFlight
+from benchmark.load.record_bodies import record_message
 from benchmark.report.stopwatch import drained, timed
 
 
@@ -75,9 +76,17 @@ def address(job: dict[str, Any], index: int) -> str:
     return f"hyperty://localhost/{job['run']}-{index}"
 
 
+def _letter(job: dict[str, Any], sender: Client, number: int, own: str, to: str) -> bytes:
+    if "record" in job:
+        return sender.wire.frame(record_message(number, own, to, job["record"], job["named"]))
+    return sender.letter(number, own, to, job["size"], job.get("spaces", False))
+
+
 async def load(job: dict[str, Any]) -> dict[str, Any]:
     """
     Messages per second over `pairs` pairs of `window` messages of `size` bytes; `spaces`: in their JSON.
+
+    `record`: with the body of a record, which the header names if `named`.
     """
     count = job["pairs"]
     inward = [address(job, index) for index in range(count)]
@@ -85,8 +94,7 @@ async def load(job: dict[str, Any]) -> dict[str, Any]:
     receivers, senders = clients[:count], clients[count:]
     pairs, delays = [], Delays()
     for index, (sender, receiver) in enumerate(zip(senders, receivers, strict=True)):
-        own, spaces = address(job, count + index), job.get("spaces", False)
-        letter = sender.letter(100 + index, own, inward[index], job["size"], spaces)
+        letter = _letter(job, sender, 100 + index, address(job, count + index), inward[index])
         pairs.append(Pair(sender, receiver, letter, job["window"], job["burst"], delays))
     for pair in pairs:
         pair.start()

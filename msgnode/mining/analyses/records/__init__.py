@@ -1,0 +1,3 @@
+"""
+Analyses of typed messages, by the id of their record.
+"""
