@@ -148,7 +148,7 @@ class Output:
         """
         rows.write.mode("overwrite").json(self.files.inside(f"{name}/batch={number}"))
 
-    def read_text(self, name: str, numbers: list[int], schema: StructType) -> DataFrame:
+    def read_text(self, name: str, numbers: list[int], schema: StructType | str) -> DataFrame:
         """
         The rows that `write_text` stored under these numbers; some may have none.
         """
@@ -176,6 +176,12 @@ class Output:
         written = self._spark.read.schema(rows.schema).parquet(path)
         # Without an order, Spark reads the largest file first.
         return written.orderBy("_metadata.file_name", "_metadata.row_index")
+
+    def read_table(self, name: str) -> DataFrame:
+        """
+        A result, as the last run wrote it.
+        """
+        return self._spark.read.parquet(self.files.inside(f"tables/{name}"))
 
     def begin_tables(self) -> None:
         self.files.delete("_tables")
