@@ -16,7 +16,7 @@ from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
-from msgnode.mining.pipeline.log_files import LogFile
+from msgnode.mining.pipeline.log_files import LogFile, unsplit
 from msgnode.mining.pipeline.output import TAILS, Output
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
@@ -71,6 +71,8 @@ class Batches:
         `growing`: the files are of the newest hour, and may grow while they are read.
         """
         self._say(f"reading {len(files)} files, {_mebibytes(sum(file.size for file in files))}")
+        if told := unsplit(files):
+            self._say(told)
         # Reading must end where the checkpoint says, for a later run goes on from there.
         copied = [Tail(file, 0) for file in files if growing and file.may_grow]
         whole = [file.path for file in files if not (growing and file.may_grow)]

@@ -9,13 +9,17 @@ the next run to delete.
 """
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Tail
+from msgnode.mining.pipeline.lock import exclusive
 from msgnode.mining.pipeline.log_files import LogFiles, Unreadable
+from msgnode.mining.pipeline.object_lock import HadoopObject, ObjectLock
 
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
@@ -43,6 +47,26 @@ class Output:
     def __init__(self, spark: SparkSession, where: str) -> None:
         self._spark = spark
         self.files = LogFiles(spark, where)
+        self._check: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def exclusive(self, make: bool) -> Iterator[None]:
+        """
+        Hold the lock of the directory, if its file system has locks; Unreadable if another run has it. `make`
+        creates the directory if it is missing.
+        """
+        if not self.files.is_object_store:
+            with exclusive(self.files.local(), make):
+                yield
+        elif make or self.files.exists():
+            lock = ObjectLock(
+                HadoopObject(self.files), self.files.where, self._spark.sparkContext.cancelAllJobs
+            )
+            with lock.held():
+                self._check = lock.check
+                yield
+        else:
+            yield
 
     def begin(self, options: dict[str, str], overwrite: bool) -> Checkpoint:
         """
@@ -85,6 +109,10 @@ class Output:
         return found
 
     def save(self, checkpoint: Checkpoint) -> None:
+        """
+        Save the checkpoint. Unreadable if another run has taken over.
+        """
+        self._check()
         self.files.write(CHECKPOINT, checkpoint.text())
 
     def sweep(self, checkpoint: Checkpoint) -> None:

@@ -21,7 +21,6 @@ from msgnode.mining.pipeline.batches import Batches, Step, in_parallel
 from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.lock import exclusive
 from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.pipeline.output import Output
 from msgnode.mining.pipeline.timeline import address_timeline, conversation
@@ -111,7 +110,7 @@ class MiningRun:
         """
         begun = time.monotonic()
         logs = self._logs.logs()
-        with exclusive(self._output.files.local(), make=bool(logs)):
+        with self._output.exclusive(make=bool(logs)):
             result = self._taken(logs)
         result.seconds = time.monotonic() - begun
         return result
