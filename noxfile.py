@@ -26,3 +26,12 @@ def lake(session: nox.Session) -> None:
     paths = ("tests/mining/pipeline/test_object_lock.py", "tests/integration/test_mining_lake.py")
     session.env.setdefault("MSGNODE_LAKE", os.environ.get("MSGNODE_LAKE", "1"))
     session.run("python", "-m", "pytest", "-q", *paths, *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def delta(session: nox.Session) -> None:
+    """
+    The tests of mining with Spark 4.2 and Delta Lake, whose jar comes from Maven.
+    """
+    session.install("-e", ".[test,delta]")
+    session.run("python", "-m", "pytest", "-q", *(session.posargs or ("tests/mining",)))

@@ -4,6 +4,7 @@ Arguments and options of the verbs on a mined directory, and failures as one sen
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,19 @@ def opened(where: str, verbose: bool, as_json: bool, conf: Sequence[str] = ()) -
         from msgnode.mining.mined.directory import MinedDirectory
         from msgnode.mining.pipeline.spark import session
 
+        if _is_delta(where):
+            from msgnode.mining.pipeline.delta import settings
+
+            conf = settings(conf)
         with session(verbose, (where,), conf) as spark:
             yield MinedDirectory(spark, where)
+
+
+def _is_delta(where: str) -> bool:
+    """
+    Does a local directory have Delta tables? Of another one it is not known before Spark runs.
+    """
+    return os.path.isdir(os.path.join(where.removeprefix("file://"), "lines/_delta_log"))
 
 
 def period_of(text: str, option: str) -> "Period":

@@ -4,7 +4,8 @@
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -101,12 +102,12 @@ def _table(views: "Views", query: str, limit: int, as_json: bool) -> None:
 def _csv(views: "Views", query: str, limit: int) -> None:
     from msgnode.mining.mined.cells import csv_line
 
+    rows: Iterable[tuple[Any, ...]]
     if limit:
         answer = views.select(query, limit)
         columns, rows, more = answer.columns, answer.rows, answer.more
     else:
-        columns, rows = views.stream(query)
-        more = 0
+        (columns, rows), more = views.stream(query), 0
     click.echo(csv_line(name for name, _ in columns), nl=False)
     for row in rows:
         click.echo(csv_line(row), nl=False)

@@ -103,17 +103,18 @@ class MinedDirectory:
         """
         spark = session_for_views(self._spark)
         output = Output(spark, self.where)
-        added = policy_replay().ADDED if self.checkpoint.options.get("policy") else StructType([])
+        checkpoint = output.load()
+        added = policy_replay().ADDED if checkpoint.options.get("policy") else StructType([])
         batches = Batches(spark, output, (), (), added, lambda _: None)
-        batches.since = self.checkpoint.since
+        batches.since = checkpoint.since
         reads: dict[str, Read] = {
             name: partial(output.read_table, name) for name in output.files_in("tables")
         }
-        numbers = [piece for batch in self.checkpoint.batches if batch.bad for piece in batch.pieces]
+        numbers = [piece for batch in checkpoint.batches if batch.bad for piece in batch.pieces]
         reads["bad"] = partial(output.read_text, "_bad", numbers, _BAD)
         kinds: tuple[Source, ...] = ("lines", "exchanges", "lives")
         for kind in kinds:
-            reads[kind] = partial(_newest, batches, self.checkpoint.batches, kind)
+            reads[kind] = partial(_newest, batches, checkpoint.batches, kind)
         return Views(spark, reads, self.where)
 
     def newest(self) -> int:

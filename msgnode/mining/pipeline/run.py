@@ -40,7 +40,7 @@ class Options:
 
     `key` is for pseudonyms; `policy` is a path, `domain` the node's own domain for the policy, `default` the
     effect if no rule applies. `stories` are addresses, `conversation` is the id of a message. `keep` is the
-    number of days that are kept, 0 for all.
+    number of days that are kept, 0 for all. `format` is "" for Parquet, or "delta".
     """
 
     logs: str
@@ -53,6 +53,7 @@ class Options:
     stories: tuple[str, ...] = ()
     conversation: str = ""
     keep: int = 0
+    format: str = ""
 
 
 @dataclass
@@ -120,6 +121,7 @@ class MiningRun:
             "logs": self._logs.where,
             "pseudonyms": pseudonyms.fingerprint(self._options.key) if self._options.key else "",
             "policy": self._policy,
+            "format": self._options.format,
         }
         checkpoint = self._output.begin(kept, self._overwrite)
         self._overwrite = False  # further runs are incremental
