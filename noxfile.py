@@ -20,7 +20,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python="3.11", default=False)
 def lake(session: nox.Session) -> None:
     """
-    The mining tool on an object store, moto's server. Packages of Java come from Maven, 700 MB the first time.
+    The mining tool on an object store, moto's server. Packages of Java (700 MB) come from Maven.
     """
     session.install("-e", ".[test]", "moto[s3,server]")
     paths = ("tests/mining/pipeline/test_object_lock.py", "tests/integration/test_mining_lake.py")
