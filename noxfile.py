@@ -2,6 +2,8 @@
 The unit tests with each Python that msgnode runs on: `pip install nox`, then `nox`.
 """
 
+import os
+
 import nox
 
 
@@ -13,3 +15,23 @@ def tests(session: nox.Session) -> None:
     session.install("-e", ".[test]")
     others = ("--ignore=tests/integration", "--ignore=tests/mining")
     session.run("python", "-m", "pytest", "-q", "-n", "auto", *others, "tests", *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def lake(session: nox.Session) -> None:
+    """
+    The mining tool on an object store, moto's server. Packages of Java (700 MB) come from Maven.
+    """
+    session.install("-e", ".[test]", "moto[s3,server]")
+    paths = ("tests/mining/pipeline/test_object_lock.py", "tests/integration/test_mining_lake.py")
+    session.env.setdefault("MSGNODE_LAKE", os.environ.get("MSGNODE_LAKE", "1"))
+    session.run("python", "-m", "pytest", "-q", *paths, *session.posargs)
+
+
+@nox.session(python="3.11", default=False)
+def delta(session: nox.Session) -> None:
+    """
+    The tests of mining with Spark 4.2 and Delta Lake, whose jar comes from Maven.
+    """
+    session.install("-e", ".[test,delta]")
+    session.run("python", "-m", "pytest", "-q", *(session.posargs or ("tests/mining",)))

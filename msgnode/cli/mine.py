@@ -65,6 +65,10 @@ FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
     help="Keep the last DAYS days only, in DIR.",
 )
 @click.option(
+    "--format", "stored", type=click.Choice(["parquet", "delta"]), default="parquet", show_default=True,
+    help="How lines, exchanges and lives are stored in DIR.",
+)  # fmt: skip
+@click.option(
     "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark for a local run; may be repeated."
 )
 @click.option("--from", "begin", metavar="TIME", help="Also write a report from this time on, in UTC.")
@@ -106,6 +110,10 @@ def mine(
         from msgnode.mining.pipeline.spark import session
 
         options = _options(logs, others)
+        if options.format == "delta":
+            from msgnode.mining.pipeline.delta import settings
+
+            conf = tuple(settings(conf))
         with session(verbose, (logs, options.out), conf) as spark:
             mine = MiningRun(spark, options, say.step)
 
@@ -190,6 +198,7 @@ def _options(logs: str, others: dict[str, Any]) -> Any:
         stories=others["story"],
         conversation=others["conversation"],
         keep=others["keep"] or 0,
+        format="" if others["stored"] == "parquet" else others["stored"],
     )
 
 

@@ -2,13 +2,25 @@
 One Spark for all tests of a run, started by the first that asks for it.
 """
 
+import importlib.util
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.support.examples import TOP
+
+
+def delta_settings() -> list[str]:
+    """
+    The settings for Delta, with the files of a directory if the variable names one.
+    """
+    from msgnode.mining.pipeline.delta import settings
+
+    found = sorted(Path(os.environ.get("MSGNODE_LAKE", "")).glob("delta-*.jar"))
+    return settings(["spark.jars=" + ",".join(map(str, found))] if found else [])
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +59,8 @@ def spark():
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "OFF",
     }
+    if importlib.util.find_spec("delta") is not None:
+        options |= dict(setting.partition("=")[::2] for setting in delta_settings())
     builder = pyspark.SparkSession.builder.appName("tests")
     for name, value in options.items():
         builder = builder.config(name, value)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from msgnode.cli.mine import moment_of, told
-from msgnode.cli.mining.directory import as_json_option, mined_argument, opened, show, verbose_option
+from msgnode.cli.mining.directory import (
+    as_json_option,
+    conf_option,
+    mined_argument,
+    opened,
+    show,
+    verbose_option,
+)
 
 if TYPE_CHECKING:
     from msgnode.mining.mined.service_levels import Level
@@ -32,6 +39,7 @@ FAILED, NO_DATA = 1, 3  # exit codes
 @click.option(
     "--prometheus", metavar="FILE", help="Write metrics to FILE, replaced at once, or with - print them."
 )
+@conf_option
 @verbose_option
 @as_json_option
 def check(
@@ -40,6 +48,7 @@ def check(
     at: str | None,
     max_age: float | None,
     prometheus: str | None,
+    conf: tuple[str, ...],
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -58,7 +67,7 @@ def check(
     end = moment_of(at, "--at")
     with told(as_json):  # before Spark starts, which takes seconds
         slos = _slos(slo_file)
-    with opened(mined, verbose, as_json) as directory:
+    with opened(mined, verbose, as_json, conf) as directory:
         from msgnode.mining.mined.period import SECOND, Period
         from msgnode.mining.mined.service_levels import DAY_SECONDS, measure
         from msgnode.mining.mined.service_levels import prometheus as as_prometheus

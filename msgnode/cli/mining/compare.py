@@ -8,6 +8,7 @@ import click
 
 from msgnode.cli.mining.directory import (
     as_json_option,
+    conf_option,
     mined_argument,
     opened,
     period_of,
@@ -21,9 +22,12 @@ from msgnode.cli.mining.directory import (
 @click.option("--a", "before", required=True, metavar="FROM..TO[@NODE]", help="The period before.")
 @click.option("--b", "now", required=True, metavar="FROM..TO[@NODE]", help="The period to compare with it.")
 @click.option("--most", type=click.IntRange(1), default=10, show_default=True, help="Rows of each table.")
+@conf_option
 @verbose_option
 @as_json_option
-def compare(mined: str, before: str, now: str, most: int, verbose: bool, as_json: bool) -> None:
+def compare(
+    mined: str, before: str, now: str, most: int, conf: tuple[str, ...], verbose: bool, as_json: bool
+) -> None:
     """
     Say what changed most between two periods of the mined directory DIR.
 
@@ -36,7 +40,7 @@ def compare(mined: str, before: str, now: str, most: int, verbose: bool, as_json
       msgnode mine compare mined --a 2026-07-31T13..2026-07-31T14@mn1 --b 2026-07-31T13..2026-07-31T14@mn2
     """
     one, other = period_of(before, "--a"), period_of(now, "--b")
-    with opened(mined, verbose, as_json) as directory:
+    with opened(mined, verbose, as_json, conf) as directory:
         from msgnode.mining.mined.compare import compare as compared
         from msgnode.mining.mined.compare import text
 

@@ -7,6 +7,7 @@ import click
 from msgnode.cli.mine import key_of, moment_of, told
 from msgnode.cli.mining.directory import (
     as_json_option,
+    conf_option,
     from_option,
     mined_argument,
     opened,
@@ -26,6 +27,7 @@ NOT_FOUND = 1  # exit code
 @click.option(
     "--pseudonymise", metavar="KEY", help="The key that DIR was mined with, or the file with it as @FILE."
 )
+@conf_option
 @verbose_option
 @as_json_option
 def conversation(
@@ -34,6 +36,7 @@ def conversation(
     begin: str | None,
     end: str | None,
     pseudonymise: str | None,
+    conf: tuple[str, ...],
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -52,7 +55,7 @@ def conversation(
     first, last = moment_of(begin, "--from"), moment_of(end, "--to")
     with told(as_json):
         key = key_of(pseudonymise)
-    with opened(mined, verbose, as_json) as directory:
+    with opened(mined, verbose, as_json, conf) as directory:
         from msgnode.mining.mined.conversation import follow
         from msgnode.mining.pipeline.pseudonyms import hidden_id
 

@@ -4,7 +4,8 @@ Arguments and options of the verbs on a mined directory, and failures as one sen
 
 import json
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 
 mined_argument = click.argument("mined", metavar="DIR")
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+conf_option = click.option(
+    "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark for a local run; may be repeated."
+)
 verbose_option = click.option("--verbose", is_flag=True, help="Show the log of Spark.")
 from_option = click.option("--from", "begin", metavar="TIME", help="Only from this time on, in UTC.")
 to_option = click.option("--to", "end", metavar="TIME", help="Only before this time, in UTC.")
 
 
 @contextmanager
-def opened(where: str, verbose: bool, as_json: bool) -> "Iterator[MinedDirectory]":
+def opened(where: str, verbose: bool, as_json: bool, conf: Sequence[str] = ()) -> "Iterator[MinedDirectory]":
     """
     A mined directory, with Spark. A failure ends the command with one sentence and exit code 2.
     """
@@ -34,8 +38,19 @@ def opened(where: str, verbose: bool, as_json: bool) -> "Iterator[MinedDirectory
         from msgnode.mining.mined.directory import MinedDirectory
         from msgnode.mining.pipeline.spark import session
 
-        with session(verbose, (where,)) as spark:
+        if _is_delta(where):
+            from msgnode.mining.pipeline.delta import settings
+
+            conf = settings(conf)
+        with session(verbose, (where,), conf) as spark:
             yield MinedDirectory(spark, where)
+
+
+def _is_delta(where: str) -> bool:
+    """
+    Does a local directory have Delta tables? Of another one it is not known before Spark runs.
+    """
+    return os.path.isdir(os.path.join(where.removeprefix("file://"), "lines/_delta_log"))
 
 
 def period_of(text: str, option: str) -> "Period":

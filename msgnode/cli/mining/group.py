@@ -12,6 +12,7 @@ from msgnode.cli.mining.check import check
 from msgnode.cli.mining.compare import compare
 from msgnode.cli.mining.conversation import conversation
 from msgnode.cli.mining.replay import replay
+from msgnode.cli.mining.sql import sql
 
 
 class LogsOrVerb(click.Group):
@@ -49,5 +50,5 @@ def mine(**_: Any) -> None:
     """
 
 
-for verb in (check, compare, conversation, replay):
+for verb in (check, compare, conversation, replay, sql):
     mine.add_command(verb)

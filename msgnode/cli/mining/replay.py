@@ -7,6 +7,7 @@ import click
 from msgnode.cli.mine import moment_of
 from msgnode.cli.mining.directory import (
     as_json_option,
+    conf_option,
     from_option,
     mined_argument,
     opened,
@@ -29,6 +30,7 @@ from msgnode.cli.mining.directory import (
 )  # fmt: skip
 @from_option
 @to_option
+@conf_option
 @verbose_option
 @as_json_option
 def replay(
@@ -38,6 +40,7 @@ def replay(
     default: str,
     begin: str | None,
     end: str | None,
+    conf: tuple[str, ...],
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -53,7 +56,7 @@ def replay(
       msgnode mine replay mined --policy now.json --policy stricter.json --from 2026-07-31
     """
     first, last = moment_of(begin, "--from"), moment_of(end, "--to")
-    with opened(mined, verbose, as_json) as directory:
+    with opened(mined, verbose, as_json, conf) as directory:
         from msgnode.mining.mined import policies as several
         from msgnode.mining.pipeline.log_files import Unreadable
         from msgnode.mining.pipeline.run import policy_replay

@@ -7,7 +7,7 @@ Nothing is changed in it, except that a report of a period is added.
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,14 +19,17 @@ from msgnode.mining.analyses.analysis import Source, totals, totals_of
 from msgnode.mining.analyses.catalogue import QUESTIONS
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS
 from msgnode.mining.mined.period import SECOND, Period, checked
+from msgnode.mining.mined.views import Read, Views, session_for_views
 from msgnode.mining.pipeline.batches import Batches
 from msgnode.mining.pipeline.checkpoint_entries import Batch, hour_of
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.output import CHECKPOINT, Output
+from msgnode.mining.pipeline.run import policy_replay
 from msgnode.mining.report.page import write_report
 from msgnode.mining.report.steps import SHORT_SECONDS, minutes_of
 
 _NODE = re.compile(r"traffic-(.+)-\d{8}T\d{2}\.")
+_BAD = "path string, why string, text string"
 _PERIOD = "_period"  # tables of a period, while its report is written
 
 
@@ -36,6 +39,7 @@ class MinedDirectory:
     """
 
     def __init__(self, spark: SparkSession, where: str) -> None:
+        self._spark = spark
         self._output = Output(spark, where)
         files = self._output.files
         self.where = files.where
@@ -92,6 +96,26 @@ class MinedDirectory:
         if period.node:
             within &= F.col("node") == period.node
         return {name: rows.where(within) for name, rows in self._batches.sources(batches).items()}
+
+    def views(self) -> Views:
+        """
+        The tables and the stored rows, to ask in SQL.
+        """
+        spark = session_for_views(self._spark)
+        output = Output(spark, self.where)
+        checkpoint = output.load()
+        added = policy_replay().ADDED if checkpoint.options.get("policy") else StructType([])
+        batches = Batches(spark, output, (), (), added, lambda _: None)
+        batches.since = checkpoint.since
+        reads: dict[str, Read] = {
+            name: partial(output.read_table, name) for name in output.files_in("tables")
+        }
+        numbers = [piece for batch in checkpoint.batches if batch.bad for piece in batch.pieces]
+        reads["bad"] = partial(output.read_text, "_bad", numbers, _BAD)
+        kinds: tuple[Source, ...] = ("lines", "exchanges", "lives")
+        for kind in kinds:
+            reads[kind] = partial(_newest, batches, checkpoint.batches, kind)
+        return Views(spark, reads, self.where)
 
     def newest(self) -> int:
         """
@@ -163,3 +187,10 @@ class MinedDirectory:
         batches = self.checkpoint.batches
         touched = [at for at, batch in enumerate(batches) if batch.begin <= last and first < batch.end]
         return batches[touched[0] : touched[-1] + 2] if touched else []
+
+
+def _newest(batches: Batches, some: list[Batch], kind: Source) -> DataFrame:
+    """
+    The stored rows of these batches; of what a later batch continues only the newest state.
+    """
+    return batches.sources(some)[kind].drop("batch")

@@ -16,7 +16,8 @@ from msgnode.mining.analyses.analysis import Analysis, Source
 from msgnode.mining.analyses.columns import count_where
 from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
-from msgnode.mining.pipeline.log_files import LogFile
+from msgnode.mining.pipeline.delta import transaction
+from msgnode.mining.pipeline.log_files import LogFile, unsplit
 from msgnode.mining.pipeline.output import TAILS, Output
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
@@ -71,11 +72,14 @@ class Batches:
         `growing`: the files are of the newest hour, and may grow while they are read.
         """
         self._say(f"reading {len(files)} files, {_mebibytes(sum(file.size for file in files))}")
+        if told := unsplit(files):
+            self._say(told)
         # Reading must end where the checkpoint says, for a later run goes on from there.
         copied = [Tail(file, 0) for file in files if growing and file.may_grow]
         whole = [file.path for file in files if not (growing and file.may_grow)]
-        self._read(batch, batch.number, whole, copied)
-        self._follow_up(batch, before)
+        once = _transaction(batch, before)
+        self._read(batch, batch.number, whole, copied, once)
+        self._follow_up(batch, before, once)
 
     def append(self, batch: Batch, tails: list[Tail], before: Batch | None) -> None:
         """
@@ -83,17 +87,18 @@ class Batches:
         """
         size = sum(tail.file.size - tail.begin for tail in tails)
         self._say(f"reading what was added to {len(tails)} files, {_mebibytes(size)}")
-        self._read(batch, batch.pieces[-1], [], tails)
-        self._follow_up(batch, before)
+        once = _transaction(batch, before)
+        self._read(batch, batch.pieces[-1], [], tails, once)
+        self._follow_up(batch, before, once)
 
-    def _follow_up(self, batch: Batch, before: Batch | None) -> None:
+    def _follow_up(self, batch: Batch, before: Batch | None, once: str) -> None:
         messages, events = self._of_kind([batch], "message"), self._of_kind([batch], "session")
         self._say("pairing requests and answers")
         found = exchanges.exchanges(messages, self._going_on("exchanges", before), batch.end)
-        self._output.write(found, "exchanges", batch.number, "open", "date")
+        self._output.write(found, "exchanges", batch.number, "open", "date", once=once)
         self._say("following sessions")
         lived = session_lifetimes.session_lifetimes(events, self._going_on("lives", before), batch.end)
-        self._output.write(lived, "lives", batch.number, "open", "date")
+        self._output.write(lived, "lives", batch.number, "open", "date", once=once)
 
     def sum_up(self, number: int, batches: list[Batch]) -> None:
         """
@@ -207,7 +212,7 @@ class Batches:
 
     # -- one batch ---------------------------------------------------------
 
-    def _read(self, batch: Batch, piece: int, paths: list[str], tails: list[Tail]) -> None:
+    def _read(self, batch: Batch, piece: int, paths: list[str], tails: list[Tail], once: str) -> None:
         text = self._spark.read.text(paths + self._output.copy_tails(tails))
         path = reduce(_original, tails, F.col("_metadata.file_path"))
         rows = text.select("value", path.alias("path")).transform(parsed)
@@ -219,10 +224,13 @@ class Batches:
         counted = Observation()
         # Filtered only after the count: a filter before it would be applied to the text, and parse it twice.
         rows = rows.observe(counted, count_where(known).alias("rows"), count_where(aside).alias("bad"))
-        self._output.write(rows.where(known), "lines", piece, "kind", "date")
-        bad: int = counted.get["bad"] or 0
+        if self._output.write(rows.where(known), "lines", piece, "kind", "date", once=once):
+            found, bad = counted.get["rows"] or 0, counted.get["bad"] or 0
+        else:
+            stored = self._output.read("lines", [piece], self._line)
+            found, bad = stored.count(), stored.where("kind = 'bad'").count()
         batch.bad += bad
-        batch.lines += (counted.get["rows"] or 0) - bad
+        batch.lines += found - bad
         if tails:
             self._output.files.delete(TAILS)
         if bad:
@@ -232,7 +240,7 @@ class Batches:
         stored = StructType([*self._line.fields, *_ASIDE])
         aside = self._output.read("lines", [piece], stored).where("kind = 'bad'")
         self._output.write_text(aside.select("path", "why", "text"), "_bad", piece)
-        self._output.files.delete(f"lines/batch={piece}/kind=bad")
+        self._output.drop_bad(piece)
 
     def _aside(self, batches: list[Batch]) -> DataFrame:
         pieces = [piece for batch in batches if batch.bad for piece in batch.pieces]
@@ -270,6 +278,14 @@ def date(hour: int) -> str:
     The date of an hour since 1970, in UTC.
     """
     return time.strftime("%Y-%m-%d", time.gmtime(hour * 3600))
+
+
+def _transaction(batch: Batch, before: Batch | None) -> str:
+    """
+    The name of the transaction that stores a batch: the same if its files and the batch before are.
+    """
+    earlier = None if before is None else (before.number, sorted(before.files.items()))
+    return transaction(batch.begin, batch.end, sorted(batch.files.items()), batch.pieces, earlier)
 
 
 def _original(path: Column, tail: Tail) -> Column:

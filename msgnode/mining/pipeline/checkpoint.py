@@ -28,7 +28,8 @@ class Checkpoint:
     """
     The state of the output: batches, parts, and the options that must not change.
 
-    Hours before `since` were removed. The newest batches have no part: they are the `tail`.
+    Hours before `since` were removed. `versions` are those of the Delta tables. The newest batches have no
+    part: they are the `tail`.
     """
 
     options: dict[str, str]
@@ -38,6 +39,7 @@ class Checkpoint:
     batches: list[Batch] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     since: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
         """
@@ -214,5 +216,12 @@ def load(text: str) -> Checkpoint:
     batches = [Batch(**batch) for batch in table["batches"]]
     parts = [Part(**part) for part in table["parts"]]
     return Checkpoint(
-        table["options"], FORMAT, table["next"], table["answered"], batches, parts, table["since"]
+        table["options"],
+        FORMAT,
+        table["next"],
+        table["answered"],
+        batches,
+        parts,
+        table["since"],
+        table.get("versions", {}),
     )

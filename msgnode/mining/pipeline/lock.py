@@ -1,8 +1,8 @@
 """
 A lock: only one run at a time in an output directory.
 
-It is a lock on the directory itself, which ends with the process, so nothing can be left behind. Only local
-directories can be locked.
+It is a lock on the directory itself, which ends with the process, so nothing can be left behind. This is for
+local directories; object stores have a lock of their own.
 """
 
 import fcntl

@@ -6,6 +6,7 @@ Only names and sizes are loaded on the driver; a year of logs has about ten thou
 
 import re
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 GROWING_SECONDS = 3600  # after the last write to a file, nothing is appended any more
+UNSPLIT_BYTES = 128 * 1024 * 1024  # of a file that one task reads
+_OBJECT_STORES = ("s3a",)  # one write is one step there, and a rename copies
+_REFUSED = ("RemoteFileChangedException", "FileAlreadyExistsException", "FileNotFoundException")
 _NAME = re.compile(r"(traffic-.+-(\d{8}T\d{2}))\.jsonl(\.gz)?")
 
 
@@ -71,7 +75,7 @@ class LogFiles:
             self._configuration = spark._jsc.hadoopConfiguration()
             self._system = self._system_of(self.where)
         except Exception as why:
-            raise Unreadable(f"{where}: {_first_line(why)}") from why
+            raise Unreadable(f"{where}: {first_line(why)}") from why
 
     def logs(self) -> list[LogFile]:
         """
@@ -135,7 +139,7 @@ class LogFiles:
             stream.seek(begin)
             self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(stream, out, file.size - begin, True)
         except Exception as why:
-            raise Unreadable(f"{file.path}: {_first_line(why)}") from why
+            raise Unreadable(f"{file.path}: {first_line(why)}") from why
         return self.inside(to)
 
     def _system_of(self, path: str) -> Any:
@@ -150,7 +154,7 @@ class LogFiles:
                 files.append(found.next())
             return files
         except Exception as why:
-            raise Unreadable(f"{self.where}: {_first_line(why)}") from why
+            raise Unreadable(f"{self.where}: {first_line(why)}") from why
 
     def exists(self, name: str = "") -> bool:
         return bool(self._system.exists(self._at(name)))
@@ -186,6 +190,36 @@ class LogFiles:
         if self.exists(aside) and not self.exists(name):
             self._rename(aside, name)
 
+    @property
+    def is_object_store(self) -> bool:
+        return self._system.getUri().getScheme() in _OBJECT_STORES
+
+    def status(self, name: str) -> Any:
+        """
+        Hadoop's status of a file; None if there is none.
+        """
+        try:
+            return self._system.getFileStatus(self._at(name))
+        except Exception as why:
+            if _kind(why) == "FileNotFoundException":
+                return None
+            raise
+
+    def write_if(self, name: str, text: str, condition: Callable[[Any], Any]) -> str:
+        """
+        Write an object under a condition, which is set on Hadoop's builder. Returns its tag; "" if the
+        condition did not hold.
+        """
+        stream = condition(self._system.createFile(self._at(name)).overwrite(True)).build()
+        stream.write(bytearray(text.encode()))
+        try:
+            stream.close()  # this is the write
+        except Exception as why:
+            if _kind(why) in _REFUSED:
+                return ""
+            raise
+        return str(self._system.getFileStatus(self._at(name)).getEtag())
+
     def _rename(self, name: str, to: str) -> None:
         if not self._system.rename(self._at(name), self._at(to)):
             raise Unreadable(f"{self.where}: cannot rename {name} to {to}")
@@ -202,7 +236,7 @@ class LogFiles:
         """
         Write a file atomically: a reader never sees half of it.
         """
-        part = self._at(f"{name}.part")
+        part = self._at(name if self.is_object_store else f"{name}.part")
         try:
             stream = self._system.create(part, True)
             try:
@@ -210,8 +244,8 @@ class LogFiles:
             finally:
                 stream.close()
         except Exception as why:
-            raise Unreadable(f"cannot write {self.where}/{name}: {_first_line(why)}") from why
-        if not self._replaced(part, self._at(name)):
+            raise Unreadable(f"cannot write {self.where}/{name}: {first_line(why)}") from why
+        if not self.is_object_store and not self._replaced(part, self._at(name)):
             self._remove(name)
             self._rename(f"{name}.part", name)
 
@@ -251,17 +285,46 @@ def _is_date(name: str) -> bool:
         return False
 
 
-def _first_line(why: Exception) -> str:
+def unsplit(files: Sequence[LogFile]) -> str:
+    """
+    A sentence about the files that are large and compressed, so that one task reads each; "" without any.
+    """
+    large = [file for file in files if file.is_compressed and file.size >= UNSPLIT_BYTES]
+    if not large:
+        return ""
+    most = max(large, key=lambda file: file.size)
+    others = f", and so are {len(large) - 1} more" if len(large) > 1 else ""
+    return f"{most.name} ({most.size / 2**20:,.0f} MiB) is read by one task, for gzip cannot be split{others}"
+
+
+def _kind(why: Exception) -> str:
+    """
+    The class of a Java error, without its package.
+    """
+    java = getattr(why, "java_exception", None)
+    return "" if java is None else str(java.getClass().getSimpleName())
+
+
+def first_line(why: Exception) -> str:
     """
     The first line of a Java error, without the stack trace.
     """
-    java = getattr(why, "java_exception", None)
+    kind, java = _kind(why), getattr(why, "java_exception", None)
     if java is None:
         return str(why).splitlines()[0] if str(why) else type(why).__name__
-    kind, text = java.getClass().getSimpleName(), java.getMessage() or ""
-    known = {
-        "FileNotFoundException": "no such file or directory",
-        "AccessDeniedException": "permission denied",
-        "AccessControlException": "permission denied",
-    }
-    return known.get(kind, f"{kind}: {text}".splitlines()[0])
+    text = java.getMessage() or ""
+    if "S3AFileSystem not found" in text:
+        return (
+            "s3a:// needs a package of Hadoop in the version of Spark's own: "
+            "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION"
+        )
+    return _KNOWN.get(kind, f"{kind}: {text}".splitlines()[0])
+
+
+_KNOWN = {
+    "FileNotFoundException": "no such file or directory",
+    "AccessDeniedException": "permission denied",
+    "AccessControlException": "permission denied",
+    "UnknownStoreException": "no such bucket",
+    "NoAuthWithAWSException": "no credentials; --conf spark.hadoop.fs.s3a.access.key=... has them",
+}

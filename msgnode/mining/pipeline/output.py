@@ -9,13 +9,19 @@ the next run to delete.
 """
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from msgnode.mining.pipeline.checkpoint import FORMAT, Checkpoint, load
 from msgnode.mining.pipeline.checkpoint_entries import Tail
+from msgnode.mining.pipeline.delta import TABLES as DELTA_TABLES
+from msgnode.mining.pipeline.delta import DeltaTables
+from msgnode.mining.pipeline.lock import exclusive
 from msgnode.mining.pipeline.log_files import LogFiles, Unreadable
+from msgnode.mining.pipeline.object_lock import HadoopObject, ObjectLock
 
 CHECKPOINT = "_checkpoint.json"
 _BY_BATCH = ("exchanges", "lives")
@@ -43,6 +49,27 @@ class Output:
     def __init__(self, spark: SparkSession, where: str) -> None:
         self._spark = spark
         self.files = LogFiles(spark, where)
+        self._check: Callable[[], None] = lambda: None
+        self._delta: DeltaTables | None = None
+
+    @contextmanager
+    def exclusive(self, make: bool) -> Iterator[None]:
+        """
+        Hold the lock of the directory, if its file system has locks; Unreadable if another run has it. `make`
+        creates the directory if it is missing.
+        """
+        if not self.files.is_object_store:
+            with exclusive(self.files.local(), make):
+                yield
+        elif make or self.files.exists():
+            lock = ObjectLock(
+                HadoopObject(self.files), self.files.where, self._spark.sparkContext.cancelAllJobs
+            )
+            with lock.held():
+                self._check = lock.check
+                yield
+        else:
+            yield
 
     def begin(self, options: dict[str, str], overwrite: bool) -> Checkpoint:
         """
@@ -58,6 +85,7 @@ class Output:
                 f"{where} is not empty and was not made by this tool; use --overwrite, or another --out"
             )
         if overwrite or not names:
+            self._use(Checkpoint(options))
             return Checkpoint(options)
         self.files.put_back("tables", "_tables.before")
         found = self.load()
@@ -66,6 +94,8 @@ class Output:
                 raise OutputRefused(
                     f"{where} was made {_WITH_OTHER[name]}; use --overwrite to start over, or another --out"
                 )
+        if self._delta is not None:
+            self._delta.begin(found.versions)
         return found
 
     def load(self) -> Checkpoint:
@@ -82,9 +112,24 @@ class Output:
             raise OutputRefused(
                 f"{self.files.where} was made by another version of this tool; use --overwrite"
             )
+        self._use(found)
         return found
 
+    def _use(self, checkpoint: Checkpoint) -> None:
+        """
+        Read and write in the format of the checkpoint, in the versions that it names.
+        """
+        if checkpoint.options.get("format") == "delta":
+            self._delta = DeltaTables(self._spark, self.files.where)
+            self._delta.pinned = checkpoint.versions
+
     def save(self, checkpoint: Checkpoint) -> None:
+        """
+        Save the checkpoint. Unreadable if another run has taken over.
+        """
+        self._check()
+        if self._delta is not None:
+            checkpoint.versions = self._delta.versions()
         self.files.write(CHECKPOINT, checkpoint.text())
 
     def sweep(self, checkpoint: Checkpoint) -> None:
@@ -95,18 +140,30 @@ class Output:
         batches = {batch.number for batch in checkpoint.batches}
         parts = {part.number for part in checkpoint.parts}
         pieces = {piece for batch in checkpoint.batches for piece in batch.pieces}
-        kept = {name: batches for name in _BY_BATCH} | {name: pieces for name in _BY_PIECE}
+        kept: dict[str, set[int]] = {name: batches for name in _BY_BATCH} | {
+            name: pieces for name in _BY_PIECE
+        }
         kept |= {f"parts/{question}": parts for question in self.files_in("parts")}
         for name, numbers in kept.items():
-            for inside in self.files_in(name):
-                found = _NUMBERED.fullmatch(inside)
-                if found and int(found[1]) not in numbers:
-                    self.files.delete(f"{name}/{inside}")
+            found = [_NUMBERED.fullmatch(inside) for inside in self.files_in(name)]
+            self._forget(name, sorted({int(match[1]) for match in found if match} - numbers), checkpoint.next)
+
+    def _forget(self, name: str, numbers: list[int], next: int) -> None:
+        if self._delta is None or name not in DELTA_TABLES:
+            for number in numbers:
+                self.files.delete(f"{name}/batch={number}")
+        # Rows of a run that was killed are written again, or found to be complete.
+        elif numbers := [number for number in numbers if number < next]:
+            self._delta.delete(name, f"batch IN ({', '.join(map(str, numbers))})")
 
     def delete_days(self, name: str, first: str) -> None:
         """
-        Delete the directories of days before `first` in a batch, whatever they are divided by before.
+        Delete the days before `first` in a batch, whatever its directories are divided by before.
         """
+        table, _, number = name.partition("/batch=")
+        if self._delta is not None and table in DELTA_TABLES:
+            self._delta.delete(table, f"batch = {number} AND date < '{first}'")
+            return
         for inside in self.files_in(name):
             if inside.startswith("date="):
                 if inside < f"date={first}":
@@ -135,12 +192,24 @@ class Output:
 
     # -- rows --------------------------------------------------------------
 
-    def write(self, rows: DataFrame, name: str, number: int, *by: str) -> None:
+    def write(self, rows: DataFrame, name: str, number: int, *by: str, once: str = "") -> bool:
         """
-        Store rows of a batch or part, in directories by the values of the columns `by`.
+        Store rows of a batch or part, in directories by the values of the columns `by`. False if a table has
+        the rows already, by a transaction with the name `once`.
         """
+        if self._delta is not None and name in DELTA_TABLES:
+            return self._delta.write(rows, name, number, by, once)
         path = self.files.inside(f"{name}/batch={number}")
         rows.write.mode("overwrite").partitionBy(*by).parquet(path)
+        return True
+
+    def drop_bad(self, piece: int) -> None:
+        """
+        Delete the invalid lines among the lines, after they were set aside. A Delta table keeps them, of the
+        kind `bad`, so that a batch which was written is complete.
+        """
+        if self._delta is None:
+            self.files.delete(f"lines/batch={piece}/kind=bad")
 
     def write_text(self, rows: DataFrame, name: str, number: int) -> None:
         """
@@ -148,7 +217,7 @@ class Output:
         """
         rows.write.mode("overwrite").json(self.files.inside(f"{name}/batch={number}"))
 
-    def read_text(self, name: str, numbers: list[int], schema: StructType) -> DataFrame:
+    def read_text(self, name: str, numbers: list[int], schema: StructType | str) -> DataFrame:
         """
         The rows that `write_text` stored under these numbers; some may have none.
         """
@@ -160,6 +229,8 @@ class Output:
         """
         The stored rows of these batches or parts.
         """
+        if self._delta is not None and name in DELTA_TABLES:
+            return self._delta.read(name, numbers, schema)
         base = self.files.inside(name)
         paths = [f"{base}/batch={number}" for number in numbers]
         reader = self._spark.read.option("mergeSchema", "true")  # an older part may lack a column
@@ -177,6 +248,12 @@ class Output:
         # Without an order, Spark reads the largest file first.
         return written.orderBy("_metadata.file_name", "_metadata.row_index")
 
+    def read_table(self, name: str) -> DataFrame:
+        """
+        A result, as the last run wrote it.
+        """
+        return self._spark.read.parquet(self.files.inside(f"tables/{name}"))
+
     def begin_tables(self) -> None:
         self.files.delete("_tables")
 
@@ -191,4 +268,5 @@ _WITH_OTHER = {
     "logs": "from other logs",
     "pseudonyms": "with another key for pseudonyms",
     "policy": "with another policy",
+    "format": "in another format",
 }

@@ -21,7 +21,6 @@ from msgnode.mining.pipeline.batches import Batches, Step, in_parallel
 from msgnode.mining.pipeline.checkpoint import MAX_PARTS, MAX_TAIL, Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch
 from msgnode.mining.pipeline.ingest import Ingest
-from msgnode.mining.pipeline.lock import exclusive
 from msgnode.mining.pipeline.log_files import LogFile, LogFiles, Unreadable
 from msgnode.mining.pipeline.output import Output
 from msgnode.mining.pipeline.timeline import address_timeline, conversation
@@ -41,7 +40,7 @@ class Options:
 
     `key` is for pseudonyms; `policy` is a path, `domain` the node's own domain for the policy, `default` the
     effect if no rule applies. `stories` are addresses, `conversation` is the id of a message. `keep` is the
-    number of days that are kept, 0 for all.
+    number of days that are kept, 0 for all. `format` is "" for Parquet, or "delta".
     """
 
     logs: str
@@ -54,6 +53,7 @@ class Options:
     stories: tuple[str, ...] = ()
     conversation: str = ""
     keep: int = 0
+    format: str = ""
 
 
 @dataclass
@@ -111,7 +111,7 @@ class MiningRun:
         """
         begun = time.monotonic()
         logs = self._logs.logs()
-        with exclusive(self._output.files.local(), make=bool(logs)):
+        with self._output.exclusive(make=bool(logs)):
             result = self._taken(logs)
         result.seconds = time.monotonic() - begun
         return result
@@ -121,6 +121,7 @@ class MiningRun:
             "logs": self._logs.where,
             "pseudonyms": pseudonyms.fingerprint(self._options.key) if self._options.key else "",
             "policy": self._policy,
+            "format": self._options.format,
         }
         checkpoint = self._output.begin(kept, self._overwrite)
         self._overwrite = False  # further runs are incremental

@@ -3,6 +3,7 @@ Starting Spark: on this machine, or as configured by spark-submit; and errors th
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ LARGE_BYTES = 512 * 1024 * 1024  # of the log: from here on, more memory is used
 MAX_CORES = 16
 _PACKED_FACTOR = 8  # times the size of a compressed file is about that of the log
 _UNDER_SUBMIT = "PYSPARK_GATEWAY_PORT"
+_FILE_SYSTEM = "spark.hadoop.fs.file.impl"
+_UNRESOLVED = re.compile(r"unresolved dependency: (\S+?):? not found")
 _JAVA = "spark.driver.extraJavaOptions"
 
 
@@ -76,7 +79,10 @@ def local_settings(places: Sequence[str], conf: Sequence[str] = ()) -> dict[str,
     """
     The settings of a local run over these directories; `conf` takes precedence.
     """
-    return _settings(sum(map(_bytes_in, places))) | dict(map(_setting, conf))
+    settings = _settings(sum(map(_bytes_in, places)))
+    if any(map(_is_remote, places)):  # a client of an object store needs Hadoop's own
+        del settings[_FILE_SYSTEM]
+    return settings | dict(map(_setting, conf))
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -86,15 +92,19 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _is_remote(place: str) -> bool:
+    scheme, separator, _ = place.partition("://")
+    return bool(separator) and scheme != "file"
+
+
 def _bytes_in(place: str) -> int:
     """
     About how many bytes of the log are in a local directory, uncompressed; many if it is elsewhere.
     """
-    scheme, separator, path = place.partition("://")
-    if separator and scheme != "file":
+    if _is_remote(place):
         return LARGE_BYTES
     total = 0
-    for directory, _, names in os.walk(path if separator else place):
+    for directory, _, names in os.walk(place.removeprefix("file://")):
         for name in names:
             with suppress(OSError):
                 size = os.stat(os.path.join(directory, name)).st_size
@@ -113,7 +123,7 @@ def _settings(size: int) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         # Without checksum files: Hadoop would start a process for each file it creates here.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        _FILE_SYSTEM: "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -179,7 +189,21 @@ def _hushed(really: bool) -> Iterator[None]:
             yield
         except Exception as why:
             said.seek(0)
-            raise Unreadable(f"Spark did not start: {why}\n{said.read().decode(errors='replace')}") from why
+            raise Unreadable(_not_started(str(why), said.read().decode(errors="replace"))) from why
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def _not_started(why: str, said: str) -> str:
+    """
+    Why Spark did not start, from what Java printed: packages that are missing in a sentence, else all of it.
+    """
+    missing = sorted(set(_UNRESOLVED.findall(said)))
+    if missing:
+        names = ", ".join(name.replace("#", ":").replace(";", ":") for name in missing)
+        return (
+            f"{names} cannot be downloaded from Maven; without a network, name the files with "
+            "--conf spark.jars=FILE,FILE"
+        )
+    return f"Spark did not start: {why}\n{said}"
