@@ -67,9 +67,10 @@ class DeltaTables:
     def __init__(self, spark: SparkSession, where: str) -> None:
         self._spark = spark
         self._where = where
-        self._jvm: Any = spark._jvm
+        jvm: Any = spark._jvm
+        self._jvm = jvm
         # Another process may have written, or the directory may be a new one.
-        self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         self.pinned: dict[str, int] = {}
         self._began: dict[str, int] = {}
 
@@ -97,7 +98,7 @@ class DeltaTables:
         rows = reader.load(self._path(name)).where(F.col("batch").isin(numbers))
         if schema is None:
             return rows
-        wanted = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+        wanted: Any = StructType.fromDDL(schema) if isinstance(schema, str) else schema
         columns = [
             (F.col(f"`{field.name}`") if field.name in rows.columns else F.lit(None))
             .cast(field.dataType)
