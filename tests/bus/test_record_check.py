@@ -111,11 +111,12 @@ class KnownRecordTests(RecordsCase):
         """
         Also where one decoder can read it and another cannot; a body with an escaped surrogate needs both.
         """
-        head = '{"id":1,"type":"read","from":"%s/x","to":"%s","record":"%s",' % (PAGE, LAMP, GET_TEMPERATURE)
+        message = {"id": 1, "type": "read", "from": f"{PAGE}/x", "to": LAMP, "record": GET_TEMPERATURE}
+        head = json.dumps(message)[:-1]
         for text in (r"\ud83d\ude00", r"\ud800", "hall"):
             for depth in (40, 100, 500, *range(850, 1050), 5000):
-                body = '"body":{"ROOM":"%s","ANYTHING":%s%s}}' % (text, "[" * depth, "]" * depth)
-                self.page.tell(f"{head}{body}".encode())
+                deep = "[" * depth + "]" * depth
+                self.page.tell(f'{head},"body":{{"ROOM":"{text}","ANYTHING":{deep}}}}}'.encode())
 
         codes = {reply["body"]["code"] for reply in self.page.take()}
         self.assertEqual({400}, codes)
