@@ -233,7 +233,6 @@ class Link:
 
     def _leave(self, connection: Connection) -> None:
         if connection is self._connection:
-            self.outgoing.flush()
             self._release()
             connection.close()
 

@@ -45,7 +45,6 @@ class Subscription:
         self.max_messages = 0  # after which it ends; 0: never
         self.sid = sid
         self.is_open = True
-        self.is_draining = False
         self._table = table
 
     def unsubscribe(self, max_messages: int = 0) -> None:
@@ -104,7 +103,6 @@ class Subscriptions:
         """
         Ask the server for no more. Messages that come are still delivered.
         """
-        subscription.is_draining = True
         self._sender.send_control(commands.unsubscribe(subscription.sid))
 
     def start_drain_all(self) -> None:
@@ -129,8 +127,6 @@ class Subscriptions:
         """
         lines = []
         for sid, each in self._by_sid.items():
-            if each.is_draining:
-                continue
             subject, queue = each.subject.encode("utf-8", "surrogateescape"), each.queue.encode()
             lines.append(commands.subscribe(subject, queue, sid))
             if each.max_messages:

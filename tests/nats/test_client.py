@@ -4,6 +4,7 @@ The client: messages, subscriptions, requests, flush, drain and close, over a co
 
 from typing import Any
 
+from twisted.internet.defer import CancelledError
 from twisted.logger import globalLogPublisher
 
 from msgnode.nats.errors import (
@@ -318,13 +319,16 @@ class RequestTests(NatsCase):
 
     def test_too_many(self) -> None:
         """
-        Only so many requests wait at once.
+        Only so many requests wait at once; one that is cancelled waits no more.
         """
         self.client = self.connected(max_requests=1)
         first, second = self.ask(), self.ask()
 
         self.assertNoResult(first)
         self.failureResultOf(second, BufferFull)
+        first.cancel()
+        self.failureResultOf(first, CancelledError)
+        self.assertNoResult(self.ask())
 
     def test_wrong(self) -> None:
         """

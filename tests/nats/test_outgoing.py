@@ -84,6 +84,21 @@ class OutgoingTests(SynchronousTestCase):
         self.assertEqual(["full", "room"], self.said)
         self.assertTrue(self.outgoing.put(b"PUB "))
 
+    def test_room_at_half(self) -> None:
+        """
+        It is not said that there is room before half of the bytes are free.
+        """
+        outgoing, transport, left = self.make(4 * BLOCK_BYTES), Narrow(), []
+        while outgoing.put(b"PUB " + b"x" * 996):
+            pass
+        outgoing.attach(transport, b"")
+        while "room" not in self.said:
+            left.append(outgoing.bytes)
+            outgoing.resumeProducing()
+
+        self.assertGreater(left[-1], outgoing.max_bytes // 2)
+        self.assertLessEqual(outgoing.bytes, outgoing.max_bytes // 2)
+
     def test_room_within_the_callback(self) -> None:
         """
         A callback for room may fill the buffer again.

@@ -147,6 +147,18 @@ def test_error_stays() -> None:
     assert parser.held_bytes == 0
 
 
+def test_error_keeps_nothing() -> None:
+    """
+    A line that never ends is not kept after the error.
+    """
+    parser = Parser(Kept())
+    parser.feed(b"x" * MAX_LINE_BYTES)
+    with pytest.raises(ProtocolError, match="a longer one"):
+        parser.feed(b"x" * MAX_LINE_BYTES)
+
+    assert parser.held_bytes == 0
+
+
 def test_large_payload_in_small_reads() -> None:
     """
     A payload of 4 MB in reads of a few bytes is held once, and passed on whole.

@@ -156,6 +156,17 @@ class ServersTests(SynchronousTestCase):
 
         self.assertEqual({*"abce"}, {*self.hosts()})
 
+    def test_current_stays(self) -> None:
+        """
+        The server of the connection is not forgotten when INFO no longer names it.
+        """
+        servers = self.make("a:1")
+        servers.discovered(ServerInfo(connect_urls=("d:1",)), servers.take())
+        current = next(server for server in servers if server.host == "d")
+        servers.discovered(ServerInfo(connect_urls=("e:1",)), current)
+
+        self.assertEqual(["a", "d", "e"], sorted(server.host for server in servers))
+
     def test_many_discovered(self) -> None:
         """
         INFO may name only so many servers.

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-from benchmark.load import client_program
+from benchmark.load import client_program, nats_program
 from benchmark.scenarios import (
     allocation,
     bindings,
@@ -46,6 +46,7 @@ LOADS = {
     "registry": registry.through,
     "beside-registry": registry.beside,
     "program": client_program.load,
+    "nats-program": nats_program.load,
 }
 
 

