@@ -14,16 +14,14 @@ from msgnode.links.stream.common import StreamParts
 from msgnode.links.stream.safety.node_keys import PeerKeys
 from msgnode.links.stream.sending import departures
 from msgnode.links.stream.sending.backlog import TURN_MESSAGES, Backlog, Report
-from msgnode.links.stream.sending.entry import Entry
+from msgnode.links.stream.sending.entry import Done, EndedEach, Entry
 from msgnode.links.stream.sending.retransmission import Retransmission
 from msgnode.links.stream.sending.sender_lane import NeverSent, SenderLane
 from msgnode.links.stream.sending.transmitter import Emitter, Transmitter
 from msgnode.links.stream.storage.store import StoredPeer
-from msgnode.links.stream.streams import IN_DOUBT, NO_KEY, Envelope, Outcome
+from msgnode.links.stream.streams import IN_DOUBT, NO_KEY, Envelope
 from msgnode.links.wire.node_name import domain_of
 from msgnode.links.wire.stream_header import ACKNOWLEDGEMENT, OPEN, PROBE, Acknowledgement, Epoch
-
-Done = Callable[[Envelope, Outcome], None]
 
 
 class OutgoingStream:
@@ -104,7 +102,9 @@ class OutgoingStream:
 
     # -- entries ----------------------------------------------------------------
 
-    def send(self, envelope: Envelope, data: bytes, until: float, done: Done | None, mark: int = 0) -> None:
+    def send(
+        self, envelope: Envelope, data: bytes, until: float, done: Done | EndedEach | None, mark: int = 0
+    ) -> None:
         """
         Take a message. Raises NoRoom before anything is kept.
         """
