@@ -39,6 +39,7 @@ from msgnode.structures.time_slices import ADDRESSES
 log = Logger()
 
 RETRY_SECONDS = 5.0  # after a subscription was not delivered, everything is asked for again
+ASKED = 100  # subscriptions that are asked for again in one slice
 RENEWALS = 2  # in the time of a lease
 SESSION_SHARE = 4  # one session may have a quarter of the subscriptions in a domain
 
@@ -335,13 +336,17 @@ class Upstream:
         try:
             by_session = yield from self._by_session(domain)
             self._send(node, Begin(begun), {}, lambda: None)
+            asked = 0
             for sid, addresses in by_session.items():
                 for some in in_parts(addresses):
                     wanted = [address for address in some if sid in self._table.sids(address)]
                     session = self._table.session(sid)
                     if wanted and session is not None:
                         self._ask(domain, wanted, session, session.runtime, None)
-                    yield
+                    asked += len(some)
+                    if asked >= ASKED:
+                        asked = 0
+                        yield
             self._send(node, End(begun), {}, lambda: None)
         except NoRoom:
             self._retry(domain)

@@ -226,7 +226,7 @@ class OutgoingStream:
     def _transmit(self, priority: int, lane: SenderLane, entries: Sequence[Entry]) -> None:
         sent = 0
         if not self._blocked:
-            sent = self._transmitter.transmit(priority, lane.durable_floor, entries)
+            sent = self._transmitter.transmit(priority, lane.durable_floor, entries, bool(lane.queue))
             now = self._parts.clock.seconds()
             for entry in entries[:sent]:
                 lane.sent(entry, now)
