@@ -8,6 +8,8 @@ when the destination has lost its memory are in doubt.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from twisted.internet.interfaces import IDelayedCall
+
 from msgnode.links.peer_counts import PeerCounts
 from msgnode.links.stream.body import CompressionEstimate
 from msgnode.links.stream.common import StreamParts
@@ -63,6 +65,8 @@ class OutgoingStream:
             parts, node, keys, self.backlog, emitter, lambda: self.retransmission.timeout.transit
         )
         self._unwritten: list[tuple[int, Entry]] = []
+        self._leaving: dict[int, list[Entry]] = {}  # on disk, by lane: they leave at the end of the turn
+        self._turn: IDelayedCall | None = None  # the end of a turn in which something has left
         self._pumping = False
         self._blocked = False  # the network takes nothing
         self.retransmission = Retransmission(self, parts, node)
@@ -162,15 +166,38 @@ class OutgoingStream:
             lane.durable_floor = lane.floor
         self._epoch_written = self.epoch is not None
         unwritten, self._unwritten = self._unwritten, []
-        leaving: dict[int, list[Entry]] = {}
         for priority, entry in unwritten:
             if lanes[priority].flight.get(entry.number) is entry:
                 entry.written = True
-                leaving.setdefault(priority, []).append(entry)
-        for priority, entries in leaving.items():
-            self._transmit(priority, lanes[priority], entries)
+                self._leaving.setdefault(priority, []).append(entry)
+        if self._leaving and self._turn is None:
+            # Before the link's own call of this turn, so that all of it is one message there.
+            self._turn = self._parts.clock.callLater(0, self._end_turn)
+            self._leave()
         self.backlog.page_out()
         self.pump()
+
+    def _leave(self) -> None:
+        """
+        Send what is on disk and has not left: the first of a turn at once, the others together at its end.
+        """
+        leaving, self._leaving = self._leaving, {}
+        for priority, entries in leaving.items():
+            lane = self.backlog.lanes[priority]
+            flight, lost = lane.flight, lane.lost
+            found = [
+                entry
+                for entry in entries
+                if not entry.sends and flight.get(entry.number) is entry and entry.number not in lost
+            ]
+            if found:
+                self._transmit(priority, lane, found)
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        if self._leaving:
+            self._leave()
+            self.retransmission.arm()
 
     # -- sending ----------------------------------------------------------------
 
@@ -326,7 +353,7 @@ class OutgoingStream:
         Begin another epoch. What was sent and is not acknowledged is in doubt.
         """
         doubtful = self.backlog.abandon()
-        self._unwritten = []
+        self._unwritten, self._leaving = [], {}
         self.epoch, self.memory, self.opened = self._parts.next_epoch(), b"", False
         self._epoch_written, self._is_confirmed = False, True
         self.retransmission.answered()
@@ -345,9 +372,12 @@ class OutgoingStream:
         """
         Drop all entries, each with NO_PATH. Returns how many.
         """
-        self._unwritten = []
+        self._unwritten, self._leaving = [], {}
         return departures.forget(self.backlog)
 
     def stop(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
         self.retransmission.stop()
         self.backlog.removal.stop()
