@@ -100,6 +100,7 @@ class DeliveryJournal:
         self._wall = wall
         self.received_from: set[Acknowledging] = set()  # inboxes with messages since the last flush
         self._unwritten: set[Acknowledging] = set()  # the same, from failed writes
+        self._calls_before: list[Callable[[], object]] = []
         self._waiting_calls: deque[Callable[[], object]] = deque(maxlen=MAX_WAITING_CALLS)
         self._unacknowledged: set[Acknowledging] = set()
         self._acks_scheduled = False
@@ -340,6 +341,8 @@ class DeliveryJournal:
         """
         if not self._dirty and not self.received_from and not self.sent:
             return
+        if self._calls_before:
+            self._call_before()
         if self.sent:
             self._write_sent()
         inboxes, self.received_from = self.received_from, set()
@@ -405,6 +408,18 @@ class DeliveryJournal:
         self._lowered = self._lowered and self.crowded
         if self.crowded and not before:
             self.on_crowded()
+
+    def before_write(self, call: Callable[[], object]) -> None:
+        """
+        Calls this when the batch is about to be written: what it appends is part of it. It must not raise.
+        """
+        self._dirty = True
+        self._calls_before.append(call)
+
+    def _call_before(self) -> None:
+        calls, self._calls_before = self._calls_before, []
+        for call in calls:
+            call()
 
     def when_written(self, call: Callable[[], object]) -> None:
         """

@@ -85,6 +85,13 @@ class Cork:
         if self._depth == 0:
             self._release()
 
+    @property
+    def is_open(self) -> bool:
+        """
+        Is a read being handled, at whose end `settle` is called?
+        """
+        return self._depth > 0
+
     def add(self, outlet: Holder) -> None:
         """
         Register an outlet that has begun to buffer.

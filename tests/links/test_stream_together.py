@@ -233,3 +233,19 @@ def test_what_the_listener_has_no_room_for_is_sent_again():
 
     assert first == 4
     assert b.payloads[1:] == [b"%d" % number for number in range(10)]
+
+
+def test_an_acknowledgement_is_asked_for_when_the_window_is_full():
+    """
+    Where more waits than may be under way, the destination acknowledges at once, and all of it arrives
+    without the time for which acknowledgements are held back.
+    """
+    net, a, b = connected()
+
+    sent = [a.send(b.name, b"%d" % number) for number in range(300)]
+    net.flush(60)
+
+    assert b.payloads[1:] == [b"%d" % number for number in range(300)]
+    assert net.clock.seconds() < 1.01
+    net.run(1)
+    assert all(a.reasons(each) == ["acknowledged"] for each in sent)

@@ -14,7 +14,17 @@ from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.overlay.network import NodeKeys
-from msgnode.links.stream.streams import ACKNOWLEDGED, NO_PATH, Envelope, IfReplaced, NoRoom, Outcome
+from msgnode.links.stream.body import pack, unpack
+from msgnode.links.stream.streams import (
+    ACKNOWLEDGED,
+    NO_PATH,
+    SEVERAL,
+    Envelope,
+    IfReplaced,
+    NoRoom,
+    Outcome,
+    part_of,
+)
 from msgnode.links.wire.datagram import Datagram
 from msgnode.links.wire.node_name import domain_of
 from msgnode.protocol.errors import Rejected
@@ -65,6 +75,27 @@ class MemoryStreams:
         self.sent.append((destination, copied, payload))
         self.if_replaced[copied.id] = if_replaced
         self._network.wire.append((self._node, destination, copied, payload, done))
+
+    def send_several(
+        self,
+        destination: str,
+        envelope: Envelope,
+        payloads: list[bytes],
+        ended: Callable[[Envelope, bytes, Outcome], None],
+        sender: str = "",
+        if_replaced: IfReplaced = "wait",
+    ) -> None:
+        payload = pack(payloads)
+
+        def done(envelope: Envelope, outcome: Outcome) -> None:
+            if outcome.reason != "acknowledged":
+                for index, each in enumerate(payloads):
+                    ended(part_of(envelope, index), each, outcome)
+
+        self.send(destination, envelope, payload, done, sender, if_replaced)
+
+    def would_take(self, destination: str, sender: str, messages: int, size: int) -> bool:
+        return destination not in self.drained and len(self._network.wire) + messages <= self.room
 
     def begin_epoch(self, destination: str) -> None:
         raise NotImplementedError
@@ -265,7 +296,12 @@ class MemoryNetwork:
         self, source: str, destination: str, envelope: Envelope, payload: bytes, done: Done | None
     ) -> None:
         path = ((source, 5),)
-        self.nodes[destination].exchange.received(source, envelope, payload, path, self._acknowledge)
+        exchange = self.nodes[destination].exchange
+        if envelope.kind == SEVERAL:
+            payloads = iter(unpack(payload))
+            exchange.received_several(source, envelope, payloads, path, lambda: self._acknowledge)
+        else:
+            exchange.received(source, envelope, payload, path, self._acknowledge)
         if done is not None:
             done(envelope, ACKNOWLEDGED)
         for far in self.nodes.values():

@@ -5,6 +5,7 @@ Streams between nodes in memory: a network that loses, doubles and delays, and n
 import random
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from msgnode.links.stream.safety.node_keys import KeyRing, PrivateKeys
 from msgnode.links.stream.storage import epochs
 from msgnode.links.stream.storage.spool_store import SpoolStreamStore
 from msgnode.links.stream.storage.store import MemoryStreamStore
-from msgnode.links.stream.streams import Envelope, IfReplaced, Outcome
+from msgnode.links.stream.streams import SEVERAL, Envelope, IfReplaced, Outcome
 from msgnode.links.wire.datagram import Datagram
 from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.queue import FOREVER
@@ -207,12 +208,13 @@ class NoSessions:
 
 class Sent(NamedTuple):
     """
-    A message that a node took.
+    A message that a node took. `is_quiet`: its sender is not told that it was acknowledged.
     """
 
     to: str
     lane: int
     payload: bytes
+    is_quiet: bool = False
 
 
 class StreamNode:
@@ -348,6 +350,36 @@ class StreamNode:
         self.records.write(SENT, (envelope.id, to, priority, payload))
         return envelope.id
 
+    def send_several(
+        self,
+        to: str,
+        payloads: list[bytes],
+        priority: int = 5,
+        sender: str = "",
+        if_replaced: IfReplaced = "wait",
+        **fields: Any,
+    ) -> list[Any]:
+        """
+        Send several messages as one; returns their identifiers. An acknowledgement of them is not told.
+        """
+        first = self._made + 1
+        self._made += len(payloads)
+        fields.setdefault("ttl_millis", 3_600_000)
+        envelope = Envelope(SEVERAL, (self.name.encode(), first), priority=priority, compress=False, **fields)
+        assert self.streams is not None
+
+        def ended(each: Envelope, payload: bytes, outcome: Outcome) -> None:
+            assert payload == self.sent[each.id].payload
+            self.done(each, outcome)
+
+        self.streams.send_several(to, envelope, payloads, ended, sender, if_replaced)
+        identifiers = [(self.name.encode(), first + index) for index in range(len(payloads))]
+        for identifier, payload in zip(identifiers, payloads, strict=True):
+            self.outcomes[identifier] = []
+            self.sent[identifier] = Sent(to, priority, payload, True)
+            self.records.write(SENT, (identifier, to, priority, payload, True))
+        return identifiers
+
     def done(self, envelope: Envelope, outcome: Outcome) -> None:
         self.outcomes[envelope.id].append(outcome)
         self.records.write(OUTCOMES, (envelope.id, outcome.code, outcome.reason))
@@ -362,21 +394,34 @@ class StreamNode:
     # -- StreamListener ---------------------------------------------------------
 
     def received(self, source: str, envelope: Envelope, payload: bytes, path: Any, done: Any) -> None:
-        lane = envelope.priority
-
-        def finish() -> None:
-            self.got.append((source, lane, payload))
-            self.records.write(DELIVERED, (source, lane, payload))
-            done()
-            self.on_done()
-
-        self.ever.append((source, lane, payload))
         self.envelopes.append(envelope)
-        self.on_received()
+        self._note(source, envelope.priority, payload)
+        finish = partial(self._finish, source, envelope.priority, payload, done)
         if self.slow:
             self.held.append(finish)
         else:
             finish()
+
+    def received_several(
+        self, source: str, envelope: Envelope, payloads: Iterator[bytes], path: Any, keep: Any
+    ) -> None:
+        self.envelopes.append(envelope)
+        for payload in payloads:
+            self._note(source, envelope.priority, payload)
+            if self.slow:
+                self.held.append(partial(self._finish, source, envelope.priority, payload, keep()))
+            else:
+                self._finish(source, envelope.priority, payload, lambda: None)
+
+    def _note(self, source: str, lane: int, payload: bytes) -> None:
+        self.ever.append((source, lane, payload))
+        self.on_received()
+
+    def _finish(self, source: str, lane: int, payload: bytes, done: Callable[[], None]) -> None:
+        self.got.append((source, lane, payload))
+        self.records.write(DELIVERED, (source, lane, payload))
+        done()
+        self.on_done()
 
     def finish(self) -> None:
         held, self.held = self.held, []

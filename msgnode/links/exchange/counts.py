@@ -39,15 +39,15 @@ class ExchangeCounts(Counter[str]):
         self._seconds = seconds
         self._logged: BoundedCache[tuple[str, str], float] = BoundedCache(MAX_LOGGED)
 
-    def note(self, of: str, event: str) -> None:
+    def note(self, of: str, event: str, times: int = 1) -> None:
         """
-        Counts an event of a domain, or of a node of it.
+        Counts an event of a domain, or of a node of it, that happened so many times.
         """
         if event not in self and len(self) >= MAX_EVENTS:
             event = "refused"
-        self[event] += 1
+        self[event] += times
         domain = domain_of(of) if of.startswith("mn:") else of
-        self.peers.of(domain).exchanged[event] += 1
+        self.peers.of(domain).exchanged[event] += times
         if event in _LOGGED:
             self._log(domain, event)
 

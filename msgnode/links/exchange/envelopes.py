@@ -33,8 +33,15 @@ class MessageIds:
         self._last = start << START_BITS
 
     def next(self) -> tuple[bytes, int]:
-        self._last += 1
-        return self.instance, self._last
+        return self.take(1)
+
+    def take(self, count: int) -> tuple[bytes, int]:
+        """
+        The first of so many ids that follow each other.
+        """
+        first = self._last + 1
+        self._last += count
+        return self.instance, first
 
 
 def envelope_of(message: Message, id: tuple[bytes, int], options: ExchangeOptions) -> Envelope:

@@ -3,7 +3,7 @@ The exchange between domains: a listener to streams, and what the bus knows of o
 """
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -43,6 +43,7 @@ from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.structures.log_limits import FailureLog
+from msgnode.transport.cork import Cork
 
 log = Logger()
 
@@ -130,6 +131,8 @@ class Exchange:
             self.allocations,
             self._deliveries,
             lambda: node.ingress.together,
+            self._is_collecting,
+            node.sessions.journal.before_write,
             options,
             self.counts,
             clock,
@@ -208,6 +211,27 @@ class Exchange:
             envelope.identity = {}
         with self._node.ingress.together:
             self._receive(source, envelope, payload, path, done)
+
+    def received_several(
+        self,
+        source: str,
+        envelope: Envelope,
+        payloads: Iterator[bytes],
+        path: tuple[tuple[str, int], ...],
+        keep: Callable[[], Callable[[], None]],
+    ) -> None:
+        """
+        Takes several messages with one envelope; never raises.
+        """
+        if envelope.identity and self._is_own_user(envelope.identity):
+            self.counts.note(source, "identity")
+            envelope.identity = {}
+        with self._node.ingress.together:
+            self._incoming.receive_several(source, envelope, payloads, path, keep)
+
+    def _is_collecting(self) -> bool:
+        together = self._node.ingress.together
+        return isinstance(together, Cork) and together.is_open
 
     def _is_own_user(self, identity: dict[str, str]) -> bool:
         """

@@ -2,9 +2,8 @@
 Incoming messages: what other domains send to addresses here, and what they publish to subscribers here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
-from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -39,6 +38,12 @@ from msgnode.transport.cork import corked
 log = Logger()
 
 MARKS = (True, False)  # what policies may put into `body.auth`
+
+
+def _counted_with_others() -> None:
+    """
+    The `done` of a message that is counted with others.
+    """
 
 
 class Incoming:
@@ -93,8 +98,7 @@ class Incoming:
             self._drop(source, "limit")
             done()
             return
-        far = peer_of(source, max(1, len(path)), envelope.identity)
-        arrival = Arrival(far, session, envelope.id, self._deliveries.carry_error)
+        arrival = self._arrival(source, session, envelope, path)
         hops = envelope.origin.hops if envelope.origin is not None else []
         arrival.is_passed_on = bool(hops) and hops[-1].home == self._homes.own
         try:
@@ -105,19 +109,81 @@ class Incoming:
             return
         if message.receipt:
             self._deliveries.note_path(message, path)
-        finished = partial(self._finished, message, arrival, done)
+        later = self._take(message, arrival, source, envelope, payload)
+        if later is None:
+            self._finished(message, arrival, done)
+        else:
+            later.addBoth(lambda over: self._finished(message, arrival, done))
+
+    def receive_several(
+        self,
+        source: str,
+        envelope: Envelope,
+        payloads: Iterator[bytes],
+        path: tuple[tuple[str, int], ...],
+        keep: Callable[[], Callable[[], None]],
+    ) -> None:
+        """
+        Receives several messages of the node that are one in the journal; those that take more than one turn
+        are kept. What is known of the first is known of all with the same addresses.
+        """
+        session = self._nodes.find(source)
+        if session is None:
+            self._drop(source, "limit")
+            return
+        arrival, known = None, None
+        for payload in payloads:
+            if arrival is None:
+                arrival, known = self._arrival(source, session, envelope, path), None
+            try:
+                message = self._read(payload, arrival, envelope, session)
+            except Malformed as why:
+                self._drop(source, why.reason)
+                continue
+            if message.receipt:
+                self._deliveries.note_path(message, path)
+            addresses = message.from_, message.to
+            later = self._take(message, arrival, source, envelope, payload, addresses == known)
+            if later is None:
+                known = None if message.outcome == "refused" else addresses
+                self._finished(message, arrival, _counted_with_others)
+                continue
+            later.addBoth(self._kept_finished, message, arrival, keep())
+            arrival = None  # it is not of this turn any more
+
+    def _kept_finished(
+        self, over: object, message: Message, arrival: Arrival, done: Callable[[], None]
+    ) -> None:
+        self._finished(message, arrival, done)
+
+    def _arrival(
+        self, source: str, session: Session, envelope: Envelope, path: tuple[tuple[str, int], ...]
+    ) -> Arrival:
+        far = peer_of(source, max(1, len(path)), envelope.identity)
+        return Arrival(far, session, envelope.id, self._deliveries.carry_error)
+
+    def _take(
+        self,
+        message: Message,
+        arrival: Arrival,
+        source: str,
+        envelope: Envelope,
+        payload: bytes,
+        is_checked: bool = False,
+    ) -> Deferred[Any] | None:
+        """
+        Routes the message, and answers a refusal; a Deferred, without a failure, if it takes more than one
+        turn.
+        """
         try:
-            later = self._route(message, arrival, source, envelope, payload)
+            later = self._route(message, arrival, source, envelope, payload, is_checked)
         except Rejected as why:
             self._refuse(why, message, source)
         except Exception:
             self._fail(Failure(), message, source)
         else:
-            if later is not None:
-                later.addErrback(self._failed_later, message, source)
-                later.addBoth(lambda over: finished())
-                return
-        finished()
+            return None if later is None else later.addErrback(self._failed_later, message, source)
+        return None
 
     def _read(self, payload: bytes, arrival: Arrival, envelope: Envelope, session: Session) -> Message:
         message = decode(payload, arrival)
@@ -144,16 +210,25 @@ class Incoming:
     # -- checks ------------------------------------------------------------------------
 
     def _route(
-        self, message: Message, arrival: Arrival, source: str, envelope: Envelope, payload: bytes
+        self,
+        message: Message,
+        arrival: Arrival,
+        source: str,
+        envelope: Envelope,
+        payload: bytes,
+        is_checked: bool,
     ) -> Deferred[Any] | None:
         """
         Routes the message, and carries the answer of this node; a Deferred if it takes more than one turn.
+
+        `is_checked`: another one with the same addresses was checked, and came with it.
         """
         domain = domain_of(source)
         if not self._rates.acquire(domain, len(payload)):
             raise Rejected(f"{domain} sends more than this node accepts from it", 429, "rate")
-        check_identity(envelope.identity)
-        self._senders.check(message, arrival, source, envelope, payload)
+        if not is_checked:
+            check_identity(envelope.identity)
+            self._senders.check(message, arrival, source, envelope, payload)
         if arrival.is_proven and self._origins.is_repeated(envelope, message.from_, payload, source):
             self._counts.note(source, "repeated")
             return None

@@ -22,6 +22,7 @@ from msgnode.links.exchange.deadlines import GRACE_SECONDS, TURN
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import Gateways, HomeDomains
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, without_via
+from msgnode.links.exchange.gathering import Gathering
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.node_sessions import NodeSessions
 from msgnode.links.exchange.passing.origins import Origins, Passed
@@ -45,7 +46,8 @@ class Outgoing:
     """
     The sender of clients' messages to other domains, and of what became of them to the clients.
 
-    Output to clients in a later turn is sent within the `cork`.
+    Output to clients in a later turn is sent within the `cork`. `is_open`: is this turn's output collected?
+    `before_write` is that of the journal (sessions/journal.py).
     The copies of a message to a list are collected in `_together`, by domain.
     """
 
@@ -64,6 +66,8 @@ class Outgoing:
         allocations: Allocations,
         deliveries: Deliveries,
         cork: Callable[[], AbstractContextManager[Any]],
+        is_open: Callable[[], bool],
+        before_write: Callable[[Callable[[], object]], None],
         options: ExchangeOptions,
         counts: ExchangeCounts,
         clock: IReactorTime,
@@ -98,6 +102,9 @@ class Outgoing:
             counts,
             clock.seconds,
         )
+        self._gathering = Gathering(
+            self, streams, network, router, homes, origins, ids, is_open, before_write, options, counts
+        )
         self._together: list[tuple[Message, Session]] | None = None
 
     def start(self) -> None:
@@ -114,8 +121,10 @@ class Outgoing:
         """
         Sends a message to the home domain of its address. Raises Rejected if it cannot leave.
         """
+        if self._together is None and self._gathering.join(message, session):
+            return
         try:
-            node, passed = self._check(message, session)
+            node, far, passed = self._check(message, session)
         except Rejected as why:
             if message.receipt and not session.is_node:
                 message.receipt = False  # this is the final one
@@ -124,18 +133,20 @@ class Outgoing:
                 )
             raise
         if passed is not None:
+            self._gathering.leave()
             self._passing_on.send(passed, message, session, domain_of(node), node)
             return
         if self._together is not None:
             self._together.append((message, session))
             message.outcome, message.recipients = "delivered", 1
             return
-        self._send_now(message, session, node)
+        if not self._gathering.begin(message, session, node, far):
+            self.send_alone(message, session, node)
 
-    def _check(self, message: Message, session: Session) -> tuple[str, Passed | None]:
+    def _check(self, message: Message, session: Session) -> tuple[str, Session, Passed | None]:
         """
-        The gateway of the domain, and what is known of a message that another domain sent first. Raises
-        Rejected if the message may not leave.
+        The gateway of the domain, its session, and what is known of a message that another domain sent first.
+        Raises Rejected if the message may not leave.
         """
         assert isinstance(message.to, str)
         domain, sender = self._homes.home(message.to), self._homes.home(message.from_)
@@ -152,9 +163,13 @@ class Outgoing:
             policy.check(OUT, message, far)
         if self._allocations.is_service(message.to):
             self._allocations.request(message, session)
-        return node, passed
+        return node, far, passed
 
-    def _send_now(self, message: Message, session: Session, node: str) -> None:
+    def send_alone(self, message: Message, session: Session, node: str) -> None:
+        """
+        Sends one message, after those that are gathered (Sending).
+        """
+        self._gathering.leave()
         envelope = envelope_of(message, self._ids.next(), self._options)
         envelope.identity = identity_of(session, self._homes.own)
         payload = without_via(message)
@@ -205,9 +220,9 @@ class Outgoing:
             for message, session in self._merged(collected):
                 domain = self._homes.home(message.to[0] if isinstance(message.to, list) else message.to)
                 try:
-                    self._send_now(message, session, self._gateways.choose(domain))
+                    self.send_alone(message, session, self._gateways.choose(domain))
                 except Rejected as why:
-                    self._answer(Sent(message, session.sid, False), why.code, str(why), why.reason)
+                    self.refused(message, session.sid, why)
 
     def _merged(self, collected: list[tuple[Message, Session]]) -> Iterator[tuple[Message, Session]]:
         groups: dict[tuple[Any, ...], list[tuple[Message, Session]]] = {}
@@ -220,6 +235,19 @@ class Outgoing:
             yield (message if len(group) == 1 else _with_list(message, [one.to for one, _ in group])), session
 
     # -- outcomes --------------------------------------------------------------------
+
+    def refused(self, message: Message, sid: int, why: Rejected) -> None:
+        """
+        Answers a message that was not sent after all (Sending).
+        """
+        self._answer(Sent(message, sid, False), why.code, str(why), why.reason)
+
+    def lost(self, message: Message, sid: int, outcome: Outcome) -> None:
+        """
+        Tells the sender that one of several messages was lost (Sending).
+        """
+        with self._cork():
+            self._fail(Sent(message, sid, False), outcome)
 
     def _done(self, sent: Sent, envelope: Envelope, outcome: Outcome) -> None:
         if outcome.reason == ACKNOWLEDGED:

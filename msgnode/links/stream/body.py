@@ -6,13 +6,15 @@ same bytes each time it is sent.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 import zstandard
-from msgspec import Struct
+from msgspec import Meta, Struct
 from twisted.internet.interfaces import IReactorTime
 
-from msgnode.links.stream.streams import Envelope
+from msgnode.links.stream.streams import MAX_SEVERAL, SEVERAL, Envelope
+from msgnode.links.wire.datagram import MAX_DATAGRAM_BYTES
 
 MAX_ENVELOPE_BYTES = 64 * 1024
 JOIN_BYTES = 3  # that `join` adds
@@ -24,6 +26,8 @@ LEVEL = 3
 
 
 _raw_bodies = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_payloads = msgspec.msgpack.Decoder(Annotated[list[bytes], Meta(min_length=1, max_length=MAX_SEVERAL)])
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Malformed(Exception):
@@ -47,6 +51,23 @@ def join(bodies: Sequence[bytes]) -> bytes:
     The payload of a datagram with these bodies, at most 65,535.
     """
     return b"\xdc" + len(bodies).to_bytes(2, "big") + b"".join(bodies)
+
+
+def pack(payloads: Sequence[bytes]) -> bytes:
+    """
+    The payload of a body of several messages.
+    """
+    return _encode(payloads)
+
+
+def unpack(payload: bytes) -> list[bytes]:
+    """
+    The payloads in a body of several messages. Raises Malformed.
+    """
+    try:
+        return _payloads.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as why:
+        raise Malformed(f"the messages of a body cannot be decoded: {why}") from why
 
 
 def split(payload: bytes, count: int) -> list[bytes]:
@@ -111,6 +132,12 @@ class BodyCodec:
                     return self._encode(Body(envelope, len(payload), smaller))
         return self._encode(Body(envelope, -1, payload))
 
+    def encode_plain(self, envelope: Envelope, payload: bytes) -> bytes:
+        """
+        A body that is not compressed.
+        """
+        return self._encode(Body(envelope, -1, payload))
+
     def decode(self, data: bytes) -> tuple[Envelope, bytes]:
         """
         The envelope and the payload of a body that a peer sent. Raises Malformed.
@@ -123,7 +150,9 @@ class BodyCodec:
         if len(data) - len(payload) > MAX_ENVELOPE_BYTES:
             raise Malformed(f"an envelope has {len(data) - len(payload)} bytes")
         if size < 0:
-            if len(payload) > self.message_bytes:
+            if len(payload) > self.message_bytes and not (
+                body.envelope.kind == SEVERAL and len(payload) <= MAX_DATAGRAM_BYTES
+            ):
                 raise Malformed(f"a payload has {len(payload)} bytes, the limit is {self.message_bytes}")
             return body.envelope, payload
         if size > self.message_bytes:

@@ -6,16 +6,17 @@ A message that the listener is done with at once is on disk by the listener's ow
 goes to the inbound journal, and is delivered again after a restart.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from msgnode.links.stream.body import Malformed
+from msgnode.links.stream.body import Malformed, unpack
 from msgnode.links.stream.common import Placed, StreamParts
 from msgnode.links.stream.safety.encryption import NotReadable
 from msgnode.links.stream.storage.store import StoredEntry
-from msgnode.links.stream.streams import Envelope
+from msgnode.links.stream.streams import SEVERAL, Envelope, part_of
 from msgnode.links.wire.node_name import domain_of
 from msgnode.links.wire.stream_header import WRAPPED
 from msgnode.structures.log_limits import FailureLog
@@ -50,6 +51,66 @@ class Delivery:
         if not self.done:
             self.done = True
             self._finish(self)
+
+
+class Several:
+    """
+    Several messages that came as one, while the listener has them. They are counted as one.
+
+    If the batch is written before the listener is done with all of them, the others go to the inbound journal
+    in that batch, and with them the count: after a kill only they come again.
+    """
+
+    def __init__(
+        self,
+        envelope: Envelope,
+        payloads: Sequence[bytes],
+        keep: Callable[[Envelope, bytes], Delivery],
+        count: Callable[[], None],
+    ) -> None:
+        self._envelope = envelope
+        self._payloads = payloads
+        self._keep = keep
+        self._count: Callable[[], None] | None = count
+        self._at = -1  # the message that the listener has
+        self._kept: dict[int, Delivery] = {}  # those in the inbound journal
+
+    def __iter__(self) -> Iterator[bytes]:
+        for at, payload in enumerate(self._payloads):
+            self._at = at
+            yield payload
+            if self._kept and (before := self._kept.pop(at, None)) is not None:
+                before()
+
+    def keep(self) -> Callable[[], None]:
+        """
+        The `done` of the message that the listener has, which it is not done with in this turn.
+        """
+        return self._kept.pop(self._at, None) or self._keep_one(self._at)
+
+    def _keep_one(self, index: int) -> Delivery:
+        return self._keep(part_of(self._envelope, index), self._payloads[index])
+
+    def write_state(self) -> None:
+        """
+        The batch is written now.
+        """
+        count, self._count = self._count, None
+        if count is not None:
+            for index in range(max(0, self._at), len(self._payloads)):
+                self._kept[index] = self._keep_one(index)
+            count()
+
+    def end(self) -> None:
+        """
+        The listener has returned.
+        """
+        count, self._count = self._count, None
+        if count is not None:
+            count()
+        kept, self._kept = self._kept, {}
+        for delivery in kept.values():
+            delivery()
 
 
 class Deliverer:
@@ -108,16 +169,64 @@ class Deliverer:
             parts.counts["known-id"] += 1
             count()
             return
+        if envelope.kind == SEVERAL:
+            self._deliver_several(lane, envelope, payload, ttl, path, count)
+            return
         delivery = Delivery(self._finished, lane, len(payload), parts.clock.seconds() + ttl)
         delivery.count = count
         self._hand_over(envelope, payload, ttl, path, delivery)
         delivery.count = None
         if not delivery.done:
-            self._last_key += 1
-            delivery.key, delivery.stored, delivery.data = self._last_key, len(data), data
-            self._fresh.append(delivery)
-            delivery.place = parts.store.keep_inbound(self._index, lane, delivery.key, data, delivery.until)
+            self._keep(delivery, data)
             count()
+
+    def _keep(self, delivery: Delivery, data: bytes) -> None:
+        """
+        Put a message into the inbound journal.
+        """
+        self._last_key += 1
+        delivery.key, delivery.stored, delivery.data = self._last_key, len(data), data
+        self._fresh.append(delivery)
+        store = self._parts.store
+        delivery.place = store.keep_inbound(self._index, delivery.lane, delivery.key, data, delivery.until)
+
+    def _deliver_several(
+        self, lane: int, envelope: Envelope, payload: bytes, ttl: float, path: Path, count: Callable[[], None]
+    ) -> None:
+        """
+        Deliver several messages that came as one.
+        """
+        parts, most = self._parts, self._parts.limits.message_bytes
+        try:
+            payloads = unpack(payload)
+        except Malformed:
+            parts.drop(self._source, "malformed")
+            count()
+            return
+        if len(payload) > most and any([len(each) > most for each in payloads]):
+            payloads = [each for each in payloads if len(each) <= most]
+            parts.drop(self._source, "malformed")
+        envelope.ttl_millis = max(0, int(ttl * 1000))
+        parts.counts["delivered"] += len(payloads)
+        until = parts.clock.seconds() + ttl
+        several = Several(envelope, payloads, partial(self._keep_part, lane, until), count)
+        parts.store.before_write(several.write_state)
+        try:
+            assert parts.listener is not None, "streams receive after start"
+            parts.listener.received_several(self._source, envelope, iter(several), path, several.keep)
+        except Exception:
+            failures.note("a message from {node} could not be handled", Failure(), node=self._source)
+        several.end()
+
+    def _keep_part(self, lane: int, until: float, envelope: Envelope, payload: bytes) -> Delivery:
+        """
+        One of several messages is in the inbound journal, as if it had come alone.
+        """
+        delivery = Delivery(self._finished, lane, len(payload), until)
+        self.pending[delivery] = None
+        self._parts.pending_bytes += delivery.size
+        self._keep(delivery, self._parts.codec.encode_plain(envelope, payload))
+        return delivery
 
     def _hand_over(
         self, envelope: Envelope, payload: bytes, ttl: float, path: Path, delivery: Delivery

@@ -2,7 +2,8 @@
 All streams of this node.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -11,25 +12,35 @@ from twisted.python.failure import Failure
 from msgnode.links.overlay.network import Network
 from msgnode.links.peer_counts import PeerTable
 from msgnode.links.stream.batch import Batch
-from msgnode.links.stream.body import MAX_ENVELOPE_BYTES
+from msgnode.links.stream.body import MAX_ENVELOPE_BYTES, pack, unpack
 from msgnode.links.stream.common import EncryptMode, Placed, StreamLimits, StreamParts
 from msgnode.links.stream.peer import Peer
 from msgnode.links.stream.safety.node_keys import KeyRing
 from msgnode.links.stream.sending import departures
-from msgnode.links.stream.sending.entry import Entry
+from msgnode.links.stream.sending.entry import Done, EndedEach, Entry
 from msgnode.links.stream.sending.rewriting import rewrite
-from msgnode.links.stream.sending.send_queue import mark_of
+from msgnode.links.stream.sending.send_queue import count_of, mark_of
 from msgnode.links.stream.storage.store import StoredPeer, StreamStore
-from msgnode.links.stream.streams import ACKNOWLEDGED, Envelope, IfReplaced, NoRoom, Outcome, StreamListener
+from msgnode.links.stream.streams import (
+    ACKNOWLEDGED,
+    SEVERAL,
+    Envelope,
+    IfReplaced,
+    NoRoom,
+    Outcome,
+    StreamListener,
+    part_of,
+)
 from msgnode.links.wire.datagram import Datagram
 from msgnode.links.wire.node_name import domain_of, parse
 from msgnode.links.wire.stream_header import Epoch
+from msgnode.protocol.errors import Rejected
 from msgnode.structures.log_limits import FailureLog
+
+MARGIN_BYTES = 8 * 1024  # of several messages, for their envelope
 
 log = Logger()
 failures = FailureLog(log)
-
-Done = Callable[[Envelope, Outcome], None]
 
 
 class NodeStreams:
@@ -141,13 +152,35 @@ class NodeStreams:
         """
         Send to a node (Streams.send).
         """
-        if not 0 <= envelope.priority <= 9:
-            raise ValueError(f"a priority is 0 to 9, not {envelope.priority}")
         if envelope.kind == "message":
             self.admit(destination, is_answer)
-        parts, limits = self._parts, self._parts.limits
+        limits = self._parts.limits
         if len(payload) > limits.message_bytes:
             raise NoRoom(f"a message has {len(payload)} bytes, a stream takes {limits.message_bytes}")
+        self._send(destination, envelope, payload, done, mark_of(sender, if_replaced))
+
+    def send_several(
+        self,
+        destination: str,
+        envelope: Envelope,
+        payloads: Sequence[bytes],
+        ended: EndedEach,
+        sender: str = "",
+        if_replaced: IfReplaced = "wait",
+    ) -> None:
+        """
+        Send several messages as one (Streams.send_several).
+        """
+        self.admit(destination)
+        mark = mark_of(sender, if_replaced, len(payloads))
+        self._send(destination, envelope, pack(payloads), ended, mark)
+
+    def _send(
+        self, destination: str, envelope: Envelope, payload: bytes, done: Done | EndedEach | None, mark: int
+    ) -> None:
+        if not 0 <= envelope.priority <= 9:
+            raise ValueError(f"a priority is 0 to 9, not {envelope.priority}")
+        parts, limits = self._parts, self._parts.limits
         peer = self._peer(destination)
         if peer is None:
             raise NoRoom(f"streams to {len(self._peers)} nodes are open, which is the limit")
@@ -156,13 +189,27 @@ class NodeStreams:
             raise NoRoom(f"an envelope has at most {MAX_ENVELOPE_BYTES} bytes")
         seconds = min(envelope.ttl_millis / 1000, limits.max_wait_seconds)
         try:
-            mark = mark_of(sender, if_replaced)
             peer.outgoing.send(envelope, data, parts.clock.seconds() + seconds, done, mark)
         except NoRoom as why:
             peer.outgoing.count_outcome(why.reason)
             raise
         if not peer.outgoing.opened:
             peer.outgoing.pump()
+
+    def would_take(self, destination: str, sender: str, messages: int, size: int) -> bool:
+        """
+        Would so many messages be taken now (Streams.would_take)?
+        """
+        peer = self._peer(destination)
+        try:
+            self.admit(destination)
+            if peer is not None:
+                peer.outgoing.backlog.bounds.check(
+                    size + MAX_ENVELOPE_BYTES, mark_of(sender, "wait", messages)
+                )
+        except Rejected:
+            return False
+        return peer is not None
 
     def begin_epoch(self, destination: str) -> None:
         peer = self._peers.get(destination)
@@ -273,7 +320,7 @@ class NodeStreams:
         """
         The outcome of a message: its sender is notified, or after a restart the listener.
         """
-        self._parts.counts[outcome.reason] += 1
+        self._parts.counts[outcome.reason] += count_of(entry.mark)
         peer = self._peers.get(node)
         if peer is not None and outcome is not ACKNOWLEDGED:
             peer.outgoing.count_outcome(outcome.reason)
@@ -283,12 +330,28 @@ class NodeStreams:
             log.error("a message to {node} ended and cannot be read: {outcome}", node=node, outcome=outcome)
             return
         try:
-            if done is not None:
+            if envelope.kind == SEVERAL:
+                if outcome is not ACKNOWLEDGED:
+                    self._report_each(node, done, envelope, payload, outcome)
+            elif done is not None:
                 done(envelope, outcome)
             elif entry.recovered and listener is not None:
                 listener.ended(node, envelope, payload, outcome)
         except Exception:
             failures.note("the outcome of a message to {node} could not be handled", Failure(), node=node)
+
+    def _report_each(
+        self, node: str, ended: EndedEach | None, envelope: Envelope, payload: bytes, outcome: Outcome
+    ) -> None:
+        """
+        The outcome of several messages that were sent as one; after a restart the listener is notified.
+        """
+        listener = self._parts.listener
+        if ended is None and listener is not None:
+            ended = partial(listener.ended, node)
+        if ended is not None:
+            for index, each in enumerate(unpack(payload)):
+                ended(part_of(envelope, index), each, outcome)
 
     def _restarted(self, node: str) -> None:
         listener = self._parts.listener

@@ -246,6 +246,8 @@ class Peer:
         if header.epoch == self.incoming.epoch and header.memory == self._parts.instance:
             if header.lane == datagram.priority:
                 self.incoming.received(header, payload, datagram.key, tuple(datagram.path))
+                if header.flags & PROBE:
+                    self.incoming.wanted_now()
             else:
                 self._parts.drop(self.node, "malformed")
         else:

@@ -51,7 +51,7 @@ class IncomingStream:
         self._source = source
         self._index = index
         self._lanes: dict[int, ReceiverLane] = {}
-        self._continuing = False
+        self._continuing: IDelayedCall | None = None
         self._window_was_shut = False
         self._sweep: IDelayedCall | None = None
 
@@ -198,12 +198,11 @@ class IncomingStream:
         lane.stalled = False
 
     def _continue_later(self) -> None:
-        if not self._continuing:
-            self._continuing = True
-            self._parts.clock.callLater(0, self._continue_all)
+        if self._continuing is None:
+            self._continuing = self._parts.clock.callLater(0, self._continue_all)
 
     def _continue_all(self) -> None:
-        self._continuing = False
+        self._continuing = None
         for number, lane in list(self._lanes.items()):
             if lane.stalled:
                 self._continue(number, lane)
@@ -221,9 +220,10 @@ class IncomingStream:
             self._sweep = self._parts.clock.callLater(REASSEMBLY_SECONDS / 2, self._drop_old)
 
     def stop(self) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        for timer in (self._sweep, self._continuing):
+            if timer is not None:
+                timer.cancel()
+        self._sweep = self._continuing = None
 
     # -- one message ------------------------------------------------------------
 

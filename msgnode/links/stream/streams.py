@@ -2,13 +2,17 @@
 The seam between streams and the exchange: messages to another node, with what became of each.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from msgnode.protocol.errors import Rejected
+
+SEVERAL = "messages"  # the kind of an envelope of several messages
+MAX_SEVERAL = 64  # messages in one body
+MAX_SEVERAL_BYTES = 16 * 1024  # of their payloads
 
 _Name = Annotated[str, Meta(max_length=512)]
 _Signature = Annotated[bytes, Meta(max_length=1024)]
@@ -51,7 +55,8 @@ class Envelope(msgspec.Struct, array_like=True, omit_defaults=False, gc=False):
     An envelope: what travels with a message between nodes, apart from the message's own bytes.
 
     `id` is (source instance, counter), one for each message, kept over forwarding. `ttl_millis` is what is
-    left of its time to live. `kind` is `message`, `receipt`, `directory`, `session` or `subscription`.
+    left of its time to live. `kind` is `message`, `receipt`, `directory`, `session` or `subscription`; or
+    `messages`, for several messages of which the first has this id and the others those that follow.
     `identity` is who the sender's own domain says it is: `{"issuer", "subject", ...}`, or empty. `origin`
     proves who sent it first, where a message may be passed on. `code` and `text` are a status.
     """
@@ -71,6 +76,14 @@ class Envelope(msgspec.Struct, array_like=True, omit_defaults=False, gc=False):
     reason: str = ""
     identity: dict[str, str] = {}
     origin: Origin | None = None
+
+
+def part_of(envelope: Envelope, index: int) -> Envelope:
+    """
+    The envelope of one of several messages.
+    """
+    instance, first = envelope.id
+    return msgspec.structs.replace(envelope, kind="message", id=(instance, first + index), compress=None)
 
 
 class NoRoom(Rejected):
@@ -130,6 +143,27 @@ class Streams(Protocol):
         listener's `ended` is called instead.
         """
 
+    def send_several(
+        self,
+        destination: str,
+        envelope: Envelope,
+        payloads: Sequence[bytes],
+        ended: Callable[[Envelope, bytes, Outcome], None],
+        sender: str = "",
+        if_replaced: IfReplaced = "wait",
+    ) -> None:
+        """
+        Send several short messages with one envelope, of the kind SEVERAL, as one: they have one number, and
+        their ids count up from that of the envelope. At most MAX_SEVERAL, of MAX_SEVERAL_BYTES.
+
+        `ended` is called with each of them if they end otherwise than by an acknowledgement.
+        """
+
+    def would_take(self, destination: str, sender: str, messages: int, size: int) -> bool:
+        """
+        Would so many messages with that many bytes in all be taken now?
+        """
+
     def begin_epoch(self, destination: str) -> None: ...
 
     def undelivered(self, destination: str) -> int:
@@ -179,6 +213,19 @@ class StreamListener(Protocol):
         was answered, or was dropped. Until then it is in the inbound journal, and comes again after a
         restart. What the listener writes to the delivery journal before it calls `done`, or returns, is in
         one batch with the stream's count: so it calls `done` before it settles the journal.
+        """
+
+    def received_several(
+        self,
+        source: str,
+        envelope: Envelope,
+        payloads: Iterator[bytes],
+        path: tuple[tuple[str, int], ...],
+        keep: Callable[[], Callable[[], None]],
+    ) -> None:
+        """
+        Several messages came. The listener takes each from the iterator when it is done with the one before;
+        one that takes longer it keeps: `keep` returns the `done` of the message that was taken last.
         """
 
     def ended(self, destination: str, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:

@@ -16,8 +16,8 @@ from msgnode.links.wire.datagram import PRIORITIES
 # Kinds.
 MESSAGE, TOMBSTONE, OPEN, OPENED, UNKNOWN, ACKNOWLEDGEMENT = range(6)
 
-# Flags: the payload is encrypted; an acknowledgement is wanted at once; the pieces together are a message
-# that is encrypted under a wrapped key (stream/safety/encryption.py).
+# Flags: the payload is encrypted; an acknowledgement is wanted at once, because others wait for it; the
+# pieces together are a message that is encrypted under a wrapped key (stream/safety/encryption.py).
 ENCRYPTED, PROBE, WRAPPED = 1, 2, 4
 
 INSTANCE_BYTES = 16

@@ -90,7 +90,7 @@ class Origins:
 
         These are publications, messages that may be forwarded, and those to a gateway that asks for it.
         """
-        if not self._may_be_passed_on(message, gateway):
+        if not self.may_be_passed_on(message, gateway):
             return
         made = Origin(self._node, int(self._wall()), envelope.ttl_millis // 1000 + 1)
         data = _digest(envelope.id, made, message.from_, home, payload)
@@ -99,7 +99,10 @@ class Origins:
             made.signature = self._signer.sign(data)
             envelope.origin = made
 
-    def _may_be_passed_on(self, message: Message, gateway: str) -> bool:
+    def may_be_passed_on(self, message: Message, gateway: str) -> bool:
+        """
+        May the home domain pass the message on, so that it must be signed?
+        """
         to, kind = message.to, message.type.lower()
         if message.forward or (is_multicast(to) if isinstance(to, str) else any(map(is_multicast, to))):
             return True

@@ -39,6 +39,7 @@ from msgnode.structures.time_slices import ADDRESSES
 log = Logger()
 
 RETRY_SECONDS = 5.0  # after a subscription was not delivered, everything is asked for again
+ASKED = 100  # subscriptions that are asked for again in one slice
 RENEWALS = 2  # in the time of a lease
 MIN_LEASE_SECONDS = 30.0  # of another domain; one that grants less is not asked more often
 SESSION_SHARE = 4  # one session may have a quarter of the subscriptions in a domain
@@ -367,13 +368,17 @@ class Upstream:
             by_session = yield from self._by_session(domain)
             self._note_gaps(domain, by_session)
             self._send(node, Begin(begun), {}, lambda: None)
+            asked = 0
             for sid, addresses in by_session.items():
                 for some in in_parts(addresses):
                     wanted = [address for address in some if sid in self._table.sids(address)]
                     session = self._table.session(sid)
                     if wanted and session is not None:
                         self._ask(domain, wanted, session, session.runtime, None)
-                    yield
+                    asked += len(some)
+                    if asked >= ASKED:
+                        asked = 0
+                        yield
             self._send(node, End(begun), {}, lambda: None)
         except NoRoom:
             self._retry(domain)

@@ -8,7 +8,7 @@ from msgnode.links.stream.body import Malformed
 from msgnode.links.stream.common import StreamParts
 from msgnode.links.stream.sending.entry import Entry
 from msgnode.links.stream.sending.removal import Removal
-from msgnode.links.stream.sending.send_queue import Expiry, SendQueueBounds
+from msgnode.links.stream.sending.send_queue import Expiry, SendQueueBounds, count_of
 from msgnode.links.stream.sending.sender_lane import MAX_WINDOW, NeverSent, SenderLane
 from msgnode.links.stream.storage.store import StoredPeer
 from msgnode.links.stream.streams import (
@@ -194,7 +194,9 @@ class Backlog:
         """
         The outcome of an entry is known; it is in no lane any more.
         """
-        payload = self._restored_payload(entry) if entry.recovered else b""
+        payload = b""
+        if entry.recovered or (outcome is not ACKNOWLEDGED and count_of(entry.mark) > 1):
+            payload = self._payload(entry)
         envelope = self.envelope(entry)
         assert not entry.settled, "an outcome is final"
         entry.settled = True
@@ -204,9 +206,9 @@ class Backlog:
             entry.ended = outcome
         self._report(entry, envelope, payload, outcome)
 
-    def _restored_payload(self, entry: Entry) -> bytes:
+    def _payload(self, entry: Entry) -> bytes:
         """
-        The payload of an entry that was sent before the last restart; empty if it cannot be read back.
+        The payload of an entry; empty if it cannot be read back.
         """
         try:
             return self._parts.codec.decode(self.bounds.page_in(entry))[1]

@@ -8,16 +8,19 @@ from msgspec import Struct
 
 from msgnode.links.stream.streams import IN_DOUBT, Envelope, Outcome
 
+Done = Callable[[Envelope, Outcome], None]
+EndedEach = Callable[[Envelope, bytes, Outcome], None]  # of an entry of several messages
+
 
 class Entry(Struct, gc=False):
     """
-    A message that was taken to be sent, until its outcome is known.
+    A message that was taken to be sent, or several in one body, until the outcome is known.
 
     `data` is its body, None if that is only on disk, at `place`. `until` is its expiry by the node's clock.
-    `mark` is its sender's share and its fate if the node is replaced (send_queue.py). `number` is 0
-    while it was never sent. `written`: its number is on disk, so that it may leave. `wire` is
-    what is cut into pieces. `ended` is what its outcome is if the destination does not have it: only a
-    tombstone is sent.
+    `mark` is its sender's share, its number of messages and its fate if the node is replaced
+    (send_queue.py). `number` is 0 while it was never sent. `written`: its number is on disk, so that it
+    may leave. `wire` is what is cut into pieces. `ended` is what its outcome is if the destination does not
+    have it: only a tombstone is sent.
     """
 
     key: int
@@ -25,7 +28,7 @@ class Entry(Struct, gc=False):
     size: int
     until: float
     envelope: Envelope | None
-    done: Callable[[Envelope, Outcome], None] | None
+    done: Done | EndedEach | None
     mark: int = 0
     place: int = 0
     number: int = 0

@@ -12,17 +12,26 @@ from msgnode.links.stream.sending.entry import Entry
 from msgnode.links.stream.streams import IfReplaced, NoRoom
 
 _LEAVING: tuple[IfReplaced, ...] = ("wait", "move", "end")
-_LEAVING_BITS = 2
+_LEAVING_BITS, _COUNT_BITS = 2, 6
+_SHARE_BITS = _LEAVING_BITS + _COUNT_BITS
+_COUNT = (1 << _COUNT_BITS) - 1
 SENDER_SHARE = 4  # one local sender may take a quarter of a destination's queue
 MIN_HEAP = 1000
 
 
-def mark_of(sender: str, if_replaced: IfReplaced) -> int:
+def mark_of(sender: str, if_replaced: IfReplaced, count: int = 1) -> int:
     """
-    The mark that an entry has on disk: a hash of its sender (0: the node itself), and its fate if the node
-    is replaced.
+    The mark that an entry has on disk: a hash of its sender (0: the node itself), how many messages it has,
+    and its fate if the node is replaced.
     """
-    return _share_of(sender) << _LEAVING_BITS | _LEAVING.index(if_replaced)
+    return _share_of(sender) << _SHARE_BITS | count - 1 << _LEAVING_BITS | _LEAVING.index(if_replaced)
+
+
+def count_of(mark: int) -> int:
+    """
+    The number of messages of an entry with that mark.
+    """
+    return (mark >> _LEAVING_BITS & _COUNT) + 1
 
 
 @lru_cache(maxsize=1024)
@@ -30,11 +39,11 @@ def _share_of(sender: str) -> int:
     if not sender:
         return 0
     name = sender.encode(errors="surrogatepass")
-    return int.from_bytes(blake2b(name, digest_size=8).digest()) >> _LEAVING_BITS
+    return int.from_bytes(blake2b(name, digest_size=8).digest()) >> _SHARE_BITS
 
 
 def _sender(mark: int) -> int:
-    return mark >> _LEAVING_BITS
+    return mark >> _SHARE_BITS
 
 
 def waits(entry: Entry) -> bool:
@@ -61,17 +70,17 @@ class SendQueueBounds:
 
     def check(self, size: int, mark: int) -> None:
         """
-        Raise NoRoom if there is no room for one more message of that size.
+        Raise NoRoom if there is no room for an entry of that size and mark.
         """
-        limits = self._parts.limits
-        if self.messages >= limits.queue_messages or self.bytes + size > limits.queue_bytes:
+        limits, more = self._parts.limits, count_of(mark)
+        if self.messages + more > limits.queue_messages or self.bytes + size > limits.queue_bytes:
             self._refuse(f"{self.messages} messages are waiting for {self._destination}: its queue is full")
         if self._parts.undelivered_bytes + size + ENTRY_BYTES > limits.spool_bytes:
             self._refuse("there is no room for more messages to other nodes")
         if (sender := _sender(mark)) and sender in self._senders:
             messages, size_of_sender = self._senders[sender]
             if (
-                messages >= limits.queue_messages // SENDER_SHARE
+                messages + more > max(1, limits.queue_messages // SENDER_SHARE)
                 or size_of_sender + size > limits.queue_bytes // SENDER_SHARE
             ):
                 self._refuse(f"{messages} messages of this sender are waiting for {self._destination}")
@@ -81,18 +90,20 @@ class SendQueueBounds:
         raise NoRoom(text)
 
     def add(self, entry: Entry) -> None:
-        self.messages += 1
+        count = count_of(entry.mark)
+        self.messages += count
         self.bytes += entry.size
         self._parts.undelivered_bytes += entry.size + ENTRY_BYTES
         if entry.data is not None:
             self._parts.memory_bytes += entry.size
         if sender := _sender(entry.mark):
             share = self._senders[sender]
-            share[0] += 1
+            share[0] += count
             share[1] += entry.size
 
     def remove(self, entry: Entry) -> None:
-        self.messages -= 1
+        count = count_of(entry.mark)
+        self.messages -= count
         self.bytes -= entry.size
         self._parts.undelivered_bytes -= entry.size + ENTRY_BYTES
         if entry.data is not None:
@@ -102,7 +113,7 @@ class SendQueueBounds:
             entry.place = 0
         if sender := _sender(entry.mark):
             share = self._senders[sender]
-            share[0] -= 1
+            share[0] -= count
             share[1] -= entry.size
             if not share[0]:
                 del self._senders[sender]

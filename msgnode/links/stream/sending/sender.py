@@ -8,22 +8,22 @@ when the destination has lost its memory are in doubt.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from twisted.internet.interfaces import IDelayedCall
+
 from msgnode.links.peer_counts import PeerCounts
 from msgnode.links.stream.body import CompressionEstimate
 from msgnode.links.stream.common import StreamParts
 from msgnode.links.stream.safety.node_keys import PeerKeys
 from msgnode.links.stream.sending import departures
 from msgnode.links.stream.sending.backlog import TURN_MESSAGES, Backlog, Report
-from msgnode.links.stream.sending.entry import Entry
+from msgnode.links.stream.sending.entry import Done, EndedEach, Entry
 from msgnode.links.stream.sending.retransmission import Retransmission
 from msgnode.links.stream.sending.sender_lane import NeverSent, SenderLane
 from msgnode.links.stream.sending.transmitter import Emitter, Transmitter
 from msgnode.links.stream.storage.store import StoredPeer
-from msgnode.links.stream.streams import IN_DOUBT, NO_KEY, Envelope, Outcome
+from msgnode.links.stream.streams import IN_DOUBT, NO_KEY, Envelope
 from msgnode.links.wire.node_name import domain_of
 from msgnode.links.wire.stream_header import ACKNOWLEDGEMENT, OPEN, PROBE, Acknowledgement, Epoch
-
-Done = Callable[[Envelope, Outcome], None]
 
 
 class OutgoingStream:
@@ -65,6 +65,8 @@ class OutgoingStream:
             parts, node, keys, self.backlog, emitter, lambda: self.retransmission.timeout.transit
         )
         self._unwritten: list[tuple[int, Entry]] = []
+        self._leaving: dict[int, list[Entry]] = {}  # on disk, by lane: they leave at the end of the turn
+        self._turn: IDelayedCall | None = None  # the end of a turn in which something has left
         self._pumping = False
         self._blocked = False  # the network takes nothing
         self.retransmission = Retransmission(self, parts, node)
@@ -104,7 +106,9 @@ class OutgoingStream:
 
     # -- entries ----------------------------------------------------------------
 
-    def send(self, envelope: Envelope, data: bytes, until: float, done: Done | None, mark: int = 0) -> None:
+    def send(
+        self, envelope: Envelope, data: bytes, until: float, done: Done | EndedEach | None, mark: int = 0
+    ) -> None:
         """
         Take a message. Raises NoRoom before anything is kept.
         """
@@ -162,15 +166,38 @@ class OutgoingStream:
             lane.durable_floor = lane.floor
         self._epoch_written = self.epoch is not None
         unwritten, self._unwritten = self._unwritten, []
-        leaving: dict[int, list[Entry]] = {}
         for priority, entry in unwritten:
             if lanes[priority].flight.get(entry.number) is entry:
                 entry.written = True
-                leaving.setdefault(priority, []).append(entry)
-        for priority, entries in leaving.items():
-            self._transmit(priority, lanes[priority], entries)
+                self._leaving.setdefault(priority, []).append(entry)
+        if self._leaving and self._turn is None:
+            # Before the link's own call of this turn, so that all of it is one message there.
+            self._turn = self._parts.clock.callLater(0, self._end_turn)
+            self._leave()
         self.backlog.page_out()
         self.pump()
+
+    def _leave(self) -> None:
+        """
+        Send what is on disk and has not left: the first of a turn at once, the others together at its end.
+        """
+        leaving, self._leaving = self._leaving, {}
+        for priority, entries in leaving.items():
+            lane = self.backlog.lanes[priority]
+            flight, lost = lane.flight, lane.lost
+            found = [
+                entry
+                for entry in entries
+                if not entry.sends and flight.get(entry.number) is entry and entry.number not in lost
+            ]
+            if found:
+                self._transmit(priority, lane, found)
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        if self._leaving:
+            self._leave()
+            self.retransmission.arm()
 
     # -- sending ----------------------------------------------------------------
 
@@ -226,7 +253,7 @@ class OutgoingStream:
     def _transmit(self, priority: int, lane: SenderLane, entries: Sequence[Entry]) -> None:
         sent = 0
         if not self._blocked:
-            sent = self._transmitter.transmit(priority, lane.durable_floor, entries)
+            sent = self._transmitter.transmit(priority, lane.durable_floor, entries, bool(lane.queue))
             now = self._parts.clock.seconds()
             for entry in entries[:sent]:
                 lane.sent(entry, now)
@@ -333,7 +360,7 @@ class OutgoingStream:
         Begin another epoch. What was sent and is not acknowledged is in doubt.
         """
         doubtful = self.backlog.abandon()
-        self._unwritten = []
+        self._unwritten, self._leaving = [], {}
         self.epoch, self.memory, self.opened = self._parts.next_epoch(), b"", False
         self._epoch_written, self._is_confirmed = False, True
         self.retransmission.answered()
@@ -352,9 +379,12 @@ class OutgoingStream:
         """
         Drop all entries, each with NO_PATH. Returns how many.
         """
-        self._unwritten = []
+        self._unwritten, self._leaving = [], {}
         return departures.forget(self.backlog)
 
     def stop(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
         self.retransmission.stop()
         self.backlog.removal.stop()

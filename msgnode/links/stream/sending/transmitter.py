@@ -13,7 +13,14 @@ from msgnode.links.stream.safety.node_keys import PeerKeys
 from msgnode.links.stream.sending.backlog import Backlog
 from msgnode.links.stream.sending.entry import Entry
 from msgnode.links.stream.streams import NO_KEY, STALE, UNREADABLE
-from msgnode.links.wire.stream_header import ENCRYPTED, MAX_MESSAGES, MESSAGE, TOMBSTONE, WRAPPED
+from msgnode.links.wire.stream_header import (
+    ENCRYPTED,
+    MAX_MESSAGES,
+    MESSAGE,
+    PROBE,
+    TOMBSTONE,
+    WRAPPED,
+)
 
 
 class Emitter(Protocol):
@@ -78,16 +85,17 @@ class Transmitter:
             return "impossible"
         return way(self._keys.public, must)
 
-    def transmit(self, lane: int, floor: int, entries: Sequence[Entry]) -> int:
+    def transmit(self, lane: int, floor: int, entries: Sequence[Entry], is_last: bool) -> int:
         """
         Send entries of a lane, several in one datagram if they fit. Returns how many of them, from the first
-        on, the network has taken.
+        on, the network has taken. `is_last`: others wait for an acknowledgement, so that one is asked for.
         """
         sent = 0
         before = self._parts.clock.seconds() + self._transit()
         while sent < len(entries):
             run, ttls = self._next_run(entries, sent, before)
-            if not self._send(lane, floor, run, ttls):
+            asks = PROBE if is_last and sent + len(run) == len(entries) else 0
+            if not self._send(lane, floor, run, ttls, asks):
                 break
             sent += len(run)
         return sent
@@ -123,15 +131,15 @@ class Transmitter:
         if entry.ended is None and entry.wire is None:
             self._prepare(entry)
 
-    def _send(self, lane: int, floor: int, run: Sequence[Entry], ttls: Sequence[int]) -> bool:
+    def _send(self, lane: int, floor: int, run: Sequence[Entry], ttls: Sequence[int], asks: int) -> bool:
         """
         Send what one datagram holds, or all pieces of an entry. False if the network did not take it all.
         """
         first, size = run[0], self._parts.limits.piece_bytes
         if first.ended is not None:
-            return self._emit(TOMBSTONE, lane, first.number, floor)
+            return self._emit(TOMBSTONE, lane, first.number, floor, flags=asks)
         assert first.wire is not None
-        ttl, flags = ttls[0], first.flags
+        ttl, flags = ttls[0], first.flags | asks
         if len(run) > 1:
             payload = join([entry.wire for entry in run if entry.wire is not None])
             return self._emit(MESSAGE, lane, first.number, floor, 0, 1, ttl, flags, payload, ttls[1:])

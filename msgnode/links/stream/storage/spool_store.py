@@ -38,6 +38,7 @@ class Journal(Protocol):
     message_log: MessageLog
     bytes_apart: int
 
+    def before_write(self, call: Callable[[], object]) -> None: ...
     def when_written(self, call: Callable[[], object]) -> None: ...
     def settle(self) -> None: ...
     def by_wall(self, until: float) -> float: ...
@@ -66,6 +67,7 @@ class SpoolStreamStore:
         self._journal = journal
         self._log = journal.message_log
         self.settle = journal.settle
+        self.before_write = journal.before_write
         self.holds = self._log.holds
         self.read = self._log.read
 

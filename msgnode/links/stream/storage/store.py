@@ -144,6 +144,11 @@ class StreamStore(Protocol):
         Call once everything up to now is on disk.
         """
 
+    def before_write(self, call: Callable[[], object]) -> None:
+        """
+        Call when the batch is about to be written; what it appends is part of it.
+        """
+
     def settle(self) -> None:
         """
         Write the batch.
@@ -201,6 +206,9 @@ class MemoryStreamStore:
 
     def when_written(self, call: Callable[[], object]) -> None:
         self._waiting.append(call)
+
+    def before_write(self, call: Callable[[], object]) -> None:
+        pass
 
     def settle(self) -> None:
         while self._waiting:
