@@ -183,6 +183,18 @@ class UnlinkedStreams(Service):
         Leaves a message of the inbound journal there: it is delivered when there are links again.
         """
 
+    def received_several(
+        self,
+        source: str,
+        envelope: Envelope,
+        payloads: Iterator[bytes],
+        path: Any,
+        keep: Callable[[], Callable[[], None]],
+    ) -> None:
+        """
+        Does nothing: no node is heard, and those of several that are in the inbound journal are alone there.
+        """
+
     def ended(self, destination: str, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
         assert self._exchange is not None
         self._exchange.ended(destination, envelope, payload, outcome)

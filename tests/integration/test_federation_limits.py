@@ -2,6 +2,7 @@
 Limits of another domain on real nodes: they change at a reload, senders are told, operators see it.
 """
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -45,6 +46,11 @@ def metrics(domain: Domain, start: str) -> dict[str, float]:
     }
 
 
+def is_reachable(domain: Domain, peer: str) -> bool:
+    with urlopen(f"http://127.0.0.1:{domain.admin}/live", timeout=PATIENCE) as answer:
+        return bool(json.load(answer)["peers"][peer]["reachable"])
+
+
 def body_of(client: Lines, request: dict[str, Any], code: int) -> dict[str, Any]:
     """
     The answer with that code, of several requests in a row.
@@ -66,6 +72,8 @@ def test_limits_change_at_a_reload(two: Domains) -> None:
     seen = metrics(b, "msgnode_exchange_total")
     reload(a, "[federation]", "queue_messages = 2")
     b.kill()
+    while is_reachable(a, "b.example"):  # what is sent before that is told of when the node is back
+        time.sleep(0.05)
     full = body_of(ann, {**NOBODY, "id": 2000, "type": "update", "receipt": True}, 507)
 
     assert (refused["code"], refused["reason"]) == (429, "rate")

@@ -16,7 +16,7 @@ from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.links.stream.safety.node_keys import KeyRing, PrivateKeys
 from msgnode.links.stream.storage import epochs
 from msgnode.links.stream.storage.spool_store import SpoolStreamStore
-from msgnode.links.stream.streams import Envelope, NoRoom, Outcome
+from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, part_of
 from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.queue import FOREVER
 from msgnode.storage.spool import Spool, write_all
@@ -219,6 +219,17 @@ class StreamEnd:
         self._ledger.received[self.name].append(envelope.id)
         self._record(RECEIVED, envelope.id)
         done()
+
+    def received_several(
+        self,
+        source: str,
+        envelope: Envelope,
+        payloads: Iterator[bytes],
+        path: Any,
+        keep: Callable[[], Callable[[], None]],
+    ) -> None:
+        for index, payload in enumerate(payloads):
+            self.received(source, part_of(envelope, index), payload, path, _ignore)
 
     def ended(self, destination: str, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
         self._done(envelope, outcome)

@@ -65,7 +65,8 @@ def unpack(payload: bytes) -> list[bytes]:
     The payloads in a body of several messages. Raises Malformed.
     """
     try:
-        return _payloads.decode(payload)
+        found: list[bytes] = _payloads.decode(payload)
+        return found
     except (msgspec.DecodeError, RecursionError) as why:
         raise Malformed(f"the messages of a body cannot be decoded: {why}") from why
 

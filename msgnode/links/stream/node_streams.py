@@ -4,6 +4,7 @@ All streams of this node.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -332,9 +333,9 @@ class NodeStreams:
         try:
             if envelope.kind == SEVERAL:
                 if outcome is not ACKNOWLEDGED:
-                    self._report_each(node, done, envelope, payload, outcome)
+                    self._report_each(node, cast(EndedEach | None, done), envelope, payload, outcome)
             elif done is not None:
-                done(envelope, outcome)
+                cast(Done, done)(envelope, outcome)
             elif entry.recovered and listener is not None:
                 listener.ended(node, envelope, payload, outcome)
         except Exception:
