@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msgnode.nats.errors import BufferFull
+from msgnode.nats.subscriptions import Subscription
 from tests.support.nats_network import NatsCase, ServerEnd
 
 STEPS = st.sampled_from(
@@ -26,7 +27,7 @@ class World(NatsCase):
         self.client = self.make(max_pending_bytes=200)
         self.client.connect(retry=True).addErrback(lambda why: None)
         self.published: list[int] = []
-        self.subscribed: dict[int, object] = {}
+        self.subscribed: dict[int, Subscription] = {}
         self.number = 0
 
     def step(self, name: str) -> None:

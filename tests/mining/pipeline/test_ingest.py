@@ -73,9 +73,9 @@ class MortalOutput(Output):
         self.files = self.mortal_files = MortalFiles(spark, where)
         self.mortal_files.life = self.life = life
 
-    def write(self, rows, name, number, *by):
+    def write(self, rows, name, number, *by, once=""):
         self.life.live()
-        super().write(rows, name, number, *by)
+        return super().write(rows, name, number, *by, once=once)
 
     def save(self, checkpoint):
         self.life.live()
