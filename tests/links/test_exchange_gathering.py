@@ -132,26 +132,26 @@ def test_a_stream_that_is_nearly_full_refuses_the_newest(made):
     assert (answer["id"], answer["body"]["code"]) == (3, 507)
 
 
-def test_a_domain_that_was_drained_meanwhile_answers_each(made):
+def test_a_domain_that_was_drained_meanwhile_refuses_each(made):
     """
-    A refusal that comes when they leave is told to the sender of each.
+    A refusal that comes when they leave is counted for each of them.
     """
     node = made.network[A].node
     with node.ingress.together:
         for number in (1, 2):
-            message = {"id": number, "type": "read", "from": made.alice.hyperty, "to": made.bob.hyperty}
+            message = {"id": number, "type": "message", "from": made.alice.hyperty, "to": made.bob.hyperty}
             node.receive(json.dumps(message).encode(), made.alice)
         made.network[A].streams.drained.add(f"mn://{B}/n1")
 
-    assert [(each["id"], each["body"]["code"]) for each in made.alice.take()] == [(1, 403), (2, 403)]
+    assert made.arrived() == []
     assert made.network[A].exchange.counts["policy"] == 2
 
 
-def test_each_is_answered_that_was_lost(made):
+def test_a_request_leaves_alone(made):
     """
-    If they are lost, the sender of each request is answered.
+    Requests are not gathered: each is waited for by itself, and answered if it is lost.
     """
-    assert made.read({"type": "read"}, {"type": "read"}) == [(SEVERAL, 2)]
+    assert made.read({"type": "read"}, {"type": "read"}) == [("message", 1)] * 2
     made.network[A].streams.losing = IN_DOUBT
     made.network.flow()
 

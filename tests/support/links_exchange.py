@@ -66,7 +66,7 @@ class MemoryStreams:
         if_replaced: IfReplaced = "wait",
         is_answer: bool = False,
     ) -> None:
-        if destination in self.drained and envelope.kind == "message" and not is_answer:
+        if destination in self.drained and envelope.kind in ("message", SEVERAL) and not is_answer:
             raise Rejected("this domain is drained", 403, "policy")
         if len(self._network.wire) >= self.room:
             raise NoRoom("there is no room for more messages to this domain")

@@ -80,8 +80,8 @@ class Gathered(msgspec.Struct, gc=False):
 
 class Gathering:
     """
-    The messages that are being gathered, none of which waits for an answer. They leave before the batch of the journal is written, and before
-    anything else that the exchange sends for a client.
+    The messages that are being gathered, none of which waits for an answer. They leave before the batch of
+    the journal is written, and before anything else that the exchange sends for a client.
 
     `is_open`: is the output of this turn collected, so that the batch is written at its end? `before_write`
     is that of the journal.

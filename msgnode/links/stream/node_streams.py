@@ -172,7 +172,7 @@ class NodeStreams:
         """
         Send several messages as one (Streams.send_several).
         """
-        self.admit(destination)
+        self.admit(destination, False)
         mark = mark_of(sender, if_replaced, len(payloads))
         self._send(destination, envelope, pack(payloads), ended, mark)
 
@@ -203,7 +203,7 @@ class NodeStreams:
         """
         peer = self._peer(destination)
         try:
-            self.admit(destination)
+            self.admit(destination, False)
             if peer is not None:
                 peer.outgoing.backlog.bounds.check(
                     size + MAX_ENVELOPE_BYTES, mark_of(sender, "wait", messages)

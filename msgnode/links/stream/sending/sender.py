@@ -253,7 +253,9 @@ class OutgoingStream:
     def _transmit(self, priority: int, lane: SenderLane, entries: Sequence[Entry]) -> None:
         sent = 0
         if not self._blocked:
-            sent = self._transmitter.transmit(priority, lane.durable_floor, entries, bool(lane.queue))
+            # What is sent again asks for nothing: a destination whose window is shut would answer at once.
+            asks = bool(lane.queue) and not entries[0].sends
+            sent = self._transmitter.transmit(priority, lane.durable_floor, entries, asks)
             now = self._parts.clock.seconds()
             for entry in entries[:sent]:
                 lane.sent(entry, now)
