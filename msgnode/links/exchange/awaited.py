@@ -6,10 +6,11 @@ comes back.
 from collections.abc import Callable, Iterator, Sequence
 
 from msgnode.bus.receipts import is_awaited
-from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS, Deadlines
 from msgnode.links.exchange.receipts import Key
+from msgnode.links.exchange.status import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS
 from msgnode.protocol.message import Message
 from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.deadlines import Deadlines
 from msgnode.structures.fair_table import FairTable
 
 MAX_NODES = 4096  # that have begun again

@@ -18,7 +18,6 @@ from msgnode.bus.routing_table import RoutingTable
 from msgnode.links.exchange.allocations import Allocations
 from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.deadlines import GRACE_SECONDS, TURN
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import Gateways, HomeDomains
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, without_via
@@ -28,7 +27,14 @@ from msgnode.links.exchange.node_sessions import NodeSessions
 from msgnode.links.exchange.passing.origins import Origins, Passed
 from msgnode.links.exchange.passing.passing_on import PassingOn
 from msgnode.links.exchange.receipts import AskedReceipts, Path, RemoteReceipt
-from msgnode.links.exchange.status import ACKNOWLEDGED, TEXTS, UNCONFIRMED, response_body, text_of
+from msgnode.links.exchange.status import (
+    ACKNOWLEDGED,
+    GRACE_SECONDS,
+    TEXTS,
+    UNCONFIRMED,
+    response_body,
+    text_of,
+)
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, Outcome, Streams
 from msgnode.links.wire.node_name import domain_of
@@ -38,6 +44,7 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
+from msgnode.structures.deadlines import TURN
 
 LOOK_SECONDS = 1.0  # between two looks at deadlines
 

@@ -14,14 +14,21 @@ from twisted.logger import Logger
 
 from msgnode.bus.receipts import RECEIPT, TEXTS
 from msgnode.bus.routing_table import RoutingTable
-from msgnode.links.exchange.deadlines import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS, Deadlines
-from msgnode.links.exchange.status import UNCONFIRMED, WAITING, told
+from msgnode.links.exchange.status import (
+    AGAIN_SECONDS,
+    GRACE_SECONDS,
+    HELD_SECONDS,
+    UNCONFIRMED,
+    WAITING,
+    told,
+)
 from msgnode.links.stream.streams import Envelope
 from msgnode.links.wire.datagram import HOP_LIMIT, Name
 from msgnode.links.wire.node_name import is_name
 from msgnode.protocol.message import MAX_TRANSACTION_CHARS, Message, compose
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.deadlines import Deadlines
 from msgnode.structures.fair_table import FairTable
 
 log = Logger()

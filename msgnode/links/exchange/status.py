@@ -12,6 +12,9 @@ from msgnode.links.stream.streams import Outcome
 from msgnode.protocol.errors import Rejected, error_body
 from msgnode.structures.log_limits import printable
 
+GRACE_SECONDS = 3.0  # after the time to live: what was sent just before its end is acknowledged by then
+HELD_SECONDS = 60.0  # after which a reachable domain is not waited for any more
+AGAIN_SECONDS = 5.0  # between two looks at what a reachable domain has taken and not answered
 MAX_TEXT_CHARS = 1000  # that a client gets of what another domain says
 _WORD = re.compile(r"[a-z][a-z0-9-]{0,63}")
 ACKNOWLEDGED = "acknowledged"  # the reason of an outcome that is no failure

@@ -12,18 +12,18 @@ from typing import Any
 
 from msgnode.bus.receipts import RECEIPT, is_awaited
 from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.deadlines import GRACE_SECONDS, Deadlines
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.envelopes import envelope_of
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.passing.origins import MAX_HOPS, Origins, Passed
 from msgnode.links.exchange.receipts import Key, RemoteReceipt
-from msgnode.links.exchange.status import ACKNOWLEDGED, UNCONFIRMED, response_body, text_of
+from msgnode.links.exchange.status import ACKNOWLEDGED, GRACE_SECONDS, UNCONFIRMED, response_body, text_of
 from msgnode.links.stream.streams import Envelope, Origin, Outcome, Streams
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.deadlines import Deadlines
 
 MAX_RELAYS = 10_000  # messages that were passed on, and may be refused
 

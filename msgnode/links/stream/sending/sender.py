@@ -253,7 +253,7 @@ class OutgoingStream:
     def _transmit(self, priority: int, lane: SenderLane, entries: Sequence[Entry]) -> None:
         sent = 0
         if not self._blocked:
-            # What is sent again asks for nothing: a destination whose window is shut would answer at once.
+            # Not with what is sent again: a destination whose window is shut would answer at once.
             asks = bool(lane.queue) and not entries[0].sends
             sent = self._transmitter.transmit(priority, lane.durable_floor, entries, asks)
             now = self._parts.clock.seconds()

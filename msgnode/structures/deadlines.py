@@ -1,5 +1,5 @@
 """
-Deadlines: what the sender of a message learns at the latest, although the other domain says nothing.
+A queue of keys by the time at which each is due.
 """
 
 import heapq
@@ -8,9 +8,6 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-GRACE_SECONDS = 3.0  # after the time to live: what was sent just before its end is acknowledged by then
-HELD_SECONDS = 60.0  # after which a reachable domain is not waited for any more
-AGAIN_SECONDS = 5.0  # between two looks at what a reachable domain has taken and not answered
 TURN = 256  # that are due in one turn of the event loop
 MIN_HEAP = 1000
 
