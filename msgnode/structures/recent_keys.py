@@ -23,6 +23,13 @@ class RecentKeys(Generic[K]):
     def __len__(self) -> int:
         return len(self._added)
 
+    def __contains__(self, key: K) -> bool:
+        when = self._added.get(key)
+        return when is not None and when > self._now() - self._seconds
+
+    def discard(self, key: K) -> None:
+        self._added.pop(key, None)
+
     def add(self, key: K) -> bool:
         """
         Add a key. False if it was there.

@@ -103,6 +103,30 @@ def test_a_request_that_was_acknowledged_and_is_lost(network, fault, answers):
     assert [code for _, code, _ in told(ann)] == answers
 
 
+def test_an_answer_that_comes_too_late(network):
+    """
+    Who was told that a request is in doubt gets no second answer, unless the id is used again.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    answer = {"id": 7, "type": "response", "from": bob.hyperty, "to": ann.hyperty, "body": {"code": 200}}
+    ann.request(bob.hyperty)
+    network.flow()
+    network[A].exchange.restarted(network[B].name)
+    wait(network, 120)
+    first = told(ann)
+
+    bob.tell(answer)
+    network.flow()
+    late, count = told(ann), network[A].exchange.counts["old-answer"]
+    ann.request(bob.hyperty)
+    network.flow()
+    bob.tell(answer)
+    network.flow()
+
+    assert (first, late, count) == ([("response", 504, "in-doubt")], [], 1)
+    assert told(ann) == [("response", 200, "")]
+
+
 @pytest.mark.parametrize("code", [100, 200])
 def test_a_request_that_was_answered(network, code):
     """

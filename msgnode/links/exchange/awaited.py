@@ -12,7 +12,9 @@ from msgnode.protocol.message import Message
 from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.deadlines import Deadlines
 from msgnode.structures.fair_table import FairTable
+from msgnode.structures.recent_keys import RecentKeys
 
+LATE_SECONDS = 3600.0  # for which a request is known to have been answered in place of the other domain
 MAX_NODES = 4096  # that have begun again
 MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered
 
@@ -90,6 +92,7 @@ class AwaitedAnswers:
         self._seconds = seconds
         self._table: FairTable[Key, Sent] = FairTable(most)
         self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
+        self._told: RecentKeys[Key] = RecentKeys(LATE_SECONDS, most, seconds)
         self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._table.get(key) is not None)
 
     def __len__(self) -> int:
@@ -102,17 +105,27 @@ class AwaitedAnswers:
         """
         for to in sent.awaited:
             key = sent.from_, sent.id, to
+            self._told.discard(key)  # the id is used again
             self._table.put(key, sent, sent.sid, sent.sid)
             self._deadlines.add(key, sent.until + GRACE_SECONDS, len(self._table))
 
-    def answered(self, message: Message) -> None:
+    def answered(self, message: Message) -> bool:
         """
-        Notes a response of another domain.
+        Notes a response of another domain. False if its request was answered in its place: it comes too late.
         """
-        if self._table and isinstance(message.to, str) and message.type.lower() == "response":
+        if isinstance(message.to, str) and message.type.lower() == "response":
             key = message.to, message.id, message.from_
+            if key in self._told:
+                return False
             if self._table.get(key) is not None:
                 self._table.remove(key)
+        return True
+
+    def told(self, sent: Sent, to: str) -> None:
+        """
+        Notes that the sender of a request has got an answer in place of that of the address.
+        """
+        self._told.add((sent.from_, sent.id, to))
 
     def drop(self, sent: Sent) -> None:
         """

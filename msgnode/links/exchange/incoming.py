@@ -62,7 +62,7 @@ class Incoming:
         origins: Origins,
         deliveries: Deliveries,
         allocations: Allocations,
-        answered: Callable[[Message], None],
+        answered: Callable[[Message], bool],
         rates: DomainRates,
         seconds: Callable[[], float],
         counts: ExchangeCounts,
@@ -238,8 +238,10 @@ class Incoming:
             message.receipt = False  # its home domain gives the receipt
         elif message.to == own_address(self._domain):
             return None  # the answer to what the node itself asked for
+        elif not self._answered(message):
+            self._counts.note(source, "old-answer")
+            return None
         else:
-            self._answered(message)
             self._allocations.answered(message)
             self._check_service(message, arrival.session)
             self._remember(message, envelope, payload)
