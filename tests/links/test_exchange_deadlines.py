@@ -127,6 +127,20 @@ def test_an_answer_that_comes_too_late(network):
     assert told(ann) == [("response", 200, "")]
 
 
+def test_a_request_with_a_very_long_id_is_not_noted(network):
+    """
+    What is kept of a request that is not answered is bounded.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    ann.request(bob.hyperty, id="x" * 5000)
+    network.flow()
+    cut(network)
+
+    wait(network, 120)
+
+    assert told(ann) == []
+
+
 @pytest.mark.parametrize("code", [100, 200])
 def test_a_request_that_was_answered(network, code):
     """

@@ -18,6 +18,8 @@ LATE_SECONDS = 3600.0  # for which a request is known to have been answered in p
 MAX_NODES = 4096  # that have begun again
 MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered
 
+MAX_CHARS = 4096  # of the id, transaction and addresses of a request that is noted
+
 PROVISIONAL = (b'"code":1', b'"code": 1')
 
 
@@ -101,8 +103,10 @@ class AwaitedAnswers:
     def put(self, sent: Sent) -> None:
         """
         Notes a request that was sent. If there are too many, the sender of the most has its oldest one
-        forgotten.
+        forgotten. One with very long names is not noted: what is kept of each is bounded.
         """
+        if not _is_short(sent):
+            return
         for to in sent.awaited:
             key = sent.from_, sent.id, to
             self._told.discard(key)  # the id is used again
@@ -125,7 +129,8 @@ class AwaitedAnswers:
         """
         Notes that the sender of a request has got an answer in place of that of the address.
         """
-        self._told.add((sent.from_, sent.id, to))
+        if _is_short(sent):
+            self._told.add((sent.from_, sent.id, to))
 
     def drop(self, sent: Sent) -> None:
         """
@@ -166,3 +171,8 @@ class AwaitedAnswers:
         """
         at, restart = sent.acknowledged_at, self._restarts.get(sent.node)
         return at is not None and (restart is None or restart < at) and self._has_route(sent.node)
+
+
+def _is_short(sent: Sent) -> bool:
+    names = (sent.id, sent.transaction or "", sent.from_, *sent.awaited)
+    return sum(len(str(name)) for name in names) <= MAX_CHARS

@@ -349,7 +349,8 @@ class Outgoing:
 
     def _answer_for(self, sent: Sent, address: str, code: int, text: str, reason: str) -> None:
         message = sent.header(address)
-        self.awaited.told(sent, address)
+        if code == UNCONFIRMED.code:  # the other domain may have it all the same
+            self.awaited.told(sent, address)
         session = self._routes.listener(message.from_, sent.sid) if sent.sid else None
         found = (session,) if session is not None else self._routes.resolve(message.from_)
         reply = message.reply(response_body(code, text, reason))
