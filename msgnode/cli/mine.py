@@ -57,6 +57,7 @@ FOLLOW_SECONDS = 60  # seconds between two reads of a log that grows
     metavar="ID",
     help="Show the path of the messages with this id or transaction.",
 )
+@click.option("--records", metavar="DEFINITIONS", help="Show records by the names in this file or directory.")
 @click.option(
     "--keep",
     type=click.IntRange(1),
@@ -121,7 +122,7 @@ def mine(
                 result = mine.run()
                 if result.report and ends != (None, None):
                     directory = MinedDirectory(spark, options.out)
-                    result.report = directory.report(directory.period(*ends), say.step)
+                    result.report = directory.report(directory.period(*ends), say.step, options.records)
                 return result
 
             shown = partial(_print, logs=options.logs, as_json=as_json, say=say)
@@ -183,6 +184,21 @@ def key_of(key: str | None) -> bytes:
     return (key or "").encode()
 
 
+def record_names(where: str | None) -> dict[str, str]:
+    """
+    The names by id of the records that are defined there, and of the node's own.
+    """
+    from msgnode.mining.pipeline.log_files import Unreadable
+    from msgnode.records.problems import DefinitionsRefused
+    from msgnode.records.reader import read, system_records
+
+    try:
+        own = read(Path(where)) if where else ()
+    except DefinitionsRefused as why:
+        raise Unreadable(f"--records: {why}") from None
+    return {record.id: record.name for record in (*system_records(), *own)}
+
+
 def _options(logs: str, others: dict[str, Any]) -> Any:
     from msgnode.mining.pipeline.run import Options
 
@@ -198,6 +214,7 @@ def _options(logs: str, others: dict[str, Any]) -> Any:
         stories=others["story"],
         conversation=others["conversation"],
         keep=others["keep"] or 0,
+        records=record_names(others["records"]),
         format="" if others["stored"] == "parquet" else others["stored"],
     )
 

@@ -3,6 +3,8 @@ Reading definitions from files and directories, JSON and XML.
 """
 
 from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files as resources
 from pathlib import Path
 
 from msgnode.records import json_scanner, xml_reader
@@ -13,6 +15,7 @@ from msgnode.records.problems import DefinitionsRefused, Place, Problem, SyntaxR
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_FILES = 1000  # in a directory
+SYSTEM_FILE = "system.records.json"
 SUFFIXES = (".records.json", ".records.xml")
 _NAMES = ("record.json", "record.xml")  # the names of the nyssr.net system
 
@@ -24,6 +27,14 @@ def read(path: Path) -> Definitions:
     DefinitionsRefused with all problems; OSError if a file cannot be read.
     """
     return read_texts((str(each), _bytes(each)) for each in files(path))
+
+
+@cache
+def system_records() -> Definitions:
+    """
+    The definitions of the node's own notifications, in namespace SYSTEM.
+    """
+    return read_texts([(SYSTEM_FILE, (resources("msgnode.records") / "assets" / SYSTEM_FILE).read_bytes())])
 
 
 def files(path: Path) -> list[Path]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.bus.records.known_records import read_records, system_records
+from msgnode.bus.records.known_records import read_records
 from msgnode.bus.records.notifications import MAX_PENDING, POLICY_REPLACED, SESSION_ENDED, SESSION_OPENED
 from msgnode.links.node_notifications import COST_CHANGED, NODE_ADDED, NODE_REMOVED
 from msgnode.protocol.address import POLICY, SESSIONS
 from msgnode.records.checker import Checker
+from msgnode.records.reader import system_records
 from tests.bus.test_record_check import GET_TEMPERATURE, THERMOMETER
 from tests.support.fakes import Client, MemoryNode
 from tests.support.made_policies import rule, use

@@ -279,6 +279,20 @@ def test_short_key(tmp_path):
     assert 2 == code and "No such file" in err
 
 
+def test_definitions_that_are_wrong_or_missing_are_told_in_one_sentence(tmp_path):
+    """
+    With the place of the first error, before Spark starts.
+    """
+    wrong = tmp_path / "wrong.records.json"
+    wrong.write_text('{"records": [}')
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "out", "--records", wrong)
+    assert 2 == code and err.startswith(f"msgnode: --records: {wrong}:1:14: ")
+
+    code, _, err = run(tmp_path, "--out", tmp_path / "out", "--records", tmp_path / "none")
+    assert 2 == code and str(tmp_path / "none") in err
+
+
 def test_no_java(tmp_path):
     """
     Without Java it says what to install; tools/mine.py is the same command.

@@ -3,8 +3,6 @@ The records that the node knows: those of its own namespace SYSTEM, and those of
 """
 
 from collections.abc import Iterable
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +13,8 @@ from msgnode.policy.decision.context import RecordKind
 from msgnode.records.catalogue import page
 from msgnode.records.checker import Checker
 from msgnode.records.definition import Definitions, Record
-from msgnode.records.reader import read, read_texts
+from msgnode.records.reader import SYSTEM_FILE, read, system_records
 from msgnode.records.writer import as_json, to_json
-
-_SYSTEM = "system.records.json"
-
-
-@cache
-def system_records() -> Definitions:
-    """
-    The definitions of the node's own notifications, in namespace SYSTEM.
-    """
-    data = (files("msgnode.records") / "assets" / _SYSTEM).read_bytes()
-    return read_texts([(_SYSTEM, data)])
 
 
 class PublicRecords(Struct, frozen=True):
@@ -60,7 +47,7 @@ def read_records(directory: str, public: Iterable[str]) -> RecordSet:
     """
     found = read(Path(directory)) if directory else Definitions(())
     own = [record for record in system_records() if record.id not in found.by_id]
-    names = ", ".join(name for name in (found.source, _SYSTEM) if name)
+    names = ", ".join(name for name in (found.source, SYSTEM_FILE) if name)
     definitions = Definitions((*found, *own), names)
     shown = _with_nested(definitions, frozenset(public))
     about = {"digest": shown.digest, "records": _index(shown)}

@@ -5,7 +5,7 @@ Nothing is changed in it, except that a report of a period is added.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -126,9 +126,16 @@ class MinedDirectory:
             raise Unreadable(f"{self.where}: has no lines in its newest hour")
         return int(found["time"])
 
-    def report(self, period: Period, say: Callable[[str], None] = lambda _: None) -> str:
+    def report(
+        self,
+        period: Period,
+        say: Callable[[str], None] = lambda _: None,
+        records: Mapping[str, str] | None = None,
+    ) -> str:
         """
         Write a report of a period next to the report of everything, and return its path.
+
+        `records` are the names of records by id.
         """
         rows = self.rows(period)
         say(f"summing up {period}")
@@ -146,6 +153,7 @@ class MinedDirectory:
             "files": self._files(period),
             "pseudonyms": self.is_pseudonymised,
             "period": True,
+            "records": records or {},
         }
         fine = {}
         if period.seconds <= SHORT_SECONDS:

@@ -3,7 +3,7 @@ A mining run: from a directory of logs to tables and a report.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -40,7 +40,8 @@ class Options:
 
     `key` is for pseudonyms; `policy` is a path, `domain` the node's own domain for the policy, `default` the
     effect if no rule applies. `stories` are addresses, `conversation` is the id of a message. `keep` is the
-    number of days that are kept, 0 for all. `format` is "" for Parquet, or "delta".
+    number of days that are kept, 0 for all. `format` is "" for Parquet, or "delta". `records` has names by
+    id, for the report.
     """
 
     logs: str
@@ -54,6 +55,7 @@ class Options:
     conversation: str = ""
     keep: int = 0
     format: str = ""
+    records: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -248,6 +250,7 @@ class MiningRun:
             "pseudonyms": bool(self._options.key),
             # Earlier days were removed, if not 0.
             "since": checkpoint.since,
+            "records": self._options.records,
         }
 
 

@@ -37,6 +37,7 @@ WORDS = {
     504: "a back end did not answer",
     507: "no room",
 }
+_REASONS = {"record": "the body does not fit the record"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def errors(
     """
     Refused, dropped and unroutable messages, by code and reason.
 
-    `senders` names who sent most of them, `ages` are the seconds from the last one to the newest message.
+    `senders` says who sent most of them, `ages` are the seconds from the last one to the newest message.
     """
     found = []
     for (outcome, code, reason), counts in series.items():
@@ -149,7 +150,9 @@ def errors(
         if when is None or (outcome == "dropped" and code != 507):  # the sender was the only recipient
             continue
         what = error_name(outcome, code, reason)
-        why = "no session is bound to the address" if outcome == "no-route" else WORDS.get(code, "")
+        why = _REASONS.get(reason) or WORDS.get(code, "")
+        if outcome == "no-route":
+            why = "no session is bound to the address"
         verb = {"no-route": "had no route", "dropped": "were dropped"}.get(outcome, "were refused")
         text = f"{verb} with {what}" if what not in verb and outcome != "no-route" else verb
         text += f" ({why})" if why else ""
@@ -159,7 +162,8 @@ def errors(
         # The newest step is long; the last error may have been at its beginning.
         if ages.get((outcome, code, reason), 0) > min(HOUR, 2 * steps.size):
             when = replace(when, goes_on=False)
-        found.append(_at(number * _HARM.get(code, 1.0), word, text, "errors", when, steps, counts))
+        section = "records" if reason == "record" else "errors"
+        found.append(_at(number * _HARM.get(code, 1.0), word, text, section, when, steps, counts))
     return found
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from msgnode.mining.report.sections import sections
 from msgnode.mining.report.series import load_series
-from msgnode.mining.report.units import duration
+from msgnode.mining.report.units import count, duration
 
 _ASSETS = files("msgnode.mining") / "assets"
 
@@ -22,8 +22,8 @@ def write_report(about: dict[str, Any], tables: dict[str, DataFrame]) -> str:
     The text of the page. Only the first rows of each table are loaded on the driver.
 
     `about` has `begin` and `end` in seconds since 1970, the number of `lines`, `bad` lines and `files`, where
-    the `logs` are, `pseudonyms`, `since` (an hour since 1970) if older days were removed, and `period` if the
-    report is about a part of the log.
+    the `logs` are, `pseudonyms`, `since` (an hour since 1970) if older days were removed, `period` if the
+    report is about a part of the log, and `records`, names of records by id.
     """
     series = load_series(tables, about["begin"], about["end"])
     data = {
@@ -58,7 +58,7 @@ def _asset(name: str) -> str:
 def _about(about: dict[str, Any]) -> str:
     hidden = " Identifiers are pseudonyms." if about["pseudonyms"] else ""
     aside = f"; {about['bad']:,} lines could not be read and are in _bad/" if about["bad"] else ""
-    read = f"{about['lines']:,} lines of {about['files']:,} files in {about['logs']}"
+    read = f"{count(about['lines'], 'line')} of {count(about['files'], 'file')} in {about['logs']}"
     span = (
         f"{_clock(about['begin'])} to {_clock(about['end'])} UTC, {duration(about['end'] - about['begin'])}"
     )

@@ -11,7 +11,12 @@ from pyspark.sql import functions as F
 from msgnode.mining.report import charts, findings
 from msgnode.mining.report.findings import Finding
 from msgnode.mining.report.problems import decisions, loops, refusals, unusual
-from msgnode.mining.report.record_chapter import records
+from msgnode.mining.report.record_chapter import (
+    ill_typed_answers,
+    ill_typed_senders,
+    name_records,
+    records,
+)
 from msgnode.mining.report.responses import answers, handover, unanswered
 from msgnode.mining.report.series import Error, Series
 from msgnode.mining.report.session_chapter import sessions, stories, subscriptions
@@ -44,6 +49,7 @@ def sections(about: dict[str, Any], tables: Tables, series: Series) -> list[Sect
     All sections, as the page's script reads them.
     """
     found = [section(tables, series) for section in SECTIONS]
+    name_records(found[SECTIONS.index(records)], about["records"])
     if "stories" in tables:
         found.append(stories(tables, series))
     if "decisions" in tables:
@@ -83,8 +89,10 @@ def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: i
     steps = series.steps
     causes = tables["refusals"].orderBy(F.desc("number")).limit(_CAUSES).collect()
     newest = tables["talkers"].agg(F.max("last").alias("last")).first()
+    ill_typed = tables["ill_typed"].limit(100).collect()
+    senders = _senders(causes) | ill_typed_senders(ill_typed, about["records"])
     ages = _ages(causes, (newest["last"] if newest else None) or 0)
-    found = findings.errors(series.errors, steps, messages, _senders(causes), ages)
+    found = findings.errors(series.errors, steps, messages, senders, ages)
     found += findings.unanswered(series.lost, steps)
     found += findings.slow_nodes(series.by_node, series.answers, series.recent)
     found += findings.silences(tables["silences"].limit(100).collect(), series.nodes, steps)
@@ -103,6 +111,7 @@ def _findings(about: dict[str, Any], tables: Tables, series: Series, messages: i
     for row in tables["orphans"].limit(1).collect():
         text = f"is subscribed by {row.observers:,} and was never published to."
         found.append(Finding(0.1 * row.observers, row.address, text, "graph"))
+    found += ill_typed_answers(ill_typed, about["records"])
     if about["bad"]:
         text = "could not be read; they are in _bad/, with the reason."
         found.append(Finding(float(about["bad"]), f"{about['bad']:,} lines", text, "overview"))

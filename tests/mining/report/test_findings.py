@@ -160,6 +160,17 @@ class TestSentences:
 
         assert found.text.endswith("; 160 of them from 2026-07-31 09:00, over after 1 h.")
 
+    def test_messages_that_do_not_fit_their_record_lead_to_the_chapter_of_records(self):
+        """
+        They are not called malformed.
+        """
+        error = ("refused", 400, "record")
+
+        [found] = findings.errors({error: hourly(h23=40)}, DAY, 1000, {}, {})
+
+        assert "400 record (the body does not fit the record)" in found.text
+        assert "records" == found.section
+
     def test_messages_that_only_their_sender_would_get_are_no_finding(self):
         """
         Dropped messages are a finding only if there was no room for them.
