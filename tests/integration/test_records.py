@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from msgnode.records.checker import Checker
-from msgnode.records.generate import c, python, typescript
+from msgnode.records.generate import c, java, python, typescript
 from msgnode.records.reader import read, read_texts
 from msgnode.records.writer import to_json
 from tests.integration.process import PATIENCE, Lines, NodeProcess, fetched
@@ -24,6 +24,7 @@ from tests.support.examples import TOP
 from tests.support.fuzz import TIMES
 from tests.support.made_records import bodies, definitions
 from tests.support.records_case import (
+    JAVA_FORMAT,
     PRETTIER,
     TSC,
     by_c,
@@ -246,6 +247,18 @@ def test_typescript_is_laid_out_as_prettier_does_it(tmp_path):
     written(tmp_path, typescript.generate(read(THERMOMETER)))
 
     run(PRETTIER, "--check", ".", cwd=tmp_path)
+
+
+@needs(JAVA_FORMAT)
+@needs("java")
+def test_java_is_laid_out_as_google_java_format_does_it(tmp_path):
+    """
+    google-java-format would not format the generated classes differently.
+    """
+    files = java.generate(read(THERMOMETER)) | java.generate(read(SEED))
+    written(tmp_path, files)
+
+    assert "" == run(JAVA_FORMAT, "--dry-run", *files, cwd=tmp_path)
 
 
 def test_c_is_laid_out_as_clang_format_does_it(tmp_path):

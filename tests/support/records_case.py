@@ -22,6 +22,7 @@ from tests.support.examples import TOP
 TSC = TOP / "tools/stub/node_modules/.bin/tsc"
 CLIENT = TOP / "msgnode/stub/client.mjs"
 PRETTIER = TOP / "tools/stub/node_modules/.bin/prettier"
+JAVA_FORMAT = TOP / "tools/stub/node_modules/.bin/google-java-format"
 _SECONDS = 120
 _OPTIONS = {"strict": True, "target": "es2022", "module": "nodenext", "moduleResolution": "nodenext"}
 _OPTIONS |= {"noUnusedLocals": True, "exactOptionalPropertyTypes": True, "outDir": "out", "types": []}

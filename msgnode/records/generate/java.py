@@ -82,7 +82,7 @@ def _plain(text: str) -> str:
 def _doc(description: str, indent: str) -> list[str]:
     if not description:
         return []
-    lines = paragraphs(description, _WIDTH - len(indent) - 3, _html)
+    lines = paragraphs(description, _WIDTH - len(indent) - 3, _html, "<br>")
     if len(lines) == 1 and len(indent) + 7 + len(lines[0]) <= _WIDTH:
         return [f"{indent}/** {lines[0]} */"]
     return comment(lines, indent)
@@ -164,7 +164,9 @@ def _enum(record: Record, slot: Slot) -> Iterator[str]:
     name = enum_name(slot)
     yield f"  /** Values of {record.name}.{slot.name}; others are kept. */"
     yield f"  public static final class {name} extends CRecord.EnumValue {{"
-    for value in slot.values:
+    for index, value in enumerate(slot.values):
+        if index and (value.description or slot.values[index - 1].description):
+            yield ""
         yield from _doc(value.description, "    ")
         member = value.name + "_" if value.name in _KEYWORDS or value.name == "of" else value.name
         yield f'    public static final {name} {member} = new {name}("{value.name}");'

@@ -134,15 +134,14 @@ def clean(text: str) -> str:
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
-def paragraphs(text: str, width: int, escaped: Callable[[str], str] = str) -> list[str]:
+def paragraphs(text: str, width: int, escaped: Callable[[str], str] = str, end: str = "") -> list[str]:
     """
-    The lines of a description, wrapped to a width.
+    The lines of a description, wrapped to a width. `end` is at the end of each of its own lines but the last.
     """
     lines: list[str] = []
-    for paragraph in text.split("\n"):
-        lines += textwrap.wrap(
-            escaped(clean(paragraph)), width, break_long_words=False, break_on_hyphens=False
-        ) or [""]
+    *others, last = text.split("\n")
+    for paragraph in (*(escaped(clean(each)) + end for each in others), escaped(clean(last))):
+        lines += textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False) or [""]
     return lines
 
 
