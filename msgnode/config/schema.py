@@ -261,7 +261,8 @@ class Listen(Section):
     """
     A listener. With `cert` (and `key`) it uses TLS; with `client_ca` it requires a client certificate.
 
-    A listener for other nodes always uses TLS, with the certificate of `federation`.
+    A listener for other nodes always uses TLS, with the certificate of `federation`. With `reuse_port` other
+    nodes on this machine may listen on the same port.
     """
 
     kind: Kind
@@ -269,6 +270,7 @@ class Listen(Section):
     cert: str = ""
     key: str = ""
     client_ca: str = ""
+    reuse_port: bool = False
 
 
 def _below_user_data(name: str) -> str:

@@ -138,6 +138,14 @@ def _listeners(config: Config) -> Mistakes:
     for number, listen in enumerate(config.listen):
         if not listen.cert and (listen.key or listen.client_ca):
             yield f"listen[{number}]", "expected 'cert' with 'key' or 'client_ca'"
+        if listen.reuse_port and not listen.endpoint.startswith("tcp:"):
+            found = f"expected an endpoint that begins tcp:, with 'reuse_port', found {listen.endpoint!r}"
+            yield f"listen[{number}].endpoint", found
+        if listen.reuse_port and listen.kind == "admin":
+            yield (
+                f"listen[{number}].reuse_port",
+                "expected false: an operator asks one node, not any of several",
+            )
 
 
 # The checks, in this order. Only the first error is reported.

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from msgnode.config.schema import ConfigError, Listen
-from msgnode.transport.sockets import keep_alive
+from msgnode.transport.sockets import SharedPorts, keep_alive
 from msgnode.transport.tls import as_table, over_tls
 
 log = Logger()
@@ -43,7 +43,8 @@ class Listener(StreamServerEndpointService):
         self._listen = listen
         try:
             table = as_table(listen)
-            endpoint: Any = serverFromString(reactor, with_backlog(table.endpoint))
+            ports = SharedPorts(reactor) if listen.reuse_port else reactor
+            endpoint: Any = serverFromString(ports, with_backlog(table.endpoint))
             self.tls = over_tls(table, factory, reactor) if table.cert else None
         except ConfigError as why:
             raise ConfigError(f"{listen.kind}: {why}") from why

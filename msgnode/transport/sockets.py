@@ -10,7 +10,9 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from twisted.internet.protocol import Protocol
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import Factory, Protocol
 from twisted.protocols.policies import ProtocolWrapper
 
 # Bytes read from one connection before the others have their turn.
@@ -33,6 +35,37 @@ def limit_read_size(transport: Any) -> None:
     while isinstance(transport, ProtocolWrapper):  # TLS, the PROXY protocol
         transport = transport.transport
     transport.bufferSize = READ_CHUNK_BYTES
+
+
+class SharedPorts:
+    """
+    A reactor for endpoints whose TCP ports are shared: several processes listen on one port, and the kernel
+    gives each connection to one of them (socket(7), SO_REUSEPORT). All must be of the same user.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def listenTCP(
+        self, port: int, factory: Factory, backlog: int = 50, interface: str = ""
+    ) -> IListeningPort:
+        family = socket.AF_INET6 if ":" in interface else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listening.setblocking(False)
+            listening.bind((interface, port))
+            listening.listen(backlog)
+            adopted: IListeningPort = self._reactor.adoptStreamPort(listening.fileno(), family, factory)
+        except OSError as why:
+            raise CannotListenError(interface, port, why) from why
+        finally:
+            listening.close()  # the reactor has a descriptor of its own
+        return adopted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
 
 
 def keep_alive(listening: socket.socket) -> None:

@@ -400,6 +400,15 @@ class MistakeTests(ConfigTests):
                 {"kind": "web", "endpoint": "tcp:1", "key": "k.pem"},
                 "listen[0]: expected 'cert' with 'key' or 'client_ca'",
             ),
+            (
+                {"kind": "web", "endpoint": "unix:/run/web", "reuse_port": True},
+                "listen[0].endpoint: expected an endpoint that begins tcp:, with 'reuse_port', found "
+                "'unix:/run/web'",
+            ),
+            (
+                {"kind": "admin", "endpoint": "tcp:1", "reuse_port": True},
+                "listen[0].reuse_port: expected false: an operator asks one node, not any of several",
+            ),
         ):
             self.assertEqual(text, self.wrong({"listen": [listen]}))
 

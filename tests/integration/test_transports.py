@@ -2,10 +2,12 @@
 The transports that need more than a plain socket: long-polling by treq, TLS with client certificates.
 """
 
+import json
 import signal
 import socket
 import ssl
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import treq
@@ -203,3 +205,72 @@ class TLSTests(TrialTestCase):
 
         self.assertTrue(client.token)
         client.close()
+
+
+class SharedPortTests(TrialTestCase):
+    """
+    Two nodes on one port, as on a machine with several cores.
+    """
+
+    timeout = 60
+    ROUNDS = 64  # that one of two nodes gets all of them by chance is less likely than a broken disk
+
+    def start(self, port, shared=True):
+        """
+        A node whose web listener is on this port.
+        """
+        directory = Path(tempfile.mkdtemp())
+        file = directory / "node.toml"
+        file.write_text(
+            f'domain = "example.org"\nnode = "n{port}"\nlines = []\n[admin]\nlisten = "none"\n'
+            f'[[listen]]\nkind = "web"\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
+            f"reuse_port = {str(shared).lower()}\n"
+        )
+        node = NodeProcess("--config", str(file), listeners=1)
+        self.addCleanup(node.stop)
+        return node
+
+    def open_sessions(self, port):
+        """
+        Open a session with each of many connections.
+        """
+        for number in range(self.ROUNDS):
+            body = {"type": "open", "id": 1, "from": f"runtime://example.org/{number}", "to": "mn:/session"}
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/poll", json.dumps(body).encode())
+            request.add_header("Content-Type", "application/json")
+            with urllib.request.urlopen(request, timeout=10) as response:
+                self.assertEqual(200, response.status)
+
+    def test_connections_are_shared_by_both_nodes(self):
+        """
+        Each gets some of them, and when one has stopped the other gets all.
+        """
+        first = self.start(0)
+        second = self.start(first.ports["web"])
+
+        self.open_sessions(first.ports["web"])
+        first.stop()
+        opened = self.opened(first)
+        self.open_sessions(second.ports["web"])
+        second.stop()
+
+        self.assertTrue(0 < opened < self.ROUNDS, opened)
+        self.assertEqual(2 * self.ROUNDS - opened, self.opened(second))
+
+    def opened(self, node):
+        """
+        The number of sessions that the node's traffic log says were opened.
+        """
+        logs = "".join(each.read_text() for each in node.traffic.glob("*.jsonl"))
+        return logs.count('"type":"open"')
+
+    def test_port_of_a_node_that_does_not_share_it(self):
+        """
+        The second node says that the port is taken.
+        """
+        first = self.start(0, shared=False)
+
+        second = self.start(first.ports["web"])
+
+        self.assertNotEqual(0, second.wait())
+        self.assertIn("Address already in use", second.said)
