@@ -9,6 +9,7 @@ from typing import Any
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode.sessions.journal import RETRY_SECONDS
 from msgnode.storage.spool import segment_of
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.spool_recovery import number_of, segments
@@ -319,6 +320,45 @@ class PollTests(DamageCase):
 
         self.assertEqual((3, [1, 3]), self.ids(self.ask("GET", "?wait=0&after=0")))
         self.assertEqual(204, self.ask("GET", "?wait=0&after=3"))
+        self.assertSaid()
+
+    def test_while_the_disk_fails_what_is_left_of_a_lost_answer_waits(self) -> None:
+        """
+        What is left has other numbers, which must be on disk before it is sent.
+        """
+        self.open()
+        self.send()
+        self.ask("GET", "?wait=0&after=0")
+        self.spoil_one()
+        self.node.disk.full = True
+
+        self.assertEqual(503, self.ask("GET", "?wait=0&after=0"))
+        self.node.disk.full = False
+        self.net.clock.advance(RETRY_SECONDS)
+        self.assertEqual((3, [1, 3]), self.ids(self.ask("GET", "?wait=0&after=0")))
+        self.assertSaid()
+
+    def test_more_that_cannot_be_read_leaves_the_others_for_the_next_poll(self) -> None:
+        """
+        A disk that fails while the rest is read costs no answer, and nothing of the rest.
+        """
+        self.open()
+        self.send()
+        self.ask("GET", "?wait=0&after=0")
+        self.spoil_one()
+        read, asked = self.node.spool.read, []
+
+        def reading(place: int, size: int) -> bytes:
+            asked.append(place)
+            if len(asked) == 6:  # the first of the rest, after each was tried
+                raise OSError(5, "Input/output error", str(self.path))
+            found: bytes = read(place, size)
+            return found
+
+        self.node.spool.read = reading
+
+        self.assertEqual(204, self.ask("GET", "?wait=0&after=0"))
+        self.assertEqual((3, [1, 3]), self.ids(self.ask("GET", "?wait=0&after=0")))
         self.assertSaid()
 
     def test_poll_with_resume(self) -> None:

@@ -220,23 +220,34 @@ class PollConnection:
         """
         if self._waiting is None:
             return
-        outbox, cursor = self.outbox, self.cursor
-        owed: list[bytes] = []
-        if outbox is not None and not outbox.blocked_on_disk:
-            try:
-                owed = self._owed(outbox)
-            except OSError:  # this GET has named the client's last message, so the rest can be renumbered
-                outbox.drop_unreadable(outbox.client_requested)
-                self._cork.settle()
-                owed = self._owed(outbox)
-            cursor = outbox.acknowledged + outbox.gaps + len(owed)
-        if self._beside or owed:
+        outbox = self.outbox
+        owed = self._readable(outbox) if outbox is not None else []
+        if self._waiting is not None and (self._beside or owed):
+            # Without messages of the outbox the client keeps the number that it has named.
+            cursor = self.acknowledged
+            if outbox is not None and owed:
+                cursor = outbox.acknowledged + outbox.gaps + len(owed)
             parts = [b'{"cursor":%d,"messages":[' % cursor]
             for data in self._beside + owed:
                 parts += (data, b",")
             parts[-1] = b"]}"
             self._beside = []
             self._finish(200, parts)
+
+    def _readable(self, outbox: Outbox) -> list[bytes]:
+        """
+        Returns what `_owed` does. What cannot be read is dropped; the rest is sent with its new numbers when
+        these are on disk.
+        """
+        for _ in range(2):
+            if outbox is not self.outbox or outbox.blocked_on_disk:
+                break
+            try:
+                return self._owed(outbox)
+            except OSError:  # this GET has named the client's last message, so the rest can be renumbered
+                outbox.drop_unreadable(outbox.client_requested)
+                self._cork.settle()
+        return []
 
     def _owed(self, outbox: Outbox) -> list[bytes]:
         """
