@@ -137,6 +137,7 @@ class Exchange:
             self.counts,
             clock,
         )
+        self._deliveries.answer_lost = self._outgoing.answer_lost
         self._incoming = Incoming(
             node,
             traffic_recorder,
@@ -174,6 +175,7 @@ class Exchange:
     def stop(self) -> None:
         self.gateways.stop()
         self._outgoing.stop()
+        self.allocations.stop()
         self.grants.stop()
         self.upstream.stop()
 
@@ -277,7 +279,7 @@ class Exchange:
         """
         if envelope.kind == "message":
             with self._node.ingress.together:
-                self._outgoing.ended(envelope, payload, outcome)
+                self._outgoing.ended(destination, envelope, payload, outcome)
 
     def restarted(self, source: str) -> None:
         self._outgoing.awaited.restarted(source)
@@ -375,15 +377,18 @@ class Exchange:
     def _carry(self, node: str, data: bytes) -> None:
         self._deliveries.carry(node, data)
 
-    def _send_own(self, message: Message) -> None:
+    def _send_own(self, message: Message) -> bool:
         node = self.gateways.choose(self.homes.home(str(message.to)))
         try:
             if node:
                 envelope = envelope_of(message, self._ids.next(), self.options)
                 # Addresses are given back while the domain is drained, too.
                 self._streams.send(node, envelope, message.data, if_replaced="move", is_answer=True)
+        except NoRoom:
+            return False
         except Rejected as why:
             self.counts.note(node, why.reason)
+        return True
 
     def _answer(self, node: str, entry: Answer | Revoke) -> None:
         try:
