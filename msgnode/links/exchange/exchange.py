@@ -347,7 +347,11 @@ class Exchange:
         return permitted
 
     def send(self, message: Message, session: Session) -> None:
-        self._outgoing.send(message, session)
+        try:
+            self._outgoing.send(message, session)
+        except Rejected as why:
+            why.has_reason_in_reply = True
+            raise
 
     def together(self) -> AbstractContextManager[None]:
         return self._outgoing.together()
