@@ -10,6 +10,7 @@ from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.passing.origins import REDIRECTS
 from msgnode.links.stream.streams import ACKNOWLEDGED
 from msgnode.protocol.message import Message
+from msgnode.structures.deadlines import TURN
 from tests.support.links_exchange import MemoryNetwork
 from tests.support.policy_case import rule
 
@@ -299,3 +300,39 @@ def test_a_request_that_was_redirected_to_a_node_that_is_gone(network):
     network.flow()
 
     assert told(ann) == [("response", 504, "in-doubt")]
+
+
+def test_requests_that_a_client_holds_delay_no_other(network):
+    """
+    However many requests a reachable node has taken and not answered, one to a node that is gone is answered
+    within seconds.
+    """
+    ann, bob, carol = (network[each].client(name) for each, name in ((A, "ann"), (B, "bob"), (C, "carol")))
+    for number in range(3 * TURN):
+        ann.request(bob.hyperty, id=f"held {number}")
+    network.flow()
+    ann.request(carol.hyperty, id="gone")
+    network.flow()
+    cut(network, A, C)
+    ann.take()
+    network[A].exchange.restarted(network[C].name)
+
+    wait(network, REQUEST_SECONDS + 5)
+
+    assert [(each["id"], each["body"]["code"]) for each in ann.take()] == [("gone", 504)]
+
+
+def test_senders_learn_in_slices_that_a_route_is_lost(network):
+    """
+    When a route is lost, very many senders do not hold the event loop: all learn it within some turns.
+    """
+    ann = network[A].client("ann")
+    for number in range(3 * TURN):
+        ann.request(BOB, "update", id=number, receipt=True, ttl=600)
+    steps = network[A].exchange.receipts.routes_lost({network[B].name})
+    told_in = []
+    for _ in steps:
+        told_in.append(len(ann.take()))
+
+    assert told_in[0] < TURN
+    assert sum(told_in) + len(ann.take()) == 3 * TURN

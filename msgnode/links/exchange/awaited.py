@@ -93,7 +93,7 @@ class AwaitedAnswers:
         self._table: FairTable[bytes, tuple[Sent, str]] = FairTable(most)  # each with the address
         self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
         self._told: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)
-        self._deadlines: Deadlines[bytes] = Deadlines(lambda digest: self._table.get(digest) is not None)
+        self._deadlines: Deadlines[bytes] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._table)
@@ -109,8 +109,10 @@ class AwaitedAnswers:
             digest = digest_of(key)
             self._told.discard(digest)  # the id is used again
             evicted = self._table.put(digest, (sent, to), sent.sid, sent.sid, units_of(key))
-            dropped += [oldest for _, oldest in evicted]
-            self._deadlines.add(digest, sent.until + GRACE_SECONDS, len(self._table))
+            self._deadlines.set(digest, sent.until + GRACE_SECONDS)
+            for each, oldest in evicted:
+                self._deadlines.discard(each)
+                dropped.append(oldest)
         return dropped
 
     def answered(self, message: Message) -> bool:
@@ -121,8 +123,8 @@ class AwaitedAnswers:
             digest = digest_of((message.to, message.id, message.from_))
             if digest in self._told:
                 return False
-            if self._table.get(digest) is not None:
-                self._table.remove(digest)
+            if self._table.pop(digest) is not None:
+                self._deadlines.discard(digest)
         return True
 
     def told(self, sent: Sent, to: str) -> None:
@@ -140,6 +142,7 @@ class AwaitedAnswers:
             found = self._table.get(digest)
             if found is not None and found[0] is sent:
                 self._table.remove(digest)
+                self._deadlines.discard(digest)
 
     def restarted(self, node: str) -> None:
         """
@@ -147,18 +150,25 @@ class AwaitedAnswers:
         """
         self._restarts.put(node, self._seconds())
 
+    @property
+    def is_due(self) -> bool:
+        """
+        Is there more to take out now?
+        """
+        return self._deadlines.is_due(self._seconds())
+
     def overdue(self) -> Iterator[tuple[Sent, str]]:
         """
-        Takes out requests that get no answer any more, as far as one can know, each with its address.
+        Takes out requests that get no answer any more, as far as one can know, each with its address. It
+        looks at a bounded number.
         """
         now = self._seconds()
         for digest in self._deadlines.take(now):
             found = self._table.get(digest)
-            if found is None or now < found[0].until + GRACE_SECONDS:
-                continue  # it is answered, or another one has its id now
+            assert found is not None, "what leaves the table has no deadline any more"
             sent = found[0]
             if self._is_there(sent) and now < sent.until + HELD_SECONDS:
-                self._deadlines.add(digest, now + AGAIN_SECONDS, len(self._table))
+                self._deadlines.set(digest, now + AGAIN_SECONDS)
                 continue
             self._table.remove(digest)
             if not self._is_there(sent):

@@ -51,6 +51,7 @@ SUBSCRIPTION_PRIORITY = 7  # one lane, so that entries arrive in their order
 ANSWER_PRIORITY = 9  # before what is published then
 _receipt = msgspec.msgpack.Decoder(RemoteReceipt)
 _MANAGER = "domain://msg-node."
+_OVER = object()  # the end of an iterator
 
 
 class Exchange:
@@ -365,8 +366,15 @@ class Exchange:
             self.allocations.unbound(address)
 
     def _routes_lost(self, nodes: Set[str]) -> None:
-        with self._node.ingress.together:
-            self.receipts.routes_lost(nodes)
+        self._node.slices.work(self._tell_that_they_wait(nodes))
+
+    def _tell_that_they_wait(self, nodes: Set[str]) -> Iterator[None]:
+        steps, together = self.receipts.routes_lost(nodes), self._node.ingress.together
+        is_over = False
+        while not is_over:
+            with together:
+                is_over = next(steps, _OVER) is _OVER
+            yield
 
     def _asks_for_signatures(self, gateway: str) -> bool:
         """

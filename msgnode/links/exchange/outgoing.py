@@ -44,7 +44,6 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
-from msgnode.structures.deadlines import TURN
 
 MAX_ID_CHARS = 1024  # of a message, unless it is an answer, which has the id of the request
 TOO_MANY = "too many requests wait for an answer; it may be delivered"
@@ -291,15 +290,14 @@ class Outgoing:
             self._look_in(LOOK_SECONDS)
             return
         with self._cork():
-            told = 0
             for sent, to in self.awaited.overdue():
-                told += 1
                 self._counts.note(sent.node, UNCONFIRMED.reason)
                 self._answer_for(sent, to, UNCONFIRMED.code, text_of(UNCONFIRMED), UNCONFIRMED.reason)
                 sent.answered(to)
-            told += self._receipts.end_overdue(self._network.has_route, self._here(0))
-            told += self._passing_on.end_overdue()
-        self._look_in(0 if told >= TURN else LOOK_SECONDS)
+            self._receipts.end_overdue(self._network.has_route, self._here(0))
+            self._passing_on.end_overdue()
+        is_due = self.awaited.is_due or self._receipts.is_due or self._passing_on.is_due
+        self._look_in(0 if is_due else LOOK_SECONDS)
 
     def _look_in(self, seconds: float) -> None:
         self._look_at = self._clock.seconds() + seconds

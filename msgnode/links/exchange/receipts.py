@@ -5,7 +5,7 @@ The home domain gives the receipt of a message that it got. The sender's node gi
 got there.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from hashlib import blake2b
 from math import inf
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from msgnode.links.wire.node_name import is_name
 from msgnode.protocol.message import MAX_TRANSACTION_CHARS, Message, compose
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
-from msgnode.structures.deadlines import Deadlines
+from msgnode.structures.deadlines import TURN, Deadlines
 from msgnode.structures.fair_table import FairTable
 
 log = Logger()
@@ -91,7 +91,7 @@ class AskedReceipts:
         self._restored: frozenset[int] = frozenset()
         self._restored_until = 0.0
         self._asked: FairTable[bytes, Asked] = FairTable(most)
-        self._deadlines: Deadlines[bytes] = Deadlines(lambda digest: self._asked.get(digest) is not None)
+        self._deadlines: Deadlines[bytes] = Deadlines()
         self._given: BoundedCache[bytes, None] = BoundedCache(MAX_GIVEN)
 
     def __len__(self) -> int:
@@ -115,8 +115,9 @@ class AskedReceipts:
             self._given.pop(digest)
             asked = Asked(key, session.sid, message.transaction, (), node, until)
             evicted = self._asked.put(digest, asked, session.sid, session.sid, units_of(key))
-            self._deadlines.add(digest, until + GRACE_SECONDS, len(self._asked))
-            for _, oldest in evicted:
+            self._deadlines.set(digest, until + GRACE_SECONDS)
+            for each, oldest in evicted:
+                self._deadlines.discard(each)
                 self._give(oldest, 507, "too many receipts are awaited; it may be delivered", "limit")
 
     def passed(self, message: Message, path: Path) -> None:
@@ -137,12 +138,15 @@ class AskedReceipts:
             if asked is not None:
                 self._tell_waiting(asked, session)
 
-    def routes_lost(self, nodes: Set[str]) -> None:
+    def routes_lost(self, nodes: Set[str]) -> Iterator[None]:
         """
-        Tells the senders whose messages these nodes have not acknowledged that they wait.
+        Tells the senders whose messages these nodes have not acknowledged that they wait, in slices.
         """
-        for _, asked in list(self._asked.items()):
-            if asked.node in nodes and not asked.is_acknowledged and not asked.is_waiting:
+        for done, (digest, asked) in enumerate(list(self._asked.items()), 1):
+            if done % TURN == 0:
+                yield
+            is_sent = asked.node in nodes and not asked.is_acknowledged
+            if is_sent and not asked.is_waiting and self._asked.get(digest) is asked:
                 session = self._session(asked)
                 if session is not None:
                     self._tell_waiting(asked, session)
@@ -154,23 +158,27 @@ class AskedReceipts:
         body = {"code": 202, "description": WAITING, "to": to, "final": False}
         session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
 
-    def end_overdue(self, has_route: Callable[[str], bool], here: Path) -> int:
+    @property
+    def is_due(self) -> bool:
         """
-        Gives the final receipt for messages whose time has ended, and of which nothing is known. Returns how
-        many were looked at.
+        Is there more to end now?
         """
-        now, count = self._seconds(), 0
+        return self._deadlines.is_due(self._seconds())
+
+    def end_overdue(self, has_route: Callable[[str], bool], here: Path) -> None:
+        """
+        Gives the final receipt for messages whose time has ended, and of which nothing is known. It looks at
+        a bounded number.
+        """
+        now = self._seconds()
         for digest in self._deadlines.take(now):
-            count += 1
             asked = self._asked.get(digest)
-            if asked is None or now < asked.until + GRACE_SECONDS:
-                continue  # it has its receipt, or another one has its id now
+            assert asked is not None, "what leaves the table has no deadline any more"
             if asked.is_acknowledged and has_route(asked.node) and now < asked.until + HELD_SECONDS:
-                self._deadlines.add(digest, now + AGAIN_SECONDS, len(self._asked))
+                self._deadlines.set(digest, now + AGAIN_SECONDS)
                 continue
             code, reason, text = UNCONFIRMED.code, UNCONFIRMED.reason, UNCONFIRMED.text
             self._finish(asked.key, code, text, reason, asked.path or here, asked.transaction)
-        return count
 
     def finish(self, message: Message, code: int, text: str, reason: str, path: Path = ()) -> None:
         """
@@ -217,9 +225,8 @@ class AskedReceipts:
         digest = digest_of(key)
         if digest in self._given:
             return
-        asked = self._asked.get(digest)
-        if asked is not None:
-            self._asked.remove(digest)
+        asked = self._asked.pop(digest)
+        self._deadlines.discard(digest)
         self._give(asked or Asked(key, 0, transaction), code, text, reason, path)
 
     def _give(self, asked: Asked, code: int, text: str, reason: str, path: Path = ()) -> None:

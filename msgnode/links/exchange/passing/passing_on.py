@@ -80,10 +80,8 @@ class PassingOn:
         self._options = options
         self._counts = counts
         self._relays: FairTable[bytes, Relay] = FairTable(MAX_RELAYS)
-        self._unconfirmed: FairTable[bytes, tuple[Relay, float]] = FairTable(MAX_RELAYS)
-        self._deadlines: Deadlines[bytes] = Deadlines(
-            lambda digest: self._unconfirmed.get(digest) is not None
-        )
+        self._unconfirmed: FairTable[bytes, Relay] = FairTable(MAX_RELAYS)
+        self._deadlines: Deadlines[bytes] = Deadlines()
 
     def find(self, message: Message, session: Session) -> Passed:
         """
@@ -115,32 +113,38 @@ class PassingOn:
         share = domain_of(relay.node), relay.node, units_of(key)
         self._relays.put(digest, relay, *share)
         due = self._seconds() + envelope.ttl_millis / 1000 + GRACE_SECONDS
-        self._unconfirmed.put(digest, (relay, due), *share)
-        self._deadlines.add(digest, due, len(self._unconfirmed))
+        evicted = self._unconfirmed.put(digest, relay, *share)
+        self._deadlines.set(digest, due)
+        for each, _ in evicted:
+            self._deadlines.discard(each)
         self._counts.note(domain, "passed-on")
         message.receipt = False  # the other node gives it
         message.outcome, message.recipients = "delivered", 1
 
     def _done(self, digest: bytes, relay: Relay, envelope: Envelope, outcome: Outcome) -> None:
         self._unconfirmed.pop(digest)
+        self._deadlines.discard(digest)
         if outcome.reason != ACKNOWLEDGED:
             self._relays.pop(digest)
             with self._cork():
                 self._tell(relay, outcome)
 
-    def end_overdue(self) -> int:
+    @property
+    def is_due(self) -> bool:
         """
-        Tells the senders of messages that the third domain has not acknowledged in time. Returns how many
-        were looked at.
+        Is there more to end now?
         """
-        now, count = self._seconds(), 0
-        for digest in self._deadlines.take(now):
-            count += 1
-            relay, due = self._unconfirmed.get(digest) or (None, 0.0)
-            if relay is not None and due <= now:
-                self._unconfirmed.pop(digest)
+        return self._deadlines.is_due(self._seconds())
+
+    def end_overdue(self) -> None:
+        """
+        Tells the senders of messages that the third domain has not acknowledged in time. It looks at a
+        bounded number.
+        """
+        for digest in self._deadlines.take(self._seconds()):
+            relay = self._unconfirmed.pop(digest)
+            if relay is not None:
                 self._tell(relay, UNCONFIRMED)
-        return count
 
     def ended(self, origin: Origin, payload: bytes, outcome: Outcome) -> None:
         """
