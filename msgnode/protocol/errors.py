@@ -36,11 +36,13 @@ class Rejected(Exception):
 
     The codes are those of docs/protocol.md: 400 malformed, 401 no session, 403 refused, 404 no session at the
     address, 413 too large, 429 too many, 501 not offered, 503 temporarily unavailable. `reason` is a stable
-    word for programs; docs/protocol.md lists all of them.
+    word for programs; docs/protocol.md lists all of them. Replies have it where older clients need not expect
+    otherwise: `has_reason_in_reply`.
     """
 
     code = 400
     reason = ""
+    has_reason_in_reply = False
 
     def __init__(self, text: str, code: int | None = None, reason: str = "") -> None:
         super().__init__(text)
@@ -52,7 +54,8 @@ class Rejected(Exception):
         """
         The body of the error reply.
         """
-        return error_body(self.code, str(self))
+        body = error_body(self.code, str(self))
+        return {**body, "reason": self.reason} if self.has_reason_in_reply else body
 
 
 class Malformed(Rejected):

@@ -18,6 +18,7 @@ from msgspec import structs
 from twisted.application.internet import TimerService
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from msgnode.config.federation import Peer
@@ -32,11 +33,13 @@ from msgnode.links.operators.link_view import LinkView
 from msgnode.links.operators.node_operations import NodeOperations, check_new, make_operations
 from msgnode.links.operators.overlay_view import OverlayView
 from msgnode.links.operators.stream_view import StreamView
+from msgnode.links.overlay.network import NodeKeys
 from msgnode.links.overlay.overlay import Overlay
 from msgnode.links.overlay.signatures import Signatures
 from msgnode.links.overlay.trust import TrustedKey
 from msgnode.links.stream.common import EncryptMode
 from msgnode.links.stream.node_streams import NodeStreams
+from msgnode.links.stream.safety.key_rotation import KeyRotation
 from msgnode.links.stream.safety.node_keys import MIN_RSA_BITS, KeyRing, PrivateKeys
 from msgnode.links.stream.storage import epochs
 from msgnode.links.stream.storage.spool_store import SpoolStreamStore, bytes_of
@@ -110,11 +113,13 @@ class Federation(MultiService):
         )
         self._recovered = {}
         parts.forget_removed(is_start=True)
+        parts.rotation.start()
         super().startService()
 
     def stopService(self) -> Deferred[Any]:
         parts = self._parts
         if parts is not None:
+            parts.rotation.stop()
             parts.exchange.stop()
             parts.streams.stop()
             parts.overlay.stop()
@@ -165,7 +170,7 @@ class _Parts:
         name = name_of(config)
         epoch = next_epoch()
         start = epochs.start_of(epoch)
-        keys = KeyRing(_private_keys(config), reactor)
+        keys = KeyRing(PrivateKeys.generate(_make_rsa() if _wants_rsa(config) else None), reactor)
         self.states = AdminStates(None if config.state == "none" else Path(config.state))
         trust = _Trust(config.domain, lambda: self.links)
         own = Credentials(config)
@@ -216,6 +221,20 @@ class _Parts:
         self.links.table.together = lambda: node.ingress.together
         self.operations = self._operations(node, reactor)
         self._exclude_banned()
+        self.rotation = KeyRotation(
+            keys,
+            reactor,
+            lambda: _wants_rsa(config),
+            lambda: deferToThreadPool(reactor, reactor.getThreadPool(), _make_rsa),
+            self._advertise,
+        )
+
+    def _advertise(self, keys: NodeKeys) -> None:
+        """
+        Advertises other keys; the features stay.
+        """
+        own = self.overlay.own
+        own.renew(structs.replace(keys, features=own.keys.features), is_urgent=True)
 
     def _operations(self, node: Node, reactor: Any) -> NodeOperations:
         """
@@ -295,6 +314,7 @@ class _Parts:
         self.streams.peer_counts.apply(self._peers())
         self._set_options()
         self.exchange.apply()
+        self.rotation.apply()
         self.forget_removed()
 
     def _trust_changed(self) -> None:
@@ -366,12 +386,16 @@ class _Trust:
         return self._links().anchors.verify(domain, chain)
 
 
-def _private_keys(config: Config) -> PrivateKeys:
+def _wants_rsa(config: Config) -> bool:
     """
-    The keys of this start. RSA is for peers that have nothing else, where encryption is not switched off.
+    Is encryption switched on for any peer? RSA is for those that have nothing else.
     """
-    modes = {config.federation.encrypt, *(peer.encrypt for peer in config.peer)} - {"default", "never"}
-    return PrivateKeys.generate(rsa.generate_private_key(65537, MIN_RSA_BITS) if modes else None)
+    modes = {config.federation.encrypt, *(peer.encrypt for peer in config.peer)}
+    return bool(modes - {"default", "never"})
+
+
+def _make_rsa() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, MIN_RSA_BITS)
 
 
 def _limits_of(peer: Peer, general: DomainLimits) -> DomainLimits:

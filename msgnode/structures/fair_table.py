@@ -47,15 +47,16 @@ class Lengths:
 
 class FairTable(Generic[K, V]):
     """
-    A fair, bounded table of at most `most` values by key.
+    A fair, bounded table of values by key, which have at most `most` units in all.
 
     Each value belongs to a member, and each member to a group. When the table is full, the largest member of
-    the largest group loses its oldest value.
+    the largest group loses its oldest values.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._values: OrderedDict[K, tuple[V, Hashable, Hashable]] = OrderedDict()  # oldest first
+        self._units = 0
+        self._values: OrderedDict[K, tuple[V, Hashable, Hashable, int]] = OrderedDict()  # oldest first
         self._groups = Lengths()
         self._members: dict[Hashable, Lengths] = {}
         self._queues: dict[tuple[Hashable, Hashable], OrderedDict[K, None]] = {}
@@ -68,40 +69,59 @@ class FairTable(Generic[K, V]):
         return None if found is None else found[0]
 
     def items(self) -> Iterator[tuple[K, V]]:
-        return ((key, value) for key, (value, _, _) in self._values.items())
+        return ((key, value[0]) for key, value in self._values.items())
 
     @property
     def oldest(self) -> tuple[K, V]:
-        key, (value, _, _) = next(iter(self._values.items()))
-        return key, value
+        key, value = next(iter(self._values.items()))
+        return key, value[0]
 
-    def put(self, key: K, value: V, group: Hashable, member: Hashable) -> tuple[K, V] | None:
+    def put(self, key: K, value: V, group: Hashable, member: Hashable, units: int = 1) -> list[tuple[K, V]]:
         """
-        Add a value as the newest. If the table is full, it evicts another value, and returns that.
+        Add a value of so many units, which should be few, as the newest. If the table is full, it evicts
+        others, and returns them.
         """
         if key in self._values:
             self.remove(key)
-        self._values[key] = value, group, member
-        self._groups.change(group, 1)
-        self._members.setdefault(group, Lengths()).change(member, 1)
+        self._values[key] = value, group, member, units
+        self._change(group, member, units)
         self._queues.setdefault((group, member), OrderedDict())[key] = None
-        return self._drop() if len(self._values) > self._most else None
+        evicted = []
+        while self._units > self._most:
+            evicted.append(self._drop())
+        return evicted
+
+    def pop(self, key: K) -> V | None:
+        """
+        Remove the value for `key`. Returns it, or None.
+        """
+        value = self.get(key)
+        if value is not None:
+            self.remove(key)
+        return value
 
     def remove(self, key: K) -> None:
-        _, group, member = self._values.pop(key)
-        self._groups.change(group, -1)
+        _, group, member, units = self._values.pop(key)
+        self._change(group, member, -units)
         members, queue = self._members[group], self._queues[group, member]
-        members.change(member, -1)
         if not members:
             del self._members[group]
         del queue[key]
         if not queue:
             del self._queues[group, member]
 
+    def _change(self, group: Hashable, member: Hashable, units: int) -> None:
+        self._units += units
+        members = self._members.setdefault(group, Lengths())
+        step = 1 if units > 0 else -1
+        for _ in range(abs(units)):
+            self._groups.change(group, step)
+            members.change(member, step)
+
     def _drop(self) -> tuple[K, V]:
         group = self._groups.longest
         member = self._members[group].longest
         key = next(iter(self._queues[group, member]))
-        value, _, _ = self._values[key]
+        value = self._values[key][0]
         self.remove(key)
         return key, value

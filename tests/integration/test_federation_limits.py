@@ -110,3 +110,23 @@ def test_grants_are_seen_by_operators(two: Domains) -> None:
         time.sleep(0.1)
     assert metrics(a, "msgnode_upstream")[name] == 1
     ann.close()
+
+
+def test_encryption_is_switched_on_at_a_reload() -> None:
+    """
+    A node that encrypted nothing offers a key to peers that encrypt by RSA only, without a restart.
+    """
+    found = Domains(1)
+    [a] = found.all
+    a.configure({})
+    file = a.directory / f"{a.name}.toml"
+    text = file.read_text()
+    file.write_text(text.replace("[federation]", '[federation]\nencrypt = "never"'))
+    a.start()
+    try:
+        file.write_text(text)
+        assert a.process is not None
+        a.process.process.send_signal(signal.SIGHUP)
+        a.process.read_until("this node offers an RSA key of 3072 bits")
+    finally:
+        found.stop()

@@ -2,8 +2,10 @@
 Addresses that the node of another domain allocates: they belong to the session that asked.
 """
 
+import msgspec
 import pytest
 
+from msgnode.links.stream.streams import Outcome
 from msgnode.sessions.routing import ALLOCATED
 from tests.support.links_exchange import MemoryNetwork
 from tests.support.policy_case import rule
@@ -59,14 +61,15 @@ def test_of_the_session_that_asked(network):
     assert not [each for each, _, _ in network[A].streams.sent[1:]]
 
 
-@pytest.mark.parametrize("how", ["delete", "close", "drained"])
-def test_given_back(network, how):
+@pytest.mark.parametrize("how", ["delete", "close"])
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_given_back(network, how, is_drained):
     """
     The address is given back when the session deletes it, or ends, even if the domain is drained.
     """
     ann = network[A].client("ann")
     [address] = allocate(network, ann)
-    if how == "drained":
+    if is_drained:
         network[A].streams.drained.add(network[B].name)
     there = network[B].node.sessions.get(network[A].name)
     before = there.bindings.get(address, 0) & ALLOCATED
@@ -132,3 +135,141 @@ def test_not_opened(network):
     network.flow()
 
     assert [each["body"]["code"] for each in ann.take()] == [404]
+
+
+def bound_there(network):
+    """
+    The addresses that the node of A holds at B.
+    """
+    session = network[B].node.sessions.get(network[A].name)
+    return [address for address, kinds in session.bindings.items() if kinds & ALLOCATED]
+
+
+def wait(network, seconds):
+    for _ in range(round(seconds)):
+        network.clock.advance(1)
+
+
+@pytest.mark.parametrize("how", ["told", "dropped", "ended"])
+def test_a_grant_that_comes_too_late_is_given_back(network, how):
+    """
+    The addresses in an answer of which its asker learns nothing go back to their domain: it was answered 504
+    before, its node knows nothing of the request any more, or its session has ended.
+    """
+    ann = network[A].client("ann")
+    ann.request(SERVICE, body={"value": {"number": 3}, "childrenResources": ["messages"]})
+    network.step()  # the request; the answer is on the wire
+    granted = len(bound_there(network))
+    if how == "told":
+        network[A].exchange.restarted(network[B].name)
+        wait(network, 30)
+    elif how == "dropped":
+        for number in range(10_000):
+            ann.request(SERVICE, id=f"{number}", body={})
+            network.wire.pop()
+    else:
+        ann.close()
+    network.flow()
+    wait(network, 10)
+    network.flow()
+
+    assert granted == 6
+    assert bound_there(network) == []
+    codes = [each["body"]["code"] for each in ann.take() if each["id"] == 7 and each["type"] == "response"]
+    assert codes == ([] if how == "ended" else [504])
+
+
+@pytest.mark.parametrize("reason", ["stale", "in-doubt"])
+def test_a_grant_that_never_arrives_is_taken_back(network, reason):
+    """
+    The addresses in an answer that was lost on its way are free again at their domain.
+    """
+    ann = network[A].client("ann")
+    ann.request(SERVICE, body={"value": {"number": 2}, "childrenResources": ["messages"]})
+    network.step()
+    granted = len(bound_there(network))
+    network[B].streams.losing = Outcome(408 if reason == "stale" else 504, reason)
+    network.flow()
+    network[B].streams.losing = None
+
+    network.flow()
+    wait(network, 1)
+
+    assert granted == 4
+    assert bound_there(network) == []
+
+
+def test_a_grant_from_before_a_restart_that_never_arrives_is_taken_back(network):
+    """
+    After a restart, too, the addresses in an answer that was lost are free again.
+    """
+    ann = network[A].client("ann")
+    ann.request(SERVICE, body={"value": {}})
+    network.step()
+    _, destination, envelope, payload, _ = network.wire.popleft()
+
+    network[B].exchange.ended(destination, envelope, payload, Outcome(408, "stale"))
+    network.flow()
+
+    assert bound_there(network) == []
+    assert [each["body"]["code"] for each in ann.take()] == [404]
+
+
+def test_without_room_an_address_is_given_back_later(network):
+    """
+    If the stream to the domain is full, a delete is refused, and changes nothing; the addresses of a session
+    that has ended are given back when there is room.
+    """
+    ann = network[A].client("ann")
+    [address] = allocate(network, ann)
+    network[A].streams.room = 0
+
+    ann.request(SERVICE, "delete", body={"resource": [address]})
+    refused = [each["body"]["code"] for each in ann.take()]
+    held = len(network[A].exchange.allocations)
+    ann.close()
+    wait(network, 30)
+    before = bound_there(network)
+    network[A].streams.room = 10
+    wait(network, 6)
+    network.flow()
+
+    assert (refused, held, before) == ([507], 1, [address])
+    assert bound_there(network) == []
+
+
+def test_a_domain_gives_no_more_than_was_asked_for(network):
+    """
+    Addresses beyond the number in the request are given back.
+    """
+    ann = network[A].client("ann")
+    ann.request(SERVICE, body={"value": {"number": 2}})
+    network.wire.clear()
+    allocated = [f"hyperty://b.example/{number}" for number in range(5)]
+    body = {"code": 200, "value": {"allocated": allocated}}
+
+    network.forge(B, A, {"id": 7, "type": "response", "from": SERVICE, "to": ann.hyperty, "body": body})
+
+    assert [address for address, kinds in ann.session.bindings.items() if kinds & ALLOCATED] == allocated[:2]
+    [request] = [data for _, _, data in network[A].streams.sent if b'"delete"' in data]
+    assert msgspec.json.decode(request)["body"] == {"resource": allocated[2:]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("create", {"value": {"number": 100}, "childrenResources": [f"{n}" for n in range(20)]}),
+        ("create", {"value": {"number": 10**30}}),
+        ("delete", {"resource": [f"hyperty://b.example/{n}" for n in range(1001)]}),
+    ],
+)
+def test_too_many_addresses_in_one_request(network, kind, body):
+    """
+    One request to another domain is about a thousand addresses at most; it is refused here.
+    """
+    ann = network[A].client("ann")
+
+    ann.request(SERVICE, kind, body=body)
+
+    assert [each["body"]["code"] for each in ann.take()] == [413]
+    assert not network.wire

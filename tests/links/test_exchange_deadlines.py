@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from msgnode.links.exchange.awaited import AwaitedAnswers, Sent
 from msgnode.links.exchange.passing.origins import REDIRECTS
 from msgnode.links.stream.streams import ACKNOWLEDGED
+from msgnode.protocol.message import Message
+from msgnode.structures.deadlines import TURN
 from tests.support.links_exchange import MemoryNetwork
 from tests.support.policy_case import rule
 
@@ -127,18 +130,62 @@ def test_an_answer_that_comes_too_late(network):
     assert told(ann) == [("response", 200, "")]
 
 
-def test_a_request_with_a_very_long_id_is_not_noted(network):
+@pytest.mark.parametrize("to", [BOB, [BOB, "hyperty://b.example/bill"]])
+@pytest.mark.parametrize(("length", "code"), [(1024, 504), (1025, 413)])
+def test_an_id_of_many_characters_is_refused(network, to, length, code):
     """
-    What is kept of a request that is not answered is bounded.
+    A message to another domain has an id of at most 1,024 characters, because its sender's node keeps it
+    until the message is answered; its sender is told.
     """
-    ann, bob = network[A].client("ann"), network[B].client("bob")
-    ann.request(bob.hyperty, id="x" * 5000)
-    network.flow()
-    cut(network)
+    ann = network[A].client("ann")
+    ann.request(to, id="x" * length, receipt=True)
 
     wait(network, 120)
 
-    assert told(ann) == []
+    count = 1 if isinstance(to, str) else 2
+    codes = [(kind, code) for kind, code, _ in told(ann)]
+    assert sorted(codes) == [("receipt", code)] * count + [("response", code)] * count
+
+
+def test_an_answer_with_a_long_id_is_not_refused(network):
+    """
+    An answer has the id of the request, which the asker's domain may have accepted.
+    """
+    ann, bob = network[A].client("ann"), network[B].client("bob")
+    request = {"id": "x" * 5000, "type": "create", "from": ann.hyperty, "to": bob.hyperty, "body": {}}
+    network.forge(A, B, request)
+
+    bob.tell({**request, "type": "response", "from": bob.hyperty, "to": ann.hyperty, "body": {"code": 200}})
+    network.flow()
+
+    assert told(ann) == [("response", 200, "")]
+
+
+def test_more_requests_than_the_node_notes():
+    """
+    If more requests wait for an answer than the node keeps, the sender of the most is told that its oldest
+    ones are in doubt.
+    """
+    told_of: list[tuple[int, str]] = []
+    table = AwaitedAnswers(lambda node: True, lambda: 0.0, most=3)
+    for number in range(5):
+        message = Message(number, "create", BOB, "hyperty://a.example/ann")
+        told_of += [(sent.id, to) for sent, to in table.put(Sent(message, 1, False, "n", 10.0))]
+
+    assert told_of == [(0, BOB), (1, BOB)]
+    assert len(table) == 3
+
+
+def test_long_names_count_more():
+    """
+    What the node keeps of requests that wait is bounded by their names, too.
+    """
+    table = AwaitedAnswers(lambda node: True, lambda: 0.0, most=100)
+    for number in range(100):
+        message = Message(f"{number}" + "x" * 1000, "create", BOB + "x" * 2000, "hyperty://a.example/ann")
+        table.put(Sent(message, 1, False, "n", 10.0))
+
+    assert len(table) == 100 // (1 + 3000 // 512)
 
 
 @pytest.mark.parametrize("code", [100, 200])
@@ -253,3 +300,39 @@ def test_a_request_that_was_redirected_to_a_node_that_is_gone(network):
     network.flow()
 
     assert told(ann) == [("response", 504, "in-doubt")]
+
+
+def test_requests_that_a_client_holds_delay_no_other(network):
+    """
+    However many requests a reachable node has taken and not answered, one to a node that is gone is answered
+    within seconds.
+    """
+    ann, bob, carol = (network[each].client(name) for each, name in ((A, "ann"), (B, "bob"), (C, "carol")))
+    for number in range(3 * TURN):
+        ann.request(bob.hyperty, id=f"held {number}")
+    network.flow()
+    ann.request(carol.hyperty, id="gone")
+    network.flow()
+    cut(network, A, C)
+    ann.take()
+    network[A].exchange.restarted(network[C].name)
+
+    wait(network, REQUEST_SECONDS + 5)
+
+    assert [(each["id"], each["body"]["code"]) for each in ann.take()] == [("gone", 504)]
+
+
+def test_senders_learn_in_slices_that_a_route_is_lost(network):
+    """
+    When a route is lost, very many senders do not hold the event loop: all learn it within some turns.
+    """
+    ann = network[A].client("ann")
+    for number in range(3 * TURN):
+        ann.request(BOB, "update", id=number, receipt=True, ttl=600)
+    steps = network[A].exchange.receipts.routes_lost({network[B].name})
+    told_in = []
+    for _ in steps:
+        told_in.append(len(ann.take()))
+
+    assert told_in[0] < TURN
+    assert sum(told_in) + len(ann.take()) == 3 * TURN

@@ -131,14 +131,15 @@ def test_no_room(network):
 
 def test_domain_without_a_node(network):
     """
-    A request to a domain of which no node was ever known is answered 502.
+    A request to a domain of which no node was ever known is answered 502, with the reason.
     """
     network.domains.add(C)
     ann = network[A].client("ann")
 
     ann.request("hyperty://c.example/x")
 
-    assert codes(ann.take()) == [502]
+    [body] = [each["body"] for each in ann.take()]
+    assert (body["code"], body["reason"]) == (502, "no-path")
 
 
 def test_unknown_domain(network):

@@ -391,6 +391,27 @@ def test_a_peer_that_is_started_again_without_a_route_is_asked_later():
     assert len(net.sent) < sent + 20  # nothing more is asked
 
 
+def test_an_answer_waits_for_a_route():
+    """
+    After a start, one of two nodes has a route before the other: what the other is asked meanwhile it answers
+    as soon as it has one, and needs not be asked again.
+    """
+    net, a, b = pair()
+    a.send(b.name, b"1")
+    net.run(1)
+    net.full.add(b.name)
+    b.restart()
+    net.run(0.1)  # it is asked
+    asked, waiting = len(net.sent), list(a.restarts)
+
+    net.full.clear()
+    b.streams.route_changed(a.name)
+    net.run(0.1)
+
+    assert (waiting, a.restarts) == ([], [b.name])
+    assert next(each.source for each in net.sent[asked:]) == b.name
+
+
 def test_a_peer_that_comes_back_with_its_disk_has_forgotten_nothing(tmp_path):
     """
     The word of a node that has its disk begins no other epoch.

@@ -165,7 +165,9 @@ class Allocation:
             if done % ADDRESSES == 0:
                 yield
         children = dict.fromkeys(name for name in named if "://" not in name)
-        if freed and children:
+        if freed and session.is_node:
+            yield from self._drop_all_children(freed, session)
+        elif freed and children:
             yield from self._drop_children(freed, children, session)
 
     def _meant(self, named: list[str], session: Session) -> Iterator[str | None]:
@@ -185,6 +187,17 @@ class Allocation:
             self._session_store.unkeyed(session.sid, address)
         for suffix in _OBJECT_CHANNELS:
             self._routes.unbind(address + suffix, session)
+
+    def _drop_all_children(self, freed: dict[str, None], session: Session) -> Iterator[None]:
+        """
+        Unbinds every child of every address: the node of another domain need not know them.
+        """
+        for done, address in enumerate(list(session.bindings), 1):
+            parent, separator, _ = address.partition(_CHILD)
+            if separator and parent in freed:
+                self._routes.unbind(address, session)
+            if done % ADDRESSES == 0:
+                yield
 
     def _drop_children(
         self, freed: dict[str, None], children: dict[str, None], session: Session

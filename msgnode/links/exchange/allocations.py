@@ -5,34 +5,42 @@ To that domain they belong to this node, which passes what is sent to them on to
 back when the session ends.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from msgspec import Struct
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from msgnode.bus.responders.bindings import flatten_strings
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.domains import HomeDomains
 from msgnode.links.exchange.node_parts import NodeParts
+from msgnode.links.exchange.receipts import UNIT_CHARS, digest_of
+from msgnode.links.exchange.status import AGAIN_SECONDS
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message, compose, decode
 from msgnode.sessions.limits.memory_budget import binding_size
 from msgnode.sessions.routing import ALLOCATED, OWNED
 from msgnode.sessions.session import Session
-from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.fair_table import FairTable
+from msgnode.structures.time_slices import ADDRESSES
 
-MAX_REQUESTED = 10_000  # requests that other domains have not answered
+MAX_REQUESTED = 10_000  # requests that other domains have not answered; fewer with children
+UNIT_CHILDREN = 8  # names of children, which cost about as much as the rest of what is kept of a request
+MAX_AT_ONCE = 1000  # addresses in one request, or given back by one message
+_CHILD = "/children/"
 _MANAGER, _SERVICE = "domain://msg-node.", "-allocation"
 
 
 class Requested(Struct):
     """
-    A request for addresses: the session that asked, and the names of children that it wants with each.
+    A request for addresses: the session that asked, their number, and the names of children that it wants
+    with each.
     """
 
     session: Session
+    number: int
     children: list[str]
 
 
@@ -40,14 +48,14 @@ class Allocations:
     """
     The table of addresses that sessions here have from other domains, with the service that gave them.
 
-    `send` sends a message of the node's own to another domain.
+    `send` sends a message of the node's own to another domain. It returns False if there is no room now.
     """
 
     def __init__(
         self,
         node: NodeParts,
         homes: HomeDomains,
-        send: Callable[[Message], None],
+        send: Callable[[Message], bool],
         clock: IReactorTime,
         counts: ExchangeCounts,
     ) -> None:
@@ -57,9 +65,10 @@ class Allocations:
         self._clock = clock
         self._counts = counts
         self._domain = Domain(node.config.domain)
-        self._requested: BoundedCache[tuple[str, int | str, str], Requested] = BoundedCache(MAX_REQUESTED)
+        self._requested: FairTable[bytes, Requested] = FairTable(MAX_REQUESTED)
         self._held: dict[str, str] = {}  # the service of each address
-        self._given_back: dict[str, list[str]] = {}  # by service, until the end of the turn
+        self._given_back: dict[str, dict[str, None]] = {}  # by service, until it is sent
+        self._sending: IDelayedCall | None = None
 
     def __len__(self) -> int:
         return len(self._held)
@@ -78,60 +87,105 @@ class Allocations:
     def is_service(to: object) -> bool:
         return isinstance(to, str) and to.startswith(_MANAGER) and to.endswith(_SERVICE)
 
-    def request(self, message: Message, session: Session) -> None:
+    def check(self, message: Message, session: Session) -> None:
         """
-        Notes a request that leaves for the allocation service of another domain.
-
-        Raises Rejected if it names addresses of others, or a key: all sessions of this node would share it.
+        Raises Rejected if a request for the allocation service of another domain is about too many addresses,
+        names those of others, or a key: all sessions of this node would share it.
         """
-        assert isinstance(message.to, str)
-        body, kind = message.fields(), message.type.lower()
-        most = self._node.config.limits.addresses_per_request
-        below = flatten_strings(body.get("childrenResources"), most)
-        children = [each for each in below if "://" not in each]
-        if kind == "create":
-            value = body.get("value")
+        if message.type.lower() == "create":
+            value = message.fields().get("value")
             if isinstance(value, dict) and value.get("allocationKey") is not None:
                 raise NotOffered("another domain allocates without a key only")
-            self._requested.put((message.from_, message.id, message.to), Requested(session, children))
+            number, children = _wanted(message)
+            _check_count(number * (1 + len(children)))
             return
-        named = flatten_strings(body.get("resource"), most)
-        named += [each for each in below if "://" in each]
+        named = self._named(message)
+        _check_count(len(named))
         for address in named:
             if not session.bindings.get(address, 0) & ALLOCATED:
                 raise Rejected(f"{address} is not allocated to this session"[:300], 403, "not-your-address")
-        for address in named:
-            self._held.pop(address, None)
-            self._node.routes.unbind(address, session, ALLOCATED)
 
-    def answered(self, message: Message) -> None:
+    def _named(self, message: Message) -> list[str]:
         """
-        Binds the addresses in the answer of another domain to the session that asked.
+        The addresses that a request gives back.
+        """
+        body, most = message.fields(), self._node.config.limits.addresses_per_request
+        below = flatten_strings(body.get("childrenResources"), most)
+        return flatten_strings(body.get("resource"), most) + [each for each in below if "://" in each]
+
+    def sent(self, message: Message, session: Session) -> None:
+        """
+        Notes a request that has left for the allocation service of another domain.
+        """
+        assert isinstance(message.to, str)
+        if message.type.lower() != "create":
+            for address in self._named(message):
+                self._held.pop(address, None)
+                self._node.routes.unbind(address, session, ALLOCATED)
+            return
+        number, children = _wanted(message)
+        key = message.from_, message.id, message.to
+        units = 1 + sum(map(len, children)) // UNIT_CHARS + len(children) // UNIT_CHILDREN
+        requested = Requested(session, number, children)
+        self._requested.put(digest_of(key), requested, session.sid, session.sid, units)
+
+    def answered(self, message: Message) -> bool:
+        """
+        Binds the addresses in the answer of another domain to the session that asked. False if that is not
+        known any more: then they are given back.
+        """
+        granted = self._granted(message)
+        if granted is None:
+            return True
+        requested = self._requested.pop(_digest_of_request(message))
+        if requested is None:
+            self._give_back_all(message.from_, granted)
+            return not granted
+        self._bind(message.from_, granted, requested)
+        return True
+
+    def refuse(self, message: Message) -> None:
+        """
+        Gives back the addresses in an answer that comes too late for the session that asked.
+        """
+        granted = self._granted(message)
+        if granted is not None:
+            self._requested.pop(_digest_of_request(message))
+            self._give_back_all(message.from_, granted)
+
+    def _granted(self, message: Message) -> list[str] | None:
+        """
+        The addresses in the final answer of an allocation service; None for another message.
         """
         if not isinstance(message.to, str) or not self.is_service(message.from_):
-            return
-        key = message.to, message.id, message.from_
-        requested = self._requested.get(key)
-        if requested is None or message.type.lower() != "response":
-            return
+            return None
+        if message.type.lower() != "response":
+            return None
         body = message.fields()
         code, value = body.get("code"), body.get("value")
         if isinstance(code, int) and code < 200:
-            return
-        self._requested.pop(key)
+            return None
         allocated = value.get("allocated") if isinstance(value, dict) else None
-        if code == 200 and isinstance(allocated, list):
-            self._bind(message.from_, allocated, requested)
-
-    def _bind(self, service: str, allocated: list[Any], requested: Requested) -> None:
-        home, session = self._homes.home(service), requested.session
+        if code != 200 or not isinstance(allocated, list):
+            return []
+        home, granted = self._homes.home(message.from_), []
         for address in allocated[: self._node.config.allocation.per_request]:
             if not isinstance(address, str) or len(address) > MAX_ADDRESS_CHARS:
                 continue
             if self._homes.home(address) != home or address.startswith("domain://"):
                 self._counts.note(home, "peer")
                 continue
-            for each in (address, *(f"{address}/children/{name}" for name in requested.children)):
+            granted.append(address)
+        return granted
+
+    def _bind(self, service: str, granted: list[str], requested: Requested) -> None:
+        """
+        Binds as many addresses as were asked for; others are given back.
+        """
+        session = requested.session
+        self._give_back_all(service, granted[requested.number :])
+        for address in granted[: requested.number]:
+            for each in (address, *(address + _CHILD + name for name in requested.children)):
                 if session.ended or not self._has_room(each, session):
                     self._give_back(service, each)
                 else:
@@ -154,26 +208,87 @@ class Allocations:
         if service is not None:
             self._give_back(service, address)
 
+    def _give_back_all(self, service: str, addresses: list[str]) -> None:
+        for address in addresses:
+            if address not in self._held:
+                self._give_back(service, address)
+
     def _give_back(self, service: str, address: str) -> None:
-        if not self._given_back:
-            self._clock.callLater(0, self._send_back)
-        self._given_back.setdefault(service, []).append(address)
+        self._given_back.setdefault(service, {})[address] = None
+        if self._sending is None:
+            self._sending = self._clock.callLater(0, self._send_back)
 
     def _send_back(self) -> None:
         """
-        Gives back what was released in this turn, and not moved to another session, as the node itself.
+        Gives back what was released in this turn, and not moved to another session, as the node itself. What
+        finds no room in the stream is given back later.
         """
+        self._sending, wait = None, 0.0
         given_back, self._given_back = self._given_back, {}
         for service, addresses in given_back.items():
+            self._given_back[service] = rest = dict.fromkeys(islice(addresses, MAX_AT_ONCE, None))
             gone = []
-            for address in addresses:
+            for address in islice(addresses, MAX_AT_ONCE):
                 if self._node.routes.is_allocated(address):
                     self._held[address] = service
                 else:
                     gone.append(address)
-            if gone:
-                request = compose(0, "delete", own_address(self._domain), service, {"resource": gone})
-                self._send(decode(request.data))
+            request = compose(0, "delete", own_address(self._domain), service, {"resource": gone})
+            if gone and not self._send(decode(request.data)):
+                rest.update(dict.fromkeys(gone))
+                wait = AGAIN_SECONDS
+            if not rest:
+                del self._given_back[service]
+        if self._given_back:
+            self._sending = self._clock.callLater(wait, self._send_back)
+
+    # -- grants of this node --------------------------------------------------------------
+
+    def lost(self, node: str, answer: Message) -> None:
+        """
+        Takes back what this node's allocation service gave to a session of another node, which has not got
+        the answer.
+        """
+        if not answer.from_.startswith(f"{self._domain.node}/") or not answer.from_.endswith(_SERVICE):
+            return
+        value = answer.fields().get("value")
+        allocated = value.get("allocated") if isinstance(value, dict) else None
+        session = self._node.sessions.get(node)
+        if session is not None and isinstance(allocated, list):
+            self._node.slices.work(self._take_back(frozenset(allocated), session))
+
+    def _take_back(self, allocated: frozenset[str], session: Session) -> Iterator[None]:
+        for done, address in enumerate(list(session.bindings), 1):
+            if address in allocated or address.partition(_CHILD)[0] in allocated:
+                self._node.routes.unbind(address, session, ALLOCATED)
+            if done % ADDRESSES == 0:
+                yield
+
+    def stop(self) -> None:
+        if self._sending is not None and self._sending.active():
+            self._sending.cancel()
+
+
+def _wanted(message: Message) -> tuple[int, list[str]]:
+    """
+    The number of addresses that a request asks for, and the names of their children.
+    """
+    body = message.fields()
+    value = body.get("value")
+    number = value.get("number", 1) if isinstance(value, dict) else 1
+    below = flatten_strings(body.get("childrenResources"), MAX_AT_ONCE)
+    children = [each for each in below if "://" not in each]
+    return (number if isinstance(number, int) and number > 0 else 1), children
+
+
+def _check_count(number: int) -> None:
+    if number > MAX_AT_ONCE:
+        text = f"a request to another domain is about at most {MAX_AT_ONCE} addresses, with their children"
+        raise Rejected(f"{text}, not {number}"[:300], 413, "limit")
+
+
+def _digest_of_request(answer: Message) -> bytes:
+    return digest_of((str(answer.to), answer.id, answer.from_))
 
 
 def own_address(domain: Domain) -> str:

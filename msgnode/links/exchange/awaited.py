@@ -6,7 +6,7 @@ comes back.
 from collections.abc import Callable, Iterator, Sequence
 
 from msgnode.bus.receipts import is_awaited
-from msgnode.links.exchange.receipts import Key
+from msgnode.links.exchange.receipts import digest_of, units_of
 from msgnode.links.exchange.status import AGAIN_SECONDS, GRACE_SECONDS, HELD_SECONDS
 from msgnode.protocol.message import Message
 from msgnode.structures.bounded_cache import BoundedCache
@@ -16,9 +16,7 @@ from msgnode.structures.recent_keys import RecentKeys
 
 LATE_SECONDS = 3600.0  # for which a request is known to have been answered in place of the other domain
 MAX_NODES = 4096  # that have begun again
-MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered
-
-MAX_CHARS = 4096  # of the id, transaction and addresses of a request that is noted
+MAX_AWAITED = 50_000  # requests of clients here that other domains have not answered; fewer with long names
 
 PROVISIONAL = (b'"code":1', b'"code": 1')
 
@@ -92,54 +90,59 @@ class AwaitedAnswers:
     ) -> None:
         self._has_route = has_route
         self._seconds = seconds
-        self._table: FairTable[Key, Sent] = FairTable(most)
+        self._table: FairTable[bytes, tuple[Sent, str]] = FairTable(most)  # each with the address
         self._restarts: BoundedCache[str, float] = BoundedCache(MAX_NODES)  # when nodes began again
-        self._told: RecentKeys[Key] = RecentKeys(LATE_SECONDS, most, seconds)
-        self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._table.get(key) is not None)
+        self._told: RecentKeys[bytes] = RecentKeys(LATE_SECONDS, most, seconds)
+        self._deadlines: Deadlines[bytes] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._table)
 
-    def put(self, sent: Sent) -> None:
+    def put(self, sent: Sent) -> list[tuple[Sent, str]]:
         """
-        Notes a request that was sent. If there are too many, the sender of the most has its oldest one
-        forgotten. One with very long names is not noted: what is kept of each is bounded.
+        Notes a request that was sent. If there are too many, the oldest ones of the sender of the most are
+        dropped. Returns these, each with its address.
         """
-        if not _is_short(sent):
-            return
+        dropped = []
         for to in sent.awaited:
             key = sent.from_, sent.id, to
-            self._told.discard(key)  # the id is used again
-            self._table.put(key, sent, sent.sid, sent.sid)
-            self._deadlines.add(key, sent.until + GRACE_SECONDS, len(self._table))
+            digest = digest_of(key)
+            self._told.discard(digest)  # the id is used again
+            evicted = self._table.put(digest, (sent, to), sent.sid, sent.sid, units_of(key))
+            self._deadlines.set(digest, sent.until + GRACE_SECONDS)
+            for each, oldest in evicted:
+                self._deadlines.discard(each)
+                dropped.append(oldest)
+        return dropped
 
     def answered(self, message: Message) -> bool:
         """
         Notes a response of another domain. False if its request was answered in its place: it comes too late.
         """
         if isinstance(message.to, str) and message.type.lower() == "response":
-            key = message.to, message.id, message.from_
-            if key in self._told:
+            digest = digest_of((message.to, message.id, message.from_))
+            if digest in self._told:
                 return False
-            if self._table.get(key) is not None:
-                self._table.remove(key)
+            if self._table.pop(digest) is not None:
+                self._deadlines.discard(digest)
         return True
 
     def told(self, sent: Sent, to: str) -> None:
         """
         Notes that the sender of a request has got an answer in place of that of the address.
         """
-        if _is_short(sent):
-            self._told.add((sent.from_, sent.id, to))
+        self._told.add(digest_of((sent.from_, sent.id, to)))
 
     def drop(self, sent: Sent) -> None:
         """
         The sender is answered in another way.
         """
         for to in sent.awaited:
-            key = sent.from_, sent.id, to
-            if self._table.get(key) is sent:
-                self._table.remove(key)
+            digest = digest_of((sent.from_, sent.id, to))
+            found = self._table.get(digest)
+            if found is not None and found[0] is sent:
+                self._table.remove(digest)
+                self._deadlines.discard(digest)
 
     def restarted(self, node: str) -> None:
         """
@@ -147,23 +150,29 @@ class AwaitedAnswers:
         """
         self._restarts.put(node, self._seconds())
 
+    @property
+    def is_due(self) -> bool:
+        """
+        Is there more to take out now?
+        """
+        return self._deadlines.is_due(self._seconds())
+
     def overdue(self) -> Iterator[tuple[Sent, str]]:
         """
-        Takes out requests that get no answer any more, as far as one can know, each with its address.
+        Takes out requests that get no answer any more, as far as one can know, each with its address. It
+        looks at a bounded number.
         """
         now = self._seconds()
-        for key in self._deadlines.take(now):
-            sent = self._table.get(key)
-            if sent is None or now < sent.until + GRACE_SECONDS:
-                continue  # it is answered, or another one has its id now
-            if self._is_there(sent):
-                if now < sent.until + HELD_SECONDS:
-                    self._deadlines.add(key, now + AGAIN_SECONDS, len(self._table))
-                else:
-                    self._table.remove(key)
+        for digest in self._deadlines.take(now):
+            found = self._table.get(digest)
+            assert found is not None, "what leaves the table has no deadline any more"
+            sent = found[0]
+            if self._is_there(sent) and now < sent.until + HELD_SECONDS:
+                self._deadlines.set(digest, now + AGAIN_SECONDS)
                 continue
-            self._table.remove(key)
-            yield sent, key[2]
+            self._table.remove(digest)
+            if not self._is_there(sent):
+                yield found
 
     def _is_there(self, sent: Sent) -> bool:
         """
@@ -171,8 +180,3 @@ class AwaitedAnswers:
         """
         at, restart = sent.acknowledged_at, self._restarts.get(sent.node)
         return at is not None and (restart is None or restart < at) and self._has_route(sent.node)
-
-
-def _is_short(sent: Sent) -> bool:
-    names = (sent.id, sent.transaction or "", sent.from_, *sent.awaited)
-    return sum(len(str(name)) for name in names) <= MAX_CHARS

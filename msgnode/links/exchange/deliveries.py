@@ -16,9 +16,9 @@ from msgnode.links.exchange.domains import HomeDomains
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of, without_via
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.passing.origins import Origins
-from msgnode.links.exchange.receipts import Path, to_remote
-from msgnode.links.exchange.status import told
-from msgnode.links.stream.streams import Envelope, NoRoom, Streams
+from msgnode.links.exchange.receipts import Path, digest_of, short_path, to_remote
+from msgnode.links.exchange.status import ACKNOWLEDGED, told
+from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
 from msgnode.protocol.errors import Rejected, error_body
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -34,7 +34,8 @@ class Deliveries:
     """
     The sender of messages, answers and receipts to other nodes. It never raises.
 
-    `is_exposed`: are foreign senders told that a policy refused them?
+    `answer_lost` is called for an answer of this node that another node has not got. `is_exposed`: are
+    foreign senders told that a policy refused them?
     """
 
     def __init__(
@@ -58,21 +59,22 @@ class Deliveries:
         self._options = options
         self._is_exposed = is_exposed
         self._counts = counts
-        self._relays: BoundedCache[tuple[str, int | str], str] = BoundedCache(MAX_PATHS)
-        self._paths: BoundedCache[tuple[str, int | str], tuple[Path, int]] = BoundedCache(MAX_PATHS)
+        self._relays: BoundedCache[bytes, str] = BoundedCache(MAX_PATHS)
+        self._paths: BoundedCache[bytes, tuple[Path, int]] = BoundedCache(MAX_PATHS)
+        self.answer_lost: Callable[[str, Message, Outcome], None] = lambda node, answer, outcome: None
         self._failures = FailureLog(log)
 
     def note_path(self, message: Message, path: Path) -> None:
         """
         Notes by which nodes a message came whose sender wants a receipt.
         """
-        self._paths.put((message.from_, message.id), (path, message.received_at))
+        self._paths.put(digest_of((message.from_, message.id)), (short_path(path), message.received_at))
 
     def note_relay(self, message: Message, node: str) -> None:
         """
         Notes that the node which passed a message on gets its receipt, and tells the sender.
         """
-        self._relays.put((message.from_, message.id), node)
+        self._relays.put(digest_of((message.from_, message.id)), node)
 
     def carry(self, node: str, data: bytes) -> None:
         """
@@ -107,7 +109,7 @@ class Deliveries:
         Sends the final receipt for a message of the node.
         """
         to = receipt.to if isinstance(receipt.to, str) else receipt.to[0]
-        node = self._relays.pop((to, receipt.id)) or node
+        node = self._relays.pop(digest_of((to, receipt.id))) or node
         path = self._path(to, receipt)
         envelope, payload = to_remote(receipt, self._ids.next(), self._is_exposed(), path)
         envelope.ttl_millis = int(1000 * self._options.max_wait_seconds)
@@ -122,7 +124,7 @@ class Deliveries:
 
         That time would tell a refusal from an unknown address, so it is left out of an error.
         """
-        path, received_at = self._paths.get((to, receipt.id)) or ((), 0)
+        path, received_at = self._paths.get(digest_of((to, receipt.id))) or ((), 0)
         if not path or int(receipt.fields().get("code", 0)) >= 400:
             return path
         return *path, (self._node, max(0, time_ns() - received_at) // 1000)
@@ -139,10 +141,23 @@ class Deliveries:
             envelope = envelope_of(message, self._ids.next(), self._options)
             envelope.identity = identity_of(owner, self._homes.own)
             sender = owner.runtime if owner is not None else message.from_
-            is_answer = message.type.lower() == "response"
-            self._streams.send(node, envelope, without_via(message), sender=sender, is_answer=is_answer)
+            if message.type.lower() == "response":
+                self._answer(node, envelope, message, sender)
+            else:
+                self._streams.send(node, envelope, without_via(message), sender=sender)
             return
         self._pass_on(node, message)
+
+    def _answer(self, node: str, envelope: Envelope, answer: Message, sender: str) -> None:
+        def done(envelope: Envelope, outcome: Outcome) -> None:
+            if outcome.reason != ACKNOWLEDGED:
+                self.answer_lost(node, answer, outcome)
+
+        try:
+            self._streams.send(node, envelope, without_via(answer), done, sender, is_answer=True)
+        except NoRoom as why:
+            self.answer_lost(node, answer, Outcome(why.code, why.reason, str(why)))
+            raise
 
     def _pass_on(self, node: str, message: Message) -> None:
         """

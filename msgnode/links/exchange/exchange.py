@@ -51,6 +51,7 @@ SUBSCRIPTION_PRIORITY = 7  # one lane, so that entries arrive in their order
 ANSWER_PRIORITY = 9  # before what is published then
 _receipt = msgspec.msgpack.Decoder(RemoteReceipt)
 _MANAGER = "domain://msg-node."
+_OVER = object()  # the end of an iterator
 
 
 class Exchange:
@@ -137,6 +138,7 @@ class Exchange:
             self.counts,
             clock,
         )
+        self._deliveries.answer_lost = self._outgoing.answer_lost
         self._incoming = Incoming(
             node,
             traffic_recorder,
@@ -174,6 +176,7 @@ class Exchange:
     def stop(self) -> None:
         self.gateways.stop()
         self._outgoing.stop()
+        self.allocations.stop()
         self.grants.stop()
         self.upstream.stop()
 
@@ -277,7 +280,7 @@ class Exchange:
         """
         if envelope.kind == "message":
             with self._node.ingress.together:
-                self._outgoing.ended(envelope, payload, outcome)
+                self._outgoing.ended(destination, envelope, payload, outcome)
 
     def restarted(self, source: str) -> None:
         self._outgoing.awaited.restarted(source)
@@ -345,7 +348,11 @@ class Exchange:
         return permitted
 
     def send(self, message: Message, session: Session) -> None:
-        self._outgoing.send(message, session)
+        try:
+            self._outgoing.send(message, session)
+        except Rejected as why:
+            why.has_reason_in_reply = True
+            raise
 
     def together(self) -> AbstractContextManager[None]:
         return self._outgoing.together()
@@ -359,8 +366,15 @@ class Exchange:
             self.allocations.unbound(address)
 
     def _routes_lost(self, nodes: Set[str]) -> None:
-        with self._node.ingress.together:
-            self.receipts.routes_lost(nodes)
+        self._node.slices.work(self._tell_that_they_wait(nodes))
+
+    def _tell_that_they_wait(self, nodes: Set[str]) -> Iterator[None]:
+        steps, together = self.receipts.routes_lost(nodes), self._node.ingress.together
+        is_over = False
+        while not is_over:
+            with together:
+                is_over = next(steps, _OVER) is _OVER
+            yield
 
     def _asks_for_signatures(self, gateway: str) -> bool:
         """
@@ -375,15 +389,18 @@ class Exchange:
     def _carry(self, node: str, data: bytes) -> None:
         self._deliveries.carry(node, data)
 
-    def _send_own(self, message: Message) -> None:
+    def _send_own(self, message: Message) -> bool:
         node = self.gateways.choose(self.homes.home(str(message.to)))
         try:
             if node:
                 envelope = envelope_of(message, self._ids.next(), self.options)
                 # Addresses are given back while the domain is drained, too.
                 self._streams.send(node, envelope, message.data, if_replaced="move", is_answer=True)
+        except NoRoom:
+            return False
         except Rejected as why:
             self.counts.note(node, why.reason)
+        return True
 
     def _answer(self, node: str, entry: Answer | Revoke) -> None:
         try:

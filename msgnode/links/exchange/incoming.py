@@ -22,6 +22,7 @@ from msgnode.links.exchange.node_sessions import Arrival, NodeSessions, peer_of
 from msgnode.links.exchange.passing.origins import Origins
 from msgnode.links.exchange.passing.sender_check import SenderCheck
 from msgnode.links.exchange.rates import DomainRates
+from msgnode.links.exchange.status import UNCONFIRMED, response_body
 from msgnode.links.stream.streams import Envelope
 from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.enforcement.points import IN
@@ -240,9 +241,12 @@ class Incoming:
             return None  # the answer to what the node itself asked for
         elif not self._answered(message):
             self._counts.note(source, "old-answer")
+            self._allocations.refuse(message)
             return None
         else:
-            self._allocations.answered(message)
+            if not self._allocations.answered(message):
+                self._counts.note(source, "old-answer")
+                _make_in_doubt(message)
             self._check_service(message, arrival.session)
             self._remember(message, envelope, payload)
         check_record = self._node.ingress.check_record
@@ -361,6 +365,15 @@ class Incoming:
             is_own = self._homes.home(to) == self._homes.own and not to.startswith("mn:")
             from_ = to if is_own else self._domain.node
             arrival.send(about.reply({**why.body(), "reason": why.reason}, from_).data)
+
+
+def _make_in_doubt(answer: Message) -> None:
+    """
+    Makes an answer say that it came too late, and is void.
+    """
+    body = response_body(UNCONFIRMED.code, "its answer came too late, and is void", UNCONFIRMED.reason)
+    made = decode(compose(answer.id, "response", answer.from_, str(answer.to), body, answer.transaction).data)
+    answer.data, answer.body = made.data, made.body
 
 
 def _receipt(why: Rejected, message: Message, to: str) -> Message:

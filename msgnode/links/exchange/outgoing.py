@@ -44,8 +44,9 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.routing import ALLOCATED
 from msgnode.sessions.session import Session
-from msgnode.structures.deadlines import TURN
 
+MAX_ID_CHARS = 1024  # of a message, unless it is an answer, which has the id of the request
+TOO_MANY = "too many requests wait for an answer; it may be delivered"
 LOOK_SECONDS = 1.0  # between two looks at deadlines
 
 
@@ -156,6 +157,13 @@ class Outgoing:
         Raises Rejected if the message may not leave.
         """
         assert isinstance(message.to, str)
+        if (
+            isinstance(message.id, str)
+            and len(message.id) > MAX_ID_CHARS
+            and message.type.lower() != "response"
+        ):
+            text = f"the 'id' of a message to another domain has at most {MAX_ID_CHARS} characters"
+            raise Rejected(f"{text}, not {len(message.id)}", 413, "too-long")
         domain, sender = self._homes.home(message.to), self._homes.home(message.from_)
         is_given = sender == domain and bool(session.bindings.get(message.from_, 0) & ALLOCATED)
         passed = None
@@ -169,7 +177,7 @@ class Outgoing:
         if policy is not None and policy.between_nodes:
             policy.check(OUT, message, far)
         if self._allocations.is_service(message.to):
-            self._allocations.request(message, session)
+            self._allocations.check(message, session)
         return node, far, passed
 
     def send_alone(self, message: Message, session: Session, node: str) -> None:
@@ -189,7 +197,9 @@ class Outgoing:
         sent = Sent(message, session.sid, asked, node, until)
         try:
             done = partial(self._done, sent)
-            is_answer = message.type.lower() == "response"
+            is_service, kind = self._allocations.is_service(message.to), message.type.lower()
+            # Addresses are given back while the domain is drained, too.
+            is_answer = kind == "response" or (is_service and kind == "delete")
             self._streams.send(node, envelope, payload, done, session.runtime, "move", is_answer)
         except Rejected as why:  # NoRoom, or a domain that is drained
             self._counts.note(node, why.reason)
@@ -199,8 +209,11 @@ class Outgoing:
                 )
             raise
         self._counts.note(node, "sent")
-        if sent.awaited:
-            self.awaited.put(sent)
+        if is_service:
+            self._allocations.sent(message, session)
+        for each, to in self.awaited.put(sent) if sent.awaited else ():
+            self._answer_for(each, to, UNCONFIRMED.code, TOO_MANY, "limit")
+            each.answered(to)
         if self._network.has_route(node):
             message.outcome, message.recipients = "delivered", 1
             return
@@ -277,21 +290,29 @@ class Outgoing:
             self._look_in(LOOK_SECONDS)
             return
         with self._cork():
-            told = 0
             for sent, to in self.awaited.overdue():
-                told += 1
                 self._counts.note(sent.node, UNCONFIRMED.reason)
                 self._answer_for(sent, to, UNCONFIRMED.code, text_of(UNCONFIRMED), UNCONFIRMED.reason)
                 sent.answered(to)
-            told += self._receipts.end_overdue(self._network.has_route, self._here(0))
-            told += self._passing_on.end_overdue()
-        self._look_in(0 if told >= TURN else LOOK_SECONDS)
+            self._receipts.end_overdue(self._network.has_route, self._here(0))
+            self._passing_on.end_overdue()
+        is_due = self.awaited.is_due or self._receipts.is_due or self._passing_on.is_due
+        self._look_in(0 if is_due else LOOK_SECONDS)
 
     def _look_in(self, seconds: float) -> None:
         self._look_at = self._clock.seconds() + seconds
         self._look = self._clock.callLater(seconds, self._look_again)
 
-    def ended(self, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
+    def answer_lost(self, node: str, answer: Message, outcome: Outcome) -> None:
+        """
+        Takes back what an answer of this node gave, which the node has not got; an asker that still waits
+        gets another one.
+        """
+        self._allocations.lost(node, answer)
+        if outcome.reason == "stale":
+            self._replace(Sent(answer, 0, False), text_of(outcome))
+
+    def ended(self, node: str, envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
         """
         Tells the sender of a message from before a restart what became of it.
         """
@@ -301,6 +322,7 @@ class Outgoing:
             self._passing_on.ended(envelope.origin, payload, outcome)
         else:
             message = recall(payload)
+            self._allocations.lost(node, message)
             self._fail(Sent(message, 0, message.receipt), outcome)
 
     def passed_on(self, receipt: RemoteReceipt, envelope: Envelope) -> bool:

@@ -5,7 +5,8 @@ The home domain gives the receipt of a message that it got. The sender's node gi
 got there.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from hashlib import blake2b
 from math import inf
 from typing import Annotated, Any
 
@@ -28,13 +29,15 @@ from msgnode.links.wire.node_name import is_name
 from msgnode.protocol.message import MAX_TRANSACTION_CHARS, Message, compose
 from msgnode.sessions.session import Session
 from msgnode.structures.bounded_cache import BoundedCache
-from msgnode.structures.deadlines import Deadlines
+from msgnode.structures.deadlines import TURN, Deadlines
 from msgnode.structures.fair_table import FairTable
 
 log = Logger()
 
-MAX_ASKED = 50_000  # receipts that clients here wait for
+MAX_ASKED = 50_000  # receipts that clients here wait for; fewer with long names, in units of UNIT_CHARS
 MAX_GIVEN = 10_000  # receipts that were given, and are not given again
+UNIT_CHARS = 512  # of names, which cost about as much as the rest of what is kept of a message
+MAX_PATH_CHARS = 1024  # of the names in a path that is kept
 MAX_MICROS = 1 << 40  # that a message stays at a node
 
 Path = tuple[tuple[str, int], ...]
@@ -58,12 +61,13 @@ class RemoteReceipt(msgspec.Struct, array_like=True):
 
 class Asked(msgspec.Struct):
     """
-    A receipt that a client here asked for: its session, and what the receipt repeats.
+    A receipt that a client here asked for: its message and session, and what the receipt repeats.
 
     `is_acknowledged`: `node` has the message; `path`, as far as known, is how it got there. Its time to live
     ends at `until`. `is_waiting`: the client knows that it waits for a route.
     """
 
+    key: Key
     sid: int
     transaction: int | str | None
     path: Path = ()
@@ -86,9 +90,9 @@ class AskedReceipts:
         self._seconds = seconds
         self._restored: frozenset[int] = frozenset()
         self._restored_until = 0.0
-        self._asked: FairTable[Key, Asked] = FairTable(most)
-        self._deadlines: Deadlines[Key] = Deadlines(lambda key: self._asked.get(key) is not None)
-        self._given: BoundedCache[Key, None] = BoundedCache(MAX_GIVEN)
+        self._asked: FairTable[bytes, Asked] = FairTable(most)
+        self._deadlines: Deadlines[bytes] = Deadlines()
+        self._given: BoundedCache[bytes, None] = BoundedCache(MAX_GIVEN)
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -107,65 +111,74 @@ class AskedReceipts:
         If too many are awaited, the sender of the most gets a last one for its oldest message, which says so.
         """
         for key in keys_of(message):
-            self._given.pop(key)
-            asked = Asked(session.sid, message.transaction, (), node, until)
-            evicted = self._asked.put(key, asked, session.sid, session.sid)
-            self._deadlines.add(key, until + GRACE_SECONDS, len(self._asked))
-            if evicted is not None:
-                self._give(*evicted, 507, "too many receipts are awaited; it may be delivered", "limit")
+            digest = digest_of(key)
+            self._given.pop(digest)
+            asked = Asked(key, session.sid, message.transaction, (), node, until)
+            evicted = self._asked.put(digest, asked, session.sid, session.sid, units_of(key))
+            self._deadlines.set(digest, until + GRACE_SECONDS)
+            for each, oldest in evicted:
+                self._deadlines.discard(each)
+                self._give(oldest, 507, "too many receipts are awaited; it may be delivered", "limit")
 
     def passed(self, message: Message, path: Path) -> None:
         """
         Notes which nodes the message passed on its way to the home domain.
         """
         for key in keys_of(message):
-            asked = self._asked.get(key)
+            asked = self._asked.get(digest_of(key))
             if asked is not None:
-                asked.path, asked.is_acknowledged = path, True
+                asked.path, asked.is_acknowledged = short_path(path), True
 
     def wait(self, message: Message, session: Session) -> None:
         """
         Tells the sender that its message waits; the final receipt follows.
         """
         for key in keys_of(message):
-            asked = self._asked.get(key)
+            asked = self._asked.get(digest_of(key))
             if asked is not None:
-                self._tell_waiting(key, asked, session)
+                self._tell_waiting(asked, session)
 
-    def routes_lost(self, nodes: Set[str]) -> None:
+    def routes_lost(self, nodes: Set[str]) -> Iterator[None]:
         """
-        Tells the senders whose messages these nodes have not acknowledged that they wait.
+        Tells the senders whose messages these nodes have not acknowledged that they wait, in slices.
         """
-        for key, asked in list(self._asked.items()):
-            if asked.node in nodes and not asked.is_acknowledged and not asked.is_waiting:
-                session = self._session(key[0], asked)
+        for done, (digest, asked) in enumerate(list(self._asked.items()), 1):
+            if done % TURN == 0:
+                yield
+            is_sent = asked.node in nodes and not asked.is_acknowledged
+            if is_sent and not asked.is_waiting and self._asked.get(digest) is asked:
+                session = self._session(asked)
                 if session is not None:
-                    self._tell_waiting(key, asked, session)
+                    self._tell_waiting(asked, session)
 
     @staticmethod
-    def _tell_waiting(key: Key, asked: Asked, session: Session) -> None:
-        from_, id, to = key
+    def _tell_waiting(asked: Asked, session: Session) -> None:
+        from_, id, to = asked.key
         asked.is_waiting = True
         body = {"code": 202, "description": WAITING, "to": to, "final": False}
         session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
 
-    def end_overdue(self, has_route: Callable[[str], bool], here: Path) -> int:
+    @property
+    def is_due(self) -> bool:
         """
-        Gives the final receipt for messages whose time has ended, and of which nothing is known. Returns how
-        many were looked at.
+        Is there more to end now?
         """
-        now, count = self._seconds(), 0
-        for key in self._deadlines.take(now):
-            count += 1
-            asked = self._asked.get(key)
-            if asked is None or now < asked.until + GRACE_SECONDS:
-                continue  # it has its receipt, or another one has its id now
+        return self._deadlines.is_due(self._seconds())
+
+    def end_overdue(self, has_route: Callable[[str], bool], here: Path) -> None:
+        """
+        Gives the final receipt for messages whose time has ended, and of which nothing is known. It looks at
+        a bounded number.
+        """
+        now = self._seconds()
+        for digest in self._deadlines.take(now):
+            asked = self._asked.get(digest)
+            assert asked is not None, "what leaves the table has no deadline any more"
             if asked.is_acknowledged and has_route(asked.node) and now < asked.until + HELD_SECONDS:
-                self._deadlines.add(key, now + AGAIN_SECONDS, len(self._asked))
+                self._deadlines.set(digest, now + AGAIN_SECONDS)
                 continue
             code, reason, text = UNCONFIRMED.code, UNCONFIRMED.reason, UNCONFIRMED.text
-            self._finish(key, code, text, reason, asked.path or here, asked.transaction)
-        return count
+            self._finish(asked.key, code, text, reason, asked.path or here, asked.transaction)
 
     def finish(self, message: Message, code: int, text: str, reason: str, path: Path = ()) -> None:
         """
@@ -179,9 +192,10 @@ class AskedReceipts:
         Gives the receipt of the home domain to the client that asked. False if none did.
         """
         key = receipt.from_, receipt.id, receipt.to
-        if key in self._given:
+        digest = digest_of(key)
+        if digest in self._given:
             return True
-        if self._asked.get(key) is None and not self._may_be_restored(receipt.from_):
+        if self._asked.get(digest) is None and not self._may_be_restored(receipt.from_):
             return False
         text = envelope.text or TEXTS.get(envelope.code, "")
         transaction = envelope.transaction
@@ -203,22 +217,22 @@ class AskedReceipts:
         """
         Does a client still wait for a receipt of the message?
         """
-        return any(self._asked.get(key) is not None for key in keys_of(message))
+        return any(self._asked.get(digest_of(key)) is not None for key in keys_of(message))
 
     def _finish(
         self, key: Key, code: int, text: str, reason: str, path: Path, transaction: int | str | None
     ) -> None:
-        if key in self._given:
+        digest = digest_of(key)
+        if digest in self._given:
             return
-        asked = self._asked.get(key)
-        if asked is not None:
-            self._asked.remove(key)
-        self._give(key, asked or Asked(0, transaction), code, text, reason, path)
+        asked = self._asked.pop(digest)
+        self._deadlines.discard(digest)
+        self._give(asked or Asked(key, 0, transaction), code, text, reason, path)
 
-    def _give(self, key: Key, asked: Asked, code: int, text: str, reason: str, path: Path = ()) -> None:
-        self._given.put(key, None)
-        from_, id, to = key
-        session = self._session(from_, asked)
+    def _give(self, asked: Asked, code: int, text: str, reason: str, path: Path = ()) -> None:
+        self._given.put(digest_of(asked.key), None)
+        from_, id, to = asked.key
+        session = self._session(asked)
         if session is None:
             return
         body: dict[str, Any] = {"code": code, "description": text}
@@ -229,10 +243,11 @@ class AskedReceipts:
         body["final"] = True
         session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
 
-    def _session(self, from_: str, asked: Asked) -> Session | None:
+    def _session(self, asked: Asked) -> Session | None:
         """
         The session that asked; after a restart, the one that holds the address it sent from.
         """
+        from_ = asked.key[0]
         session = self._routes.listener(from_, asked.sid) if asked.sid else None
         if session is None:
             found = self._routes.resolve(from_)
@@ -245,6 +260,27 @@ def _sound(path: Path) -> Path:
     The path without what is no name of a node: each node on the way adds to it.
     """
     return tuple((node, min(micros, MAX_MICROS)) for node, micros in path if is_name(node))
+
+
+def short_path(path: Path) -> Path:
+    """
+    The path; empty if its names are too long to be kept for many messages.
+    """
+    return path if sum(len(node) for node, _ in path) <= MAX_PATH_CHARS else ()
+
+
+def units_of(key: Key) -> int:
+    """
+    The units that a message counts in a table which keeps its names.
+    """
+    return 1 + sum(len(str(name)) for name in key) // UNIT_CHARS
+
+
+def digest_of(key: tuple[int | str, ...]) -> bytes:
+    """
+    A digest of the names of a message, short for names of any length.
+    """
+    return blake2b(repr(key).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def keys_of(message: Message) -> list[Key]:

@@ -261,7 +261,7 @@ class NodeStreams:
     def route_changed(self, node: str) -> None:
         peer = self._peers.get(node)
         if peer is not None and self._running:
-            peer.outgoing.retransmission.route_changed()
+            peer.route_changed()
 
     def keys_changed(self, node: str) -> None:
         peer = self._peers.get(node)

@@ -67,6 +67,7 @@ class Peer:
         self._restarted = restarted
         self._start = b""  # of the peer, as its keys have it
         self._agreeing: list[Epoch] = []  # OPENED is sent for it once it is on disk
+        self._unsaid: tuple[int, Epoch] | None = None  # an answer that the network did not take
 
     @property
     def is_idle(self) -> bool:
@@ -118,7 +119,7 @@ class Peer:
         agreeing, self._agreeing = self._agreeing, []
         for epoch in agreeing:
             if epoch == self.incoming.epoch:
-                self.emit(OPENED)
+                self._answer(OPENED, epoch)
         self.incoming.written()
         self.outgoing.written()
 
@@ -258,7 +259,23 @@ class Peer:
         This node has no memory of that epoch. A peer that has begun another one since ignores this.
         """
         self._parts.counts["unknown-epoch"] += 1
-        self.emit(UNKNOWN, acknowledgement=Acknowledgement(epoch, 0, 0, []))
+        self._answer(UNKNOWN, epoch)
+
+    def _answer(self, kind: int, epoch: Epoch) -> None:
+        """
+        Answer about an epoch of the peer, now or when there is a route to it: after a start one of two nodes
+        has a route before the other.
+        """
+        about = Acknowledgement(epoch, 0, 0, []) if kind == UNKNOWN else None
+        self._unsaid = None if self.emit(kind, acknowledgement=about) else (kind, epoch)
+
+    def route_changed(self) -> None:
+        unsaid, self._unsaid = self._unsaid, None
+        if unsaid is not None:
+            kind, epoch = unsaid
+            if (kind == OPENED) == (epoch == self.incoming.epoch):  # else it has changed since
+                self._answer(kind, epoch)
+        self.outgoing.retransmission.route_changed()
 
     def _is_earlier(self, epoch: Epoch) -> bool:
         """
@@ -280,7 +297,7 @@ class Peer:
             self._seen(epoch[0], again=same_instance)
             self.save()
         elif not self._parts.is_committing(self):
-            self.emit(OPENED)
+            self._answer(OPENED, epoch)
             return
         self._agreeing = [epoch]
 

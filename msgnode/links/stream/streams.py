@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import MAX_FROM_CHARS
 
 SEVERAL = "messages"  # the kind of an envelope of several messages
 MAX_SEVERAL = 64  # messages in one body
@@ -30,7 +31,7 @@ class Hop(msgspec.Struct, array_like=True):
     """
 
     node: _Name
-    to: str
+    to: Annotated[str, Meta(max_length=MAX_FROM_CHARS)]
     home: _Name
     forwarded: bool
     signature: _Signature = b""

@@ -24,6 +24,7 @@ MAX_SENT = 10_000  # own messages that may come back
 MAX_RECEIVED = 10_000  # messages of others that may be passed on
 MAX_RECEIVED_BYTES = 16 * 1024 * 1024
 MAX_SEEN = 30_000  # proofs that are accepted once
+MAX_HOP_BYTES = 1024  # of memory for a node's name and its signature, about
 MAX_HOPS = 8  # redirects across domains
 SKEW_SECONDS = 3600  # that the clocks of two nodes may differ
 REDIRECTS = "redirects"  # the feature of a node that asks for a signature of each message, to redirect it
@@ -54,6 +55,14 @@ class Passed(NamedTuple):
     id: tuple[bytes, int]
     origin: Origin
     payload: bytes
+
+    @property
+    def size(self) -> int:
+        """
+        The bytes that it keeps, about.
+        """
+        hops = sum(len(hop.to) + 2 * MAX_HOP_BYTES for hop in self.origin.hops)
+        return len(self.payload) + MAX_HOP_BYTES + hops
 
 
 class Origins:
@@ -203,11 +212,11 @@ class Origins:
             keys.append(_key(message, None))
         for key in keys:
             before = self._received.pop(key, None)
-            self.remembered_bytes += len(payload) - (len(before.payload) if before is not None else 0)
+            self.remembered_bytes += passed.size - (before.size if before is not None else 0)
             self._received[key] = passed
         while len(self._received) > MAX_RECEIVED or self.remembered_bytes > MAX_RECEIVED_BYTES:
             _, oldest = self._received.popitem(last=False)
-            self.remembered_bytes -= len(oldest.payload)
+            self.remembered_bytes -= oldest.size
 
     def passed(self, message: Message) -> Passed | None:
         """

@@ -16,16 +16,17 @@ from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.envelopes import envelope_of
 from msgnode.links.exchange.node_parts import ExchangeOptions
 from msgnode.links.exchange.passing.origins import MAX_HOPS, Origins, Passed
-from msgnode.links.exchange.receipts import Key, RemoteReceipt
+from msgnode.links.exchange.receipts import RemoteReceipt, digest_of, units_of
 from msgnode.links.exchange.status import ACKNOWLEDGED, GRACE_SECONDS, UNCONFIRMED, response_body, text_of
 from msgnode.links.stream.streams import Envelope, Origin, Outcome, Streams
+from msgnode.links.wire.node_name import domain_of
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, compose, recall
 from msgnode.sessions.session import Session
-from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.deadlines import Deadlines
+from msgnode.structures.fair_table import FairTable
 
-MAX_RELAYS = 10_000  # messages that were passed on, and may be refused
+MAX_RELAYS = 10_000  # messages that were passed on, and may be refused; fewer with long names
 
 
 class Relay:
@@ -78,9 +79,9 @@ class PassingOn:
         self._cork = cork
         self._options = options
         self._counts = counts
-        self._relays: BoundedCache[Key, Relay] = BoundedCache(MAX_RELAYS)
-        self._unconfirmed: BoundedCache[Key, tuple[Relay, float]] = BoundedCache(MAX_RELAYS)
-        self._deadlines: Deadlines[Key] = Deadlines(self._unconfirmed.__contains__)
+        self._relays: FairTable[bytes, Relay] = FairTable(MAX_RELAYS)
+        self._unconfirmed: FairTable[bytes, Relay] = FairTable(MAX_RELAYS)
+        self._deadlines: Deadlines[bytes] = Deadlines()
 
     def find(self, message: Message, session: Session) -> Passed:
         """
@@ -102,40 +103,48 @@ class PassingOn:
         envelope.origin = origin = self._origins.redirect(passed, message, domain, not session.is_node)
         relay = Relay.of(origin, passed.payload)
         key = message.from_, message.id, str(message.to)
+        digest = digest_of(key)
         try:
-            done = partial(self._done, key, relay)
+            done = partial(self._done, digest, relay)
             self._streams.send(gateway, envelope, passed.payload, done, session.runtime, "move")
         except Rejected as why:
             self._counts.note(domain, why.reason)
             raise
-        self._relays.put(key, relay)
+        share = domain_of(relay.node), relay.node, units_of(key)
+        self._relays.put(digest, relay, *share)
         due = self._seconds() + envelope.ttl_millis / 1000 + GRACE_SECONDS
-        self._unconfirmed.put(key, (relay, due))
-        self._deadlines.add(key, due, len(self._unconfirmed))
+        evicted = self._unconfirmed.put(digest, relay, *share)
+        self._deadlines.set(digest, due)
+        for each, _ in evicted:
+            self._deadlines.discard(each)
         self._counts.note(domain, "passed-on")
         message.receipt = False  # the other node gives it
         message.outcome, message.recipients = "delivered", 1
 
-    def _done(self, key: Key, relay: Relay, envelope: Envelope, outcome: Outcome) -> None:
-        self._unconfirmed.pop(key)
+    def _done(self, digest: bytes, relay: Relay, envelope: Envelope, outcome: Outcome) -> None:
+        self._unconfirmed.pop(digest)
+        self._deadlines.discard(digest)
         if outcome.reason != ACKNOWLEDGED:
-            self._relays.pop(key)
+            self._relays.pop(digest)
             with self._cork():
                 self._tell(relay, outcome)
 
-    def end_overdue(self) -> int:
+    @property
+    def is_due(self) -> bool:
         """
-        Tells the senders of messages that the third domain has not acknowledged in time. Returns how many
-        were looked at.
+        Is there more to end now?
         """
-        now, count = self._seconds(), 0
-        for key in self._deadlines.take(now):
-            count += 1
-            relay, due = self._unconfirmed.get(key) or (None, 0.0)
-            if relay is not None and due <= now:
-                self._unconfirmed.pop(key)
+        return self._deadlines.is_due(self._seconds())
+
+    def end_overdue(self) -> None:
+        """
+        Tells the senders of messages that the third domain has not acknowledged in time. It looks at a
+        bounded number.
+        """
+        for digest in self._deadlines.take(self._seconds()):
+            relay = self._unconfirmed.pop(digest)
+            if relay is not None:
                 self._tell(relay, UNCONFIRMED)
-        return count
 
     def ended(self, origin: Origin, payload: bytes, outcome: Outcome) -> None:
         """
@@ -147,7 +156,7 @@ class PassingOn:
         """
         Tells the sender what the third domain says of its message; False if it was not passed on here.
         """
-        relay = self._relays.pop((receipt.from_, receipt.id, receipt.to))
+        relay = self._relays.pop(digest_of((receipt.from_, receipt.id, receipt.to)))
         if relay is not None:
             self._tell(relay, Outcome(envelope.code, envelope.reason, envelope.text))
         return relay is not None

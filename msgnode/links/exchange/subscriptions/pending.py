@@ -37,13 +37,16 @@ class Request:
             return
         self._late.cancel()
         if self._refusal is not None:
+            self._refusal.has_reason_in_reply = True
             self.answered.errback(self._refusal)
         else:
             self.answered.callback(None)
 
     def _time_out(self) -> None:
         late = "the other domain has not answered yet; the node goes on asking"
-        self.answered.errback(Rejected(late, 504, "no-path"))
+        refusal = Rejected(late, 504, "no-path")
+        refusal.has_reason_in_reply = True
+        self.answered.errback(refusal)
 
 
 class Asking(Struct):

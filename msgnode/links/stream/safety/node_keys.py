@@ -47,6 +47,18 @@ class PrivateKeys:
     def generate(cls, rsa_key: rsa.RSAPrivateKey | None = None) -> "PrivateKeys":
         return cls(os.urandom(INSTANCE_BYTES), X25519PrivateKey.generate(), rsa_key)
 
+    def with_rsa(self, rsa_key: rsa.RSAPrivateKey) -> "PrivateKeys":
+        """
+        These keys with an RSA key.
+        """
+        return PrivateKeys(self.start, self.x25519, rsa_key, self.public.features)
+
+    def renewed(self) -> "PrivateKeys":
+        """
+        Other keys for the same start. The RSA key stays: it only wraps keys that are changed often.
+        """
+        return PrivateKeys(self.start, X25519PrivateKey.generate(), self.rsa, self.public.features)
+
 
 class KeyRing:
     """
