@@ -5,7 +5,6 @@ Batches of hours: a batch is read once, stored as rows, and summarised for every
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -214,8 +213,9 @@ class Batches:
 
     def _read(self, batch: Batch, piece: int, paths: list[str], tails: list[Tail], once: str) -> None:
         text = self._spark.read.text(paths + self._output.copy_tails(tails))
-        path = reduce(_original, tails, F.col("_metadata.file_path"))
-        rows = text.select("value", path.alias("path")).transform(parsed)
+        rows = text.select("value", F.col("_metadata.file_path").alias("path")).transform(parsed)
+        if tails:
+            rows = rows.withColumn("path", _original(tails))
         for step in self._steps:
             rows = rows.transform(step)
         aside = F.col("why").isNotNull()
@@ -288,11 +288,13 @@ def _transaction(batch: Batch, before: Batch | None) -> str:
     return transaction(batch.begin, batch.end, sorted(batch.files.items()), batch.pieces, earlier)
 
 
-def _original(path: Column, tail: Tail) -> Column:
+def _original(tails: list[Tail]) -> Column:
     """
-    The path of a file, instead of that of its copy.
+    The path of a file, instead of that of its copy. A valid line has no path, so it costs nothing.
     """
-    return F.when(path.endswith(f"{TAILS}/{tail.file.name}"), F.lit(tail.file.path)).otherwise(path)
+    number = F.regexp_extract("path", rf"/{TAILS}/(\d+)/[^/]*$", 1)
+    originals = F.array(*[F.lit(tail.file.path) for tail in tails])
+    return F.when(number == "", F.col("path")).otherwise(F.get(originals, number.cast("int")))
 
 
 def _mebibytes(size: int) -> str:

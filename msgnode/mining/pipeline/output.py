@@ -179,10 +179,14 @@ class Output:
 
     def copy_tails(self, tails: list[Tail]) -> list[str]:
         """
-        Copy what was appended to files, each under the name of its file, for Spark reads whole files only.
+        Copy what was appended to files, for Spark reads whole files only. A copy has the name of its file, in
+        a directory named after its place in the list.
         """
         self.files.delete(TAILS)
-        return [self.files.copy(tail.file, tail.begin, f"{TAILS}/{tail.file.name}") for tail in tails]
+        return [
+            self.files.copy(tail.file, tail.begin, f"{TAILS}/{at}/{tail.file.name}")
+            for at, tail in enumerate(tails)
+        ]
 
     def files_in(self, name: str) -> list[str]:
         """
