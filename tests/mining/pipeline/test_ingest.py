@@ -421,11 +421,13 @@ def test_order_of_files(spark, tmp_path):
     """
     A table is read in the order it was written in, also when its second file is larger.
     """
-    rows = spark.range(0, 100, 1, 2).selectExpr(
+    several = spark.newSession()
+    several.conf.set("spark.sql.shuffle.partitions", "2")
+    rows = several.range(0, 100, 1, 2).selectExpr(
         "id", "if(id < 50, '', sha2(cast(id as string), 256)) as text"
     )
 
-    found = Output(spark, str(tmp_path)).write_table(rows, "numbers")
+    found = Output(several, str(tmp_path)).write_table(rows, "numbers")
 
     assert 2 == len(list((tmp_path / "_tables/numbers").glob("*.parquet")))
     assert [0, 1, 2] == [row.id for row in found.limit(3).collect()]
