@@ -18,7 +18,7 @@ from msgnode.mining.pipeline.checkpoint import Checkpoint
 from msgnode.mining.pipeline.checkpoint_entries import Batch, Part, Tail
 from msgnode.mining.pipeline.delta import transaction
 from msgnode.mining.pipeline.log_files import LogFile, unsplit
-from msgnode.mining.pipeline.output import TAILS, Output
+from msgnode.mining.pipeline.output import TAILS, Output, in_one_partition
 from msgnode.mining.pipeline.parse import parsed
 from msgnode.mining.pipeline.schema import KINDS, TRAFFIC
 
@@ -64,6 +64,7 @@ class Batches:
         self._steps = steps
         self._line = StructType([*TRAFFIC.fields, *added.fields, *_WHERE])
         self._say = say
+        self._in_one = in_one_partition(spark)
 
     def make(self, batch: Batch, files: list[LogFile], before: Batch | None, growing: bool = False) -> None:
         """
@@ -118,10 +119,11 @@ class Batches:
         """
         final = F.lit(False) if last is None else F.col("batch") == last.number
         told = ~F.col("open") | final
+        stored = self._stored(batches)  # the files are listed once
         return {
-            "lines": self.lines(batches),
-            "messages": self._of_kind(batches, "message"),
-            "events": self._of_kind(batches, "session"),
+            "lines": stored.where("kind != 'bad'"),
+            "messages": stored.where("kind = 'message'"),
+            "events": stored.where("kind = 'session'"),
             "exchanges": self._rows("exchanges", batches).where(told & F.expr(exchanges.TOLD)),
             "lives": self._rows("lives", batches).where(told),
         }
@@ -177,7 +179,8 @@ class Batches:
             rows = self._parts(question, parts)
             folded = rows if question.fold is None else question.fold(rows)
             # As few files as make sense, whatever the number of cores.
-            self._output.write(folded.hint("rebalance"), f"parts/{question.name}", number)
+            folded = folded if self._in_one else folded.hint("rebalance")
+            self._output.write(folded, f"parts/{question.name}", number)
 
         in_parallel(merge, self._kept())
 
@@ -185,18 +188,27 @@ class Batches:
         """
         The result of an analysis: all parts combined, with the tail and what was open at its end.
         """
-        return question.combine(self.summaries(question, checkpoint))
+        return question.combine(self.summaries(checkpoint)(question))
 
-    def summaries(self, question: Analysis, checkpoint: Checkpoint) -> DataFrame:
+    def summaries(self, checkpoint: Checkpoint) -> Callable[[Analysis], DataFrame]:
         """
-        The summaries of all batches: the parts, and the tail, which is summarised now.
+        The summaries of all batches for an analysis: the parts, and the tail, which is summarised now.
+
+        The files of the tail are listed once for all analyses, and what analyses share is planned once.
         """
         tail = checkpoint.tail
-        now = question.summarise(self._sources(tail, tail[-1])[question.of])
-        if not checkpoint.parts:
-            return now
-        # With this schema no file needs to be examined; a column that an older part lacks is null.
-        return self._parts(question, checkpoint.parts, now.schema).unionByName(now)
+        sources = self._sources(tail, tail[-1])
+        found: dict[str, DataFrame] = {}
+
+        def summaries(question: Analysis) -> DataFrame:
+            if question.kept not in found:
+                now = question.summarise(sources[question.of])
+                # With this schema no file needs to be examined; a column that an older part lacks is null.
+                kept = [self._parts(question, checkpoint.parts, now.schema)] if checkpoint.parts else []
+                found[question.kept] = self._one(reduce(DataFrame.unionByName, [*kept, now]))
+            return found[question.kept]
+
+        return summaries
 
     def lines(self, batches: list[Batch]) -> DataFrame:
         """
@@ -214,8 +226,9 @@ class Batches:
 
     def _read(self, batch: Batch, piece: int, paths: list[str], tails: list[Tail], once: str) -> None:
         text = self._spark.read.text(paths + self._output.copy_tails(tails))
-        path = reduce(_original, tails, F.col("_metadata.file_path"))
-        rows = text.select("value", path.alias("path")).transform(parsed)
+        rows = text.select("value", F.col("_metadata.file_path").alias("path")).transform(parsed)
+        if tails:
+            rows = rows.withColumn("path", _original(tails))
         for step in self._steps:
             rows = rows.transform(step)
         aside = F.col("why").isNotNull()
@@ -253,18 +266,22 @@ class Batches:
 
     def _parts(self, question: Analysis, parts: list[Part], schema: StructType | None = None) -> DataFrame:
         rows = self._output.read(f"parts/{question.kept}", [part.number for part in parts], schema)
-        return self._kept_days(rows.drop("batch"))
+        return self._one(self._kept_days(rows.drop("batch")))
 
     def _stored(self, batches: list[Batch]) -> DataFrame:
         pieces = [piece for batch in batches for piece in batch.pieces]
-        return self._kept_days(self._output.read("lines", pieces, self._line))
+        return self._one(self._kept_days(self._output.read("lines", pieces, self._line)))
 
     def _of_kind(self, batches: list[Batch], kind: str) -> DataFrame:
         return self._stored(batches).where(F.col("kind") == kind)
 
     def _rows(self, name: str, batches: list[Batch]) -> DataFrame:
         schema = exchanges.SCHEMA if name == "exchanges" else session_lifetimes.SCHEMA
-        return self._kept_days(self._output.read(name, [batch.number for batch in batches], schema))
+        rows = self._output.read(name, [batch.number for batch in batches], schema)
+        return self._one(self._kept_days(rows))
+
+    def _one(self, rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if self._in_one else rows
 
     def _kept_days(self, rows: DataFrame) -> DataFrame:
         return rows.where(F.col("date") >= date(self.since)) if self.since else rows
@@ -288,11 +305,13 @@ def _transaction(batch: Batch, before: Batch | None) -> str:
     return transaction(batch.begin, batch.end, sorted(batch.files.items()), batch.pieces, earlier)
 
 
-def _original(path: Column, tail: Tail) -> Column:
+def _original(tails: list[Tail]) -> Column:
     """
-    The path of a file, instead of that of its copy.
+    The path of a file, instead of that of its copy. A valid line has no path, so it costs nothing.
     """
-    return F.when(path.endswith(f"{TAILS}/{tail.file.name}"), F.lit(tail.file.path)).otherwise(path)
+    number = F.regexp_extract("path", rf"/{TAILS}/(\d+)/[^/]*$", 1)
+    originals = F.array(*[F.lit(tail.file.path) for tail in tails])
+    return F.when(number == "", F.col("path")).otherwise(F.get(originals, number.cast("int")))
 
 
 def _mebibytes(size: int) -> str:

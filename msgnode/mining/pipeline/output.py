@@ -179,10 +179,14 @@ class Output:
 
     def copy_tails(self, tails: list[Tail]) -> list[str]:
         """
-        Copy what was appended to files, each under the name of its file, for Spark reads whole files only.
+        Copy what was appended to files, for Spark reads whole files only. A copy has the name of its file, in
+        a directory named after its place in the list.
         """
         self.files.delete(TAILS)
-        return [self.files.copy(tail.file, tail.begin, f"{TAILS}/{tail.file.name}") for tail in tails]
+        return [
+            self.files.copy(tail.file, tail.begin, f"{TAILS}/{at}/{tail.file.name}")
+            for at, tail in enumerate(tails)
+        ]
 
     def files_in(self, name: str) -> list[str]:
         """
@@ -242,9 +246,11 @@ class Output:
         """
         Write a result, and return it as stored, in the same order.
         """
-        path = self.files.inside(f"{among}/{name}")
-        rows.write.mode("overwrite").parquet(path)
+        path, in_one = self.files.inside(f"{among}/{name}"), in_one_partition(self._spark)
+        (rows.coalesce(1) if in_one else rows).write.mode("overwrite").parquet(path)
         written = self._spark.read.schema(rows.schema).parquet(path)
+        if in_one:  # and in one file
+            return written.coalesce(1)
         # Without an order, Spark reads the largest file first.
         return written.orderBy("_metadata.file_name", "_metadata.row_index")
 
@@ -262,6 +268,13 @@ class Output:
         Replace all tables of the previous run by the new ones, at once.
         """
         self.files.exchange("_tables", "tables", "_tables.before")
+
+
+def in_one_partition(spark: SparkSession) -> bool:
+    """
+    Are rows kept in one partition, as for a small log? Such rows are grouped and sorted without a shuffle.
+    """
+    return spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
 
 _WITH_OTHER = {

@@ -157,9 +157,10 @@ class MiningRun:
     def _answer(self, checkpoint: Checkpoint) -> dict[str, DataFrame]:
         tables: dict[str, DataFrame] = {}
         self._say("combining the results")
+        summaries = self._batches.summaries(checkpoint)
 
         def answer(question: Analysis) -> None:
-            found = self._batches.answer(question, checkpoint)
+            found = question.combine(summaries(question))
             tables[question.name] = self._output.write_table(found, question.name)
 
         in_parallel(answer, self._questions)
@@ -171,7 +172,7 @@ class MiningRun:
         ):
             tables[name] = self._output.write_table(rows, name)
         cut = [
-            totals(question, self._batches.summaries(question, checkpoint))
+            totals(question, summaries(question))
             for question in self._questions
             if question.whole is not None
         ]

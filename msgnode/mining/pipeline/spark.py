@@ -130,6 +130,10 @@ def _settings(size: int) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         # Else each expression records the line of Python that it is from, with calls to Java.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # lower() would load the tables of ICU; types and domains are ASCII.
+        "spark.sql.icu.caseMappings.enabled": "false",
+        # Files below a directory that no checkpoint names yet need not be renamed twice.
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     }
     if size < SMALL_BYTES:
         return settings | {

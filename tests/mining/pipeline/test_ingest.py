@@ -244,6 +244,26 @@ def test_only_appended_bytes_are_read(spark, tmp_path):
     assert at_once(spark, tmp_path / "once", runs) == runs.answers()
 
 
+def test_appended_lines_of_many_nodes(spark, tmp_path):
+    """
+    The logs of forty nodes may grow at once, and an invalid line is kept aside under the file it is from.
+    """
+    runs = Runs(spark, tmp_path)
+    paths = [runs.write(0, f"mn {node}") for node in range(40)]
+    whole = [path.read_text() for path in paths]
+    for path, text in zip(paths, whole, strict=True):
+        path.write_text(text.partition("\n")[0] + "\n")
+    runs.take()
+    for path, text in zip(paths, whole, strict=True):
+        path.write_text(text + "not a line\n")
+
+    [batch] = runs.take().batches
+
+    assert (4 * 40, 40) == (batch.lines, batch.bad)
+    aside = [json.loads(line)["path"] for file in runs.out.glob("_bad/*/*.json") for line in file.open()]
+    assert {f"file:{path}" for path in paths} == set(aside)
+
+
 def test_batches_of_a_day_that_is_over_become_one(spark, tmp_path):
     """
     Batches of a day become one when it is over; the answers stay as they were, and no other file is left.
@@ -401,11 +421,13 @@ def test_order_of_files(spark, tmp_path):
     """
     A table is read in the order it was written in, also when its second file is larger.
     """
-    rows = spark.range(0, 100, 1, 2).selectExpr(
+    several = spark.newSession()
+    several.conf.set("spark.sql.shuffle.partitions", "2")
+    rows = several.range(0, 100, 1, 2).selectExpr(
         "id", "if(id < 50, '', sha2(cast(id as string), 256)) as text"
     )
 
-    found = Output(spark, str(tmp_path)).write_table(rows, "numbers")
+    found = Output(several, str(tmp_path)).write_table(rows, "numbers")
 
     assert 2 == len(list((tmp_path / "_tables/numbers").glob("*.parquet")))
     assert [0, 1, 2] == [row.id for row in found.limit(3).collect()]
