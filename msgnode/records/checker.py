@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from msgnode.records.definition import MAX_DEPTH, Definitions, Record, Slot
 from msgnode.records.fast_check import Accepts, accepts
-from msgnode.records.values import check_of, is_text
+from msgnode.records.values import MAX_STEPS, check_of, is_text
 from msgnode.structures.error_words import shown
 
 _KEY = re.compile(r"[1-9][0-9]{0,9}")
@@ -59,6 +59,7 @@ class Checker:
         self.definitions = definitions
         self._checks: dict[str, _RecordCheck] = {}
         self._accepts: dict[str, dict[str, Accepts]] = {"REQUEST": {}, "ANSWER": {}, "": {}}
+        self._steps = 0  # of patterns, in the body that is checked
 
     def knows(self, record: str) -> bool:
         """
@@ -75,6 +76,7 @@ class Checker:
         `direction` is ANSWER for a response, else REQUEST: it says which mandatory slots must be there,
         unless the body need not be complete. Slots of the other direction may be there, and must fit too.
         """
+        self._steps = 0
         return self.of(record).check(body, direction if is_complete else "", 0)
 
     def accepts(
@@ -90,6 +92,13 @@ class Checker:
         if found is None:
             found = self._fast_check(made, record, direction if is_complete else "")
         return found(body)
+
+    def spend(self, steps: int) -> bool:
+        """
+        May patterns take so many steps more in this body?
+        """
+        self._steps += steps
+        return self._steps <= MAX_STEPS
 
     def _fast_check(self, made: dict[str, Accepts], record: str, direction: str) -> Accepts:
         definition = self.definitions.by_id[record.lower()]
@@ -205,7 +214,7 @@ def _one(checker: Checker, slot: Slot) -> _SlotCheck:
             return wrong and wrong.under(name)
 
         return check_record
-    expected_of = check_of(slot)
+    expected_of = check_of(slot, checker.spend)
     null = f"{slot.type} (the slot is mandatory)"
 
     def check(value: Any, depth: int) -> Mismatch | None:

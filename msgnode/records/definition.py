@@ -22,7 +22,8 @@ INTEGERS = {
     "INTEGER": (-(2**31), 2**31 - 1),
     "LONG": (-(2**63), 2**63 - 1),
 }
-FLOATS = {"FLOAT": 3.4028234663852886e38, "DOUBLE": 1.7976931348623157e308}  # the largest value
+# The largest values; the largest of 32 bits as Java, JavaScript and C write it with eight digits.
+FLOATS = {"FLOAT": 3.4028235e38, "DOUBLE": 1.7976931348623157e308}
 NUMBERS = frozenset({*INTEGERS, *FLOATS})
 ADDRESSES = frozenset({"ADDRESS", "NODE_ADDRESS", "TARGET_ADDRESS"})
 TEXTS = frozenset({"STRING", "URL", "ID"})  # those that may have a length and a pattern

@@ -15,9 +15,10 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from msgnode.records.definition import FLOATS, INTEGERS, MAX_DEPTH, Definitions, Record, Slot
-from msgnode.records.values import MAX_ADDRESS_CHARS, MAX_ID_CHARS, check_of
+from msgnode.records.values import MAX_ADDRESS_CHARS, MAX_ID_CHARS, check_of, compiled
 
 MAX_SLOTS = 200  # of a record and those that it nests; more would take too long to make types of
+MAX_FAST_SIZE = 300  # of a pattern; the checker counts the steps of larger ones
 _EXACT = 2**53  # whole numbers below this are exact as floats
 # Members that many bodies have in addition to slots. With any other the checker decides.
 _OTHERS = ("code", "desc", "description", "reason", "via", "auth", "identity", "value", "resource")
@@ -168,6 +169,8 @@ class _Types:
                 return None
         if slot.type in INTEGERS or slot.type in FLOATS:
             return _number(slot)
+        if slot.pattern and compiled(slot.pattern).size > MAX_FAST_SIZE:
+            return _Plan(Any, fits=lambda value: False)
         if slot.pattern or slot.min_length is not None or slot.max_length is not None:
             expected_of = check_of(slot)
             return _Plan(str, fits=lambda value: not expected_of(value))

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import re2
 
@@ -16,6 +16,7 @@ from msgnode.records.definition import FLOATS, INTEGERS, MEASURED, TEXTS, Slot
 
 MAX_PATTERN_CHARS = 1000
 _MAX_PATTERN_BYTES = 1 << 20  # of one compiled pattern
+MAX_STEPS = 5_000_000  # of the patterns of one body, each its size times its characters: 25 ms at worst
 MAX_ID_CHARS = 256
 MAX_ADDRESS_CHARS = 2048
 MAX_OPEN_DEPTH = 64  # lists and objects within each other in a MESSAGE or OBJECT
@@ -41,11 +42,31 @@ _options.log_errors = False
 _options.max_mem = _MAX_PATTERN_BYTES
 
 Check = Callable[[Any], str]  # "" if the value fits, else what was expected
+Spend = Callable[[int], bool]  # may patterns take so many steps more?
 
 
-def check_of(slot: Slot) -> Check:
+class Pattern(NamedTuple):
+    """
+    A compiled pattern: `matches` returns a true value for a text that fits, in at most `size` steps for each
+    character.
+    """
+
+    matches: Callable[[str], Any]
+    size: int
+
+
+def spend_on_one(steps: int) -> bool:
+    """
+    The budget of one text by itself.
+    """
+    return steps <= MAX_STEPS
+
+
+def check_of(slot: Slot, spend: Spend = spend_on_one) -> Check:
     """
     The check of one value of a slot's type, without its form, with its limits; not for RECORD.
+
+    `spend` is asked before a pattern is matched.
     """
     if slot.type in INTEGERS:
         return _integer(slot)
@@ -54,7 +75,7 @@ def check_of(slot: Slot) -> Check:
     if slot.type == "ENUM":
         return _enum(slot)
     check = _SIMPLE[slot.type]
-    return _limited(slot, check) if slot.type in MEASURED else check
+    return _limited(slot, check, spend) if slot.type in MEASURED else check
 
 
 def is_text(value: object) -> bool:
@@ -114,10 +135,10 @@ def _enum(slot: Slot) -> Check:
     return lambda value: "" if type(value) is str and value in names else expected
 
 
-def _limited(slot: Slot, check: Check) -> Check:
+def _limited(slot: Slot, check: Check, spend: Spend) -> Check:
     low, high = slot.min_length or 0, math.inf if slot.max_length is None else slot.max_length
-    matches = compiled(slot.pattern) if slot.pattern else None
-    if not low and slot.max_length is None and matches is None:
+    pattern = compiled(slot.pattern) if slot.pattern else None
+    if not low and slot.max_length is None and pattern is None:
         return check
     unit = "bytes" if slot.type == "BYTES" else "characters"
     most = f" to {slot.max_length}" if slot.max_length is not None else " or more"
@@ -130,9 +151,11 @@ def _limited(slot: Slot, check: Check) -> Check:
             return wrong
         if not low <= size(value) <= high:
             return expected
-        if matches is not None and not matches(value):
-            return f"{slot.type} that matches {slot.pattern}"
-        return ""
+        if pattern is None:
+            return ""
+        if not spend(len(value) * pattern.size):
+            return f"{slot.type} in a body with less text to match with {slot.pattern}"
+        return "" if pattern.matches(value) else f"{slot.type} that matches {slot.pattern}"
 
     return check_limited
 
@@ -244,15 +267,15 @@ _SIMPLE: dict[str, Check] = {
 assert {*_SIMPLE} >= TEXTS
 
 
-def compiled(pattern: str) -> Callable[[str], Any]:
+def compiled(pattern: str) -> Pattern:
     """
-    A function that returns a true value if the pattern matches the whole text. ValueError if RE2 refuses it.
+    A pattern that matches whole texts. ValueError if RE2 refuses it.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"expected at most {MAX_PATTERN_CHARS} characters, found {len(pattern)}")
     try:
-        matches: Callable[[str], Any] = re2.compile(pattern, _options).fullmatch
+        made = re2.compile(pattern, _options)
     except re2.error as why:
         text = why.args[0] if why.args else why
         raise ValueError(text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)) from None
-    return matches
+    return Pattern(made.fullmatch, made.programsize)

@@ -145,7 +145,11 @@ class KnownRecordTests(RecordsCase):
         """
         By its bytes, and by its values.
         """
-        for body in ({"ROOM": "h" * 300_000}, {"ROOM": "hall", "STATES": [1] * (MAX_VALUES + 2)}):
+        for body in (
+            {"ROOM": "h" * 300_000},
+            {"ROOM": "hall", "STATES": [1] * (MAX_VALUES + 2)},
+            {"ROOM": "hall", "STATES": [[[]]] * (MAX_VALUES // 2)},
+        ):
             refused = self.send(body)["body"]
             self.assertEqual((413, True), (refused["code"], "the node checks no 'body'" in refused["desc"]))
 

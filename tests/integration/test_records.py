@@ -5,6 +5,7 @@ Generated code of all languages compiles without warnings, and reads what the ot
 import json
 import select
 import signal
+import struct
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -65,7 +66,8 @@ def rounds(request, tmp_path_factory):
     language = request.param(FOUND, tmp_path_factory.mktemp("generated"))
 
     def told(name, body):
-        [answer] = language([(RECORDS[name].id, json.dumps(body))])
+        text = body if isinstance(body, str) else json.dumps(body)
+        [answer] = language([(RECORDS[name].id, text)])
         return json.loads(answer)
 
     return told
@@ -178,6 +180,45 @@ def test_names_that_are_keywords_compile(rounds):
     assert canonical(FOUND, record, told) == canonical(FOUND, record, body)
 
 
+def test_names_of_builtins_compile(rounds):
+    """
+    Slots named after what their types refer to, and namespaces named after headers of C, compile as well.
+    """
+    body = {"PROPERTY": "x", "BYTES": "YQ==", "FLOAT": 0.5, "LIST": ["y"], "MODE": "DEFAULT", "STR": "z"}
+
+    assert rounds("DOUBLE", body) == body
+
+
+def test_a_member_with_escapes_in_its_name_is_a_slot(rounds):
+    """
+    A slot's name is the same text with and without escapes, so no slot can be hidden from one language.
+    """
+    told = rounds(
+        "NOTIFY_REMOTE_NODE_ADDED", r'{"REMOTE\u005fNODE": "mn://b.example/n1", "TYP\u0045": "SERVER"}'
+    )
+
+    assert told == {"REMOTE_NODE": "mn://b.example/n1", "TYPE": "SERVER"}
+
+
+@pytest.mark.parametrize("value", [3.4028235e38, -3.4028235e38, 1e-45])
+def test_the_largest_float_is_read(rounds, value):
+    """
+    The largest number of 32 bits is read with as many digits as Java writes.
+    """
+    told = rounds("DOUBLE", {"FLOAT": value})["FLOAT"]
+
+    assert struct.pack("f", told) == struct.pack("f", value)
+    assert Checker(FOUND).check(RECORDS["DOUBLE"].id, {"FLOAT": told}) is None
+
+
+def test_a_float_out_of_range_is_refused(rounds):
+    """
+    A FLOAT has 32 bits in each language.
+    """
+    with pytest.raises((AssertionError, ValueError)):
+        rounds("DOUBLE", {"FLOAT": 3.5e38})
+
+
 def test_absent_null_and_unknown_are_told_apart(rounds):
     """
     An absent slot stays absent, null stays null, and a value that an enum does not have is kept.
@@ -236,6 +277,15 @@ def test_python_is_laid_out_as_ruff_does_it(tmp_path):
 
     run(ruff, "format", "--isolated", "--check", ".", cwd=tmp_path)
     run(ruff, "check", "--isolated", "--select", "E,F,I,B,UP", "--ignore", "E501", ".", cwd=tmp_path)
+    run(sys.executable, "-m", "mypy", "--strict", "--config-file", "", "generated", cwd=tmp_path)
+
+
+def test_python_with_names_of_builtins_has_types(tmp_path):
+    """
+    mypy understands the annotations of a class whose slots are named after types.
+    """
+    written(tmp_path / "generated", python.generate(read(NASTY)))
+
     run(sys.executable, "-m", "mypy", "--strict", "--config-file", "", "generated", cwd=tmp_path)
 
 

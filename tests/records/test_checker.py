@@ -268,10 +268,25 @@ def test_a_pattern_that_backtracks_takes_no_time():
     """
     A pattern on which Python's `re` needs 2 to the power of the length answers, for any length.
     """
-    matches = compiled("(a+)+b")
+    matches = compiled("(a+)+b").matches
 
     assert not matches("a" * 100_000)
     assert matches("a" * 100_000 + "b")
+
+
+def test_patterns_take_a_bounded_time():
+    """
+    RE2 takes time in proportion to a text and to the pattern: a body has at most so much text to match.
+    """
+    found = checker(one("STRING", form="[]", pattern="[ab]*a[ab]{500}"))
+    some = "a" * 1000
+
+    assert found.check(ID, {"SLOT": [some] * 9}) is None
+    assert found.check(ID, {"SLOT": [some] * 9}) is None
+    wrong = found.check(ID, {"SLOT": [some] * 10})
+    assert wrong is not None and wrong.slot == "SLOT[9]"
+    assert "less text to match" in wrong.expected
+    assert not found.accepts(ID, b'{"SLOT": ["%s"]}' % (b"a" * 12_000))
 
 
 def test_numbers_that_exceed_a_float_are_refused():

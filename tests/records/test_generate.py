@@ -127,6 +127,58 @@ def test_structures_of_c_are_unique_in_all_headers():
         c.generate(found)
 
 
+def test_a_structure_of_c_may_be_that_of_an_answer():
+    """
+    The structure of an answer is unique in all headers, too.
+    """
+    answer = Slot(key=1, name="Q", type="STRING", direction="ANSWER")
+    found = Definitions(
+        [
+            Record(id=IDS[0], name="B", namespaces=("A",), slots=(answer,)),
+            Record(id=IDS[1], name="ANSWER", namespaces=("A_B",)),
+        ]
+    )
+
+    with pytest.raises(GenerationRefused, match="a_b_answer would be the structure of the answer of B"):
+        c.generate(found)
+
+
+def test_macros_of_c_are_unique():
+    """
+    Two values of enums cannot have one macro, which would be one text for both.
+    """
+    slots = (
+        Slot(key=1, name="A_B", type="ENUM", values=(EnumValue("C"),)),
+        Slot(key=2, name="A", type="ENUM", values=(EnumValue("B_C"),)),
+    )
+
+    with pytest.raises(GenerationRefused, match="COMMON_X_A_B_C would be the macro of C of"):
+        c.generate(some("X", slots=slots))
+
+
+def test_a_value_named_default_has_its_macro():
+    """
+    The value DEFAULT of an enum is another thing than the slot's default.
+    """
+    values = (EnumValue("DEFAULT"), EnumValue("FAST"))
+    slots = (Slot(key=1, name="MODE", type="ENUM", values=values, default="FAST"),)
+
+    text = c.generate(some("X", slots=slots))["common.h"]
+
+    assert '#define COMMON_X_MODE_DEFAULT "DEFAULT"\n' in text
+    assert '#define COMMON_X_MODE_DEFAULT_ "FAST"\n' in text
+
+
+@pytest.mark.parametrize("namespace", ["MATH", "RECORDS", "STDINT"])
+def test_a_header_of_c_does_not_hide_another(namespace):
+    """
+    A namespace named after a standard header, or after the runtime, gets another name.
+    """
+    made = c.generate(some("X", namespaces=(namespace,)))
+
+    assert f"{namespace.lower()}_.h" in made and f"{namespace.lower()}.h" not in made
+
+
 def test_characters_that_turn_the_direction_of_writing_are_replaced():
     """
     A description cannot make code look different from what it is.

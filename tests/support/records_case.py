@@ -222,7 +222,7 @@ public class Driver {
 
 def by_c(definitions: Definitions, place: Path):
     written(place, c.generate(definitions))
-    plan = Plan(definitions, modules=["records_runtime"])
+    plan = Plan(definitions, modules=c.RESERVED_MODULES)
     cases = "".join(
         f"""
   if (strncmp(id, "{record.id}", 36) == 0) {{

@@ -20,13 +20,14 @@ from msgnode.records.generate.plan import (
 
 _WIDTH = 80  # columns, as clang-format has it
 _KEYWORDS = keywords("c")
+RESERVED_MODULES = ("records", "records_runtime", *keywords("c_headers"))
 
 
 def generate(definitions: Definitions) -> Files:
     """
     A header for each namespace, and the runtime that they share.
     """
-    plan = Plan(definitions, modules=["records_runtime"])
+    plan = Plan(definitions, modules=RESERVED_MODULES)
     _refuse_collisions(plan)
     heading = "".join(f"// {line}\n" for line in plan.heading())
     made = {f"{module.name}.h": _header(plan, module) for module in plan.modules}
@@ -35,15 +36,26 @@ def generate(definitions: Definitions) -> Files:
 
 
 def _refuse_collisions(plan: Plan) -> None:
-    taken: dict[str, Record] = {}
+    structures: dict[str, str] = {}
+    macros: dict[str, tuple[str, str]] = {}
+    wrong = []
     for module in plan.modules:
         for record in module.records:
-            other = taken.setdefault(prefix(module, record), record)
-            if other is not record:
-                raise GenerationRefused(
-                    f"{prefix(module, record)} would be the structure of {other.name} and of {record.name}; "
-                    "rename one of them"
-                )
+            name = prefix(module, record)
+            names = [(name, record.name)]
+            if record.has_answer:
+                names.append((f"{name}_answer", f"the answer of {record.name}"))
+            for made, what in names:
+                other = structures.setdefault(made, what)
+                if other != what:
+                    text = f"{made} would be the structure of {other} and of {what}; rename one of them"
+                    wrong.append(text)
+            for macro, value, what in _macros(record, name):
+                first, other = macros.setdefault(macro, (value, what))
+                if first != value:
+                    wrong.append(f"{macro} would be the macro of {other} and of {what}; rename one of them")
+    if wrong:
+        raise GenerationRefused("\n".join(wrong))
 
 
 def prefix(module: Module, record: Record) -> str:
@@ -54,13 +66,13 @@ def prefix(module: Module, record: Record) -> str:
 
 
 def _header(plan: Plan, module: Module) -> str:
-    guard = f"RECORDS_{module.name.upper()}_H"
+    guard = f"{module.name.upper()}_RECORDS_H"
     lines = [f"// {line}" for line in plan.heading()]
     lines += ["", f"#ifndef {guard}", f"#define {guard}", "", '#include "records_runtime.h"']
     for record in module.records:
         name = prefix(module, record)
-        lines += ["", f"/* {record.name} */", "", f'#define {name.upper()}_ID "{record.id}"']
-        lines += _values(record, name)
+        lines += ["", f"/* {record.name} */", ""]
+        lines += [f"#define {macro} {value}" for macro, value, _ in _macros(record, name)]
         slots = [slot for slot in record.slots if slot.is_in("REQUEST")]
         lines += _record(record.description or f"{record.name}.", slots, name)
         if record.has_answer:
@@ -69,13 +81,19 @@ def _header(plan: Plan, module: Module) -> str:
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def _values(record: Record, name: str) -> Iterator[str]:
+def _macros(record: Record, name: str) -> Iterator[tuple[str, str, str]]:
+    """
+    The macros of a record: the name, the value, and what it is for.
+    """
+    yield f"{name.upper()}_ID", f'"{record.id}"', f"the id of {record.name}"
     for slot in record.slots:
-        start = f"#define {name.upper()}_{slot.name}"
+        start = f"{name.upper()}_{slot.name}"
+        values = {value.name for value in slot.values}
         for value in slot.values:
-            yield f'{start}_{value.name} "{value.name}"'
+            yield f"{start}_{value.name}", f'"{value.name}"', f"{value.name} of {record.name}.{slot.name}"
         if slot.default is not UNSET:
-            yield f"{start}_DEFAULT {_literal(slot)}"
+            end = "_DEFAULT_" if "DEFAULT" in values else "_DEFAULT"
+            yield f"{start}{end}", _literal(slot), f"the default of {record.name}.{slot.name}"
 
 
 def _literal(slot: Slot) -> str:
@@ -137,7 +155,7 @@ def _type(slot: Slot) -> str:
 
 def _kind(slot: Slot) -> str:
     kind = _type(slot).removeprefix("records_").upper()
-    return "LONG" if kind == "INTEGER" and slot.type == "LONG" else kind
+    return slot.type if slot.type in ("LONG", "FLOAT") and not slot.form else kind
 
 
 def _table(slots: list[Slot], name: str) -> Iterator[str]:
