@@ -1,10 +1,12 @@
 """
-Members of a cluster, as the directory and session moves see them: the seam between these and the links to the members.
+The members of a cluster, as the directory and session moves see them, and their seam to the links between
+members.
 
 A member is a node of the same domain, and its name is `mn://<domain>/<node>`.
 """
 
-from typing import Iterable, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
 MemberName = str  # "mn://<domain>/<node>"
 
@@ -40,14 +42,14 @@ class Members(Protocol):
         """
         Sends to a member, in order, and without loss while the link to that start of the node is up.
 
-        Returns False if there is no room or no link: the directory then owes a snapshot.
+        Returns False if there is no room or no link: the member then needs a snapshot of the directory.
         """
         ...
 
 
 class MembersListener(Protocol):
     """
-    What is told of members.
+    A listener to members: the directory.
     """
 
     def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
