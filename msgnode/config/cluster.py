@@ -19,8 +19,8 @@ class ClusterOptions(Section):
     """
     Options of a cluster: the NATS servers, how this node proves itself to them, and its limits.
 
-    Without `url` the node is alone in its domain. `credentials` is a `.creds` file, or has the seed of an nkey.
-    `members` are the names of nodes that may belong to the cluster; all, if it is empty.
+    Without `url` the node is alone in its domain. `credentials` is a `.creds` file, or has the seed of an
+    nkey. `members` are the names of nodes that may belong to the cluster; all, if it is empty.
     """
 
     url: list[str] = []
