@@ -17,7 +17,14 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.backends.registry.registrations import Registrations
-from msgnode.bus.components import BackEnd, ComponentResponder, Components, ForeignDomains, Responder
+from msgnode.bus.components import (
+    BackEnd,
+    ClusterMembers,
+    ComponentResponder,
+    Components,
+    ForeignDomains,
+    Responder,
+)
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
@@ -376,6 +383,18 @@ class Node:
         self._router.foreign = self._router.recipient_list.foreign = foreign
         self._subscription.foreign = self._binder.foreign = foreign
         self.routes.unbound = foreign.unbound
+
+    def join_cluster(self, members: ClusterMembers) -> None:
+        """
+        Connects the other nodes of this domain to the parts that look up addresses, and tells them what this
+        node holds.
+        """
+        for runtime in self.routes.names():
+            members.opened(runtime)
+        for address in self.routes.addresses():
+            members.bound(address)
+        self._router.cluster = self.routes.held = members
+        self.data_plane.change_all()
 
     @property
     def router(self) -> Router:
