@@ -10,6 +10,8 @@ objects are changed. The entries themselves are removed later, in slices.
 from collections.abc import Iterator
 from weakref import WeakSet, WeakValueDictionary
 
+import msgspec
+
 from msgnode.cluster.directory.wire import SHARDS, HeldSession
 from msgnode.sessions.routing import RUNTIMES
 from msgnode.structures.time_slices import ADDRESSES
@@ -40,17 +42,16 @@ class View:
         self.shared_by: WeakSet[Holders] = WeakSet()
 
 
-class SessionEntry:
+# There may be a million of the two structs without `gc`, and they are in no circle: the collector would hold
+# the event loop for 200 ms whenever it looks through them.
+class SessionEntry(msgspec.Struct, frozen=True, eq=False, gc=False):
     """
     A session in a view.
     """
 
-    __slots__ = ("generation", "token_hash", "view")
-
-    def __init__(self, view: View, token_hash: bytes, generation: int) -> None:
-        self.view = view
-        self.token_hash = token_hash
-        self.generation = generation
+    view: View
+    token_hash: bytes
+    generation: int
 
 
 class Holders:
@@ -71,17 +72,14 @@ class Holders:
         self.names = tuple(sorted({view.node for view in self.views if view.is_valid}))
 
 
-class SessionHolders:
+class SessionHolders(msgspec.Struct, frozen=True, eq=False, gc=False):
     """
     The holders of a runtimeURL, with the session in each view. `names` are the members that hold the session;
     who else is bound to its name hears nothing.
     """
 
-    __slots__ = ("holders", "sessions")
-
-    def __init__(self, holders: Holders, sessions: tuple[SessionEntry, ...]) -> None:
-        self.holders = holders
-        self.sessions = sessions
+    holders: Holders
+    sessions: tuple[SessionEntry, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
