@@ -7,7 +7,7 @@ once: a member's addresses as one snapshot gave them are a view, and when a view
 objects are changed. The entries themselves are removed later, in slices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from weakref import WeakSet, WeakValueDictionary
 
 import msgspec
@@ -121,6 +121,13 @@ class AddressTable:
             return self._above(address) or found.names
         return found.names or self._above(address)
 
+    def shared(self, address: str) -> tuple[str, ...]:
+        """
+        The members that hold this very address; sorted.
+        """
+        found = self._shards[hash(address) >> SHIFT].get(address)
+        return found.names if found is not None else ()
+
     def _above(self, address: str) -> tuple[str, ...]:
         for _ in range(MAX_SEGMENTS):
             cut = address.rfind("/")
@@ -155,6 +162,8 @@ class AddressTable:
         """
         shard = self._shards[hash(address) >> SHIFT]
         found = shard.get(address)
+        if found is None or view not in found.views:
+            self.added(address)
         if found is None:
             shard[address] = self._holders((view,))
             self._account(view, 1, ENTRY_BYTES + len(address))

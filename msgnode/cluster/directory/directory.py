@@ -114,6 +114,12 @@ class ReplicatedDirectory:
         """
         return self.table.holders(address)
 
+    def shared(self, address: str) -> tuple[str, ...]:
+        """
+        The other members that hold this very address; sorted. One dict access.
+        """
+        return self.table.shared(address)
+
     def sessions(self, name: str) -> list[tuple[str, SessionEntry]]:
         """
         The members that hold the session, and their entries of it; the highest (generation, member) last.
