@@ -17,7 +17,14 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IReactorTime
 
 from msgnode.backends.registry.registrations import Registrations
-from msgnode.bus.components import BackEnd, ComponentResponder, Components, ForeignDomains, Responder
+from msgnode.bus.components import (
+    BackEnd,
+    ClusterMembers,
+    ComponentResponder,
+    Components,
+    ForeignDomains,
+    Responder,
+)
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
@@ -34,6 +41,7 @@ from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
+from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
 from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
@@ -103,6 +111,7 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()
@@ -377,6 +386,18 @@ class Node:
         self._subscription.foreign = self._binder.foreign = foreign
         self.routes.unbound = foreign.unbound
 
+    def join_cluster(self, members: ClusterMembers) -> None:
+        """
+        Connects the other nodes of this domain to the parts that look up addresses, and tells them what this
+        node holds.
+        """
+        for runtime in self.routes.names():
+            members.opened(runtime)
+        for address in self.routes.addresses():
+            members.bound(address)
+        self._router.cluster = self.routes.held = members
+        self.data_plane.change_all()
+
     @property
     def router(self) -> Router:
         return self._router
@@ -471,6 +492,12 @@ class Node:
         """
         failing = self.message_log.failing
         return self.session_store.failing or failing or ""
+
+    def cluster_degraded_reason(self) -> str:
+        """
+        The reason why other nodes of the domain are not reached; empty if there is none.
+        """
+        return self.cluster_status.why_degraded if self.cluster_status is not None else ""
 
     def degraded_reason(self) -> str:
         """

@@ -11,14 +11,14 @@ import msgnode
 PACKAGE = Path(msgnode.__file__).parent
 # A room may import those before it, and its own.
 LAYERS = ("structures", "records", "protocol", "config", "transport", "sessions", "storage", "policy", "bus")
-LAYERS += ("backends", "nats", "links", "node", "connectors", "admin", "service")
+LAYERS += ("backends", "nats", "links", "cluster", "node", "connectors", "admin", "service")
 # What lies beside the node, and all that it may import.
 BESIDE = {
     "nats": set(),  # it could be published alone
     "client": {"structures", "records", "protocol", "transport"},
     "devregistry": {*LAYERS[:7], "backends.registry.global_record"},
     "mining": {"policy.decision", "policy.language", "policy.replay"},
-    "cli": {*LAYERS[:8], "backends", "links", "client", "mining"},
+    "cli": {*LAYERS[:8], "backends", "links", "cluster", "client", "mining"},
     "service": {*LAYERS, "devregistry"},
 }
 # Deciding knows no node: mining runs it on other machines.

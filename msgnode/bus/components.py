@@ -110,6 +110,68 @@ class ForeignDomains(Protocol):
         """
 
 
+class HeldAddresses(Protocol):
+    """
+    A listener to the addresses that sessions of this node are bound to.
+    """
+
+    def bound(self, address: str) -> None:
+        """
+        The first session here is bound to the address.
+        """
+
+    def unbound(self, address: str) -> None:
+        """
+        No session here is bound to the address any more.
+        """
+
+    def opened(self, runtime: str) -> None:
+        """
+        A session here has this runtimeURL, and with it everything below.
+        """
+
+    def closed(self, runtime: str) -> None:
+        """
+        No session here has this runtimeURL any more.
+        """
+
+
+class ClusterMembers(HeldAddresses, Protocol):
+    """
+    The other nodes of this domain, as the bus sees them (cluster/exchange).
+
+    `changes` counts what this node has told the members about its addresses.
+    """
+
+    changes: int
+
+    def holders(self, address: str, is_held_here: bool) -> tuple[str, ...]:
+        """
+        The members that hold the address. One that is held here may be held elsewhere, too; one that is not
+        may be below a runtimeURL there.
+        """
+
+    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+        """
+        The members that hold an address that the directory does not know, by asking all; never fails.
+        """
+
+    def send(self, message: Message, session: Session, node: str) -> None:
+        """
+        Sends a message to the only member that holds its address. Raises Rejected.
+        """
+
+    def send_copies(self, message: Message, session: Session, nodes: tuple[str, ...]) -> int:
+        """
+        Sends one copy to each of these members, without receipts; returns to how many.
+        """
+
+    def settled(self) -> Deferred[None]:
+        """
+        Fires when all members know what this node holds now, or after a short while.
+        """
+
+
 class Components:
     """
     The registry of connectors, back ends and responders.

@@ -38,6 +38,9 @@ class Listeners:
     def __contains__(self, address: str) -> bool:
         return address in self.tuples or address in self._several
 
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.tuples, **self._several})
+
     def get(self, address: str) -> "tuple[Session, ...] | None":
         found = self.tuples.get(address)
         if found is None and self.unmade:

@@ -13,13 +13,13 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.bus.components import Components, ForeignDomains, Reply
+from msgnode.bus.components import ClusterMembers, Components, ForeignDomains, Reply
 from msgnode.bus.delivery import Delivery, ExpectedResponses
 from msgnode.bus.egress import Egress
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
-from msgnode.bus.receipts import Receipts, wants_answer
+from msgnode.bus.receipts import Receipts, is_awaited, wants_answer
 from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
@@ -64,9 +64,12 @@ class Router:
     `_route_permitted`, at once or delayed, perhaps with another `to`.
     - A connector expects this response: ExpectedResponses.deliver.
     - Another domain decides about `to`: ForeignDomains.send.
+    - Other nodes of the domain hold `to`: `_send_to_members`, which delivers to sessions here, too.
     - Sessions are bound to `to`: Delivery.deliver, or Egress.deliver if policies decide about each recipient.
     - `to` is an address of the node: `_respond`.
     - There is no recipient: `_no_route`.
+
+    Messages that another node of the domain has routed enter at `deliver_here`.
 
     The node's own notifications enter at `publish`; only the policies at `out` decide about them.
 
@@ -93,6 +96,7 @@ class Router:
         self.flow_offers: FlowOffers | None = None  # None: the data plane carries nothing
         self.watermark: Watermark | None = None
         self.foreign: ForeignDomains | None = None  # None: the node reaches no other domain
+        self.cluster: ClusterMembers | None = None  # None: the node is alone in its domain
         self.forwards = forwards
         self._fanout = fanout
         self._delivery = Delivery(fanout, forwards, self.receipts, counts)
@@ -145,6 +149,10 @@ class Router:
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
+        if self.cluster is not None:
+            nodes = self.cluster.holders(to, bool(recipients))
+            if nodes:
+                return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients and to not in TOPICS:
             self._delivery.deliver(message, session, recipients)
             if self.flow_offers is not None and count == 1:
@@ -163,7 +171,77 @@ class Router:
     def _respond_or_drop(self, message: Message, to: str, session: Session) -> Reply:
         if self._domain.owns(to):
             return self._respond(message, to, session)
+        if self.cluster is not None and _is_asked_for(message):
+            asked = corked(self._fanout.together, self.cluster.ask(to))
+            return asked.addCallback(self._route_found, message, to, session)  # type: ignore[no-any-return]
         self._no_route(message, to, session)
+        return None
+
+    # -- other nodes of the domain ---------------------------------------------------
+
+    def _send_to_members(
+        self,
+        cluster: ClusterMembers,
+        nodes: tuple[str, ...],
+        message: Message,
+        session: Session,
+        recipients: tuple[Session, ...],
+    ) -> Reply:
+        """
+        Sends the message to the nodes that hold its address, one copy each, and delivers it here.
+        """
+        if not recipients and len(nodes) == 1:
+            cluster.send(message, session, nodes[0])
+            return None
+        reached = cluster.send_copies(message, session, nodes)
+        asked, message.receipt = message.receipt, False  # there is one for all recipients
+
+        def report(delivered: Any) -> None:
+            message.receipt = asked
+            message.recipients += reached
+            if reached:
+                message.outcome = "delivered"
+            self.receipts.give(message, 202, session, message.recipients + message.waiting)
+
+        later = None
+        if recipients:
+            try:
+                later = self._deliver(message, session, recipients)
+            except Blocked:
+                if not reached:
+                    message.receipt = asked
+                    raise
+        if later is None:
+            report(None)
+            return None
+        if reached:
+            later.addErrback(lambda failed: failed.trap(Blocked) and None)
+        waiting: Deferred[Any] = later
+        waiting.addCallback(report)
+        return waiting
+
+    def deliver_here(self, message: Message, session: Session) -> Reply:
+        """
+        Delivers what another node of the domain has routed to sessions here; `session` is that node's. Raises
+        Rejected if a policy refuses it, or no session here is bound to its address any more.
+        """
+        to = message.to
+        assert isinstance(to, str)
+        if self.expected_responses.waiting and self.expected_responses.deliver(message, self.policy):
+            return None
+        recipients = self._routes.resolve(to)
+        if recipients and to not in TOPICS:
+            return self._deliver(message, session, recipients)  # type: ignore[return-value]
+        self._no_route(message, to, session)
+        return None
+
+    def _route_found(
+        self, nodes: tuple[str, ...], message: Message, to: str, session: Session
+    ) -> Deferred[Any] | None:
+        if self.cluster is not None and nodes:
+            self._send_to_members(self.cluster, nodes, message, session, ())
+        else:
+            self._no_route(message, to, session)
         return None
 
     # -- other domains ---------------------------------------------------------------
@@ -226,6 +304,10 @@ class Router:
         recipients = self._routes.resolve(to)
         if session.is_node and recipients and self.foreign is not None:
             recipients = self.foreign.permitted(message, recipients, session)
+        if self.cluster is not None:
+            nodes = self.cluster.holders(to, bool(recipients))
+            if nodes:
+                return self._send_to_members(self.cluster, nodes, message, session, recipients)
         if recipients and to not in TOPICS:
             later = self._deliver(message, session, recipients)
             if reasons is not None and later is None:
@@ -292,14 +374,23 @@ class Router:
             full = "the node accepts no new data: its disk is nearly full; try again later"
             raise Rejected(full, 503, "disk")
         before = session_store.changes
+        told = self.cluster.changes if self.cluster is not None else 0
         self._components.answered[responder] += 1
         reply = responder.respond(message, session)
         message.outcome = "answered"
         message.code = message.code or (200 if reply is not None else 0)
-        if session_store.changes == before or not isinstance(reply, Message):
+        if not isinstance(reply, Message):
             return reply
-        written, answer = session_store.committed(), reply
-        return written.addCallback(lambda done: answer)
+        answer = reply
+        if session_store.changes != before:
+            written = session_store.committed()
+            if self.cluster is not None and self.cluster.changes != told:
+                settled = self.cluster.settled()
+                written.addCallback(lambda done: settled)
+            return written.addCallback(lambda done: answer)
+        if self.cluster is not None and self.cluster.changes != told:
+            return self.cluster.settled().addCallback(lambda done: answer)
+        return reply
 
     def _no_route(self, message: Message, to: str, session: Session) -> None:
         """
@@ -362,10 +453,20 @@ class Router:
             return
         if session.learned >= self._config.limits.learned_routes_per_session or from_ in self._routes:
             return
+        if self.cluster is not None and self.cluster.holders(from_, False):
+            return
         if len(from_) > MAX_ADDRESS_CHARS or any(part in from_ for part in _NO_SENDER):
             return
         if self._budget.has_room(session.account, binding_size(from_)):
             self._routes.bind(from_, session, LEARNED)
+
+
+def _is_asked_for(message: Message) -> bool:
+    """
+    Are all nodes of the domain asked who holds its address, if none is known? For requests and responses of
+    clients, and where a receipt is wanted.
+    """
+    return is_awaited(message) or message.type.lower() == "response" or message.receipt
 
 
 def _as_asked(why: Rejected, message: Message, to: str | list[str]) -> Rejected:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
+from msgnode.bus.components import HeldAddresses
 from msgnode.bus.listeners import Listeners, Ordered, Owners
 from msgnode.protocol.address import MAX_ADDRESS_CHARS
 from msgnode.sessions.allocation_keys import Keys
@@ -59,6 +60,7 @@ class RoutingTable:
         self.released: Callable[[str], None] | None = None
         # Called with each address to which a session is no longer bound, and the session.
         self.unbound: Callable[[str, Session], None] | None = None
+        self.held: HeldAddresses | None = None  # None: no other node has to know
         self.data_plane = NO_DATA_PLANE
         self._leaving: set[Session] = set()  # ended sessions whose bindings are not all removed yet
 
@@ -165,6 +167,8 @@ class RoutingTable:
         self.data_plane.change_name(runtime)
         self._runtimes[runtime] = session
         self._by_sid[session.sid] = session
+        if self.held is not None:
+            self.held.opened(runtime)
         if runtime in self._listeners:
             self._listeners.move(runtime, self._strays)
             self._ordered.add(runtime)
@@ -271,6 +275,8 @@ class RoutingTable:
 
     def _add(self, address: str, session: "Session") -> None:
         session.account.charge(binding_size(address))
+        if self.held is not None and not self._is_bound(address):
+            self.held.bound(address)
         if address.startswith(RUNTIMES) and self.runtime(address) is not session:
             if address not in self._strays:
                 self._ordered.add(address)
@@ -326,10 +332,27 @@ class RoutingTable:
             self._drop_stray(address, session)
         else:
             self._listeners.remove(address, session)
+        if self.held is not None and not self._is_bound(address):
+            self.held.unbound(address)
         if reasons & ALLOCATED and self.released is not None:
             self.released(address)
         if self.unbound is not None:
             self.unbound(address, session)
+
+    def _is_bound(self, address: str) -> bool:
+        return address in self._listeners or address in self._strays
+
+    def addresses(self) -> Iterator[str]:
+        """
+        The addresses with a binding, at the time of the call.
+        """
+        return iter([*self._listeners, *self._strays])
+
+    def names(self) -> Iterator[str]:
+        """
+        The runtimeURLs of all sessions, the former ones too, at the time of the call.
+        """
+        return iter(list(self._runtimes))
 
     def _drop_stray(self, address: str, session: "Session") -> None:
         self._strays.remove(address, session)
@@ -350,6 +373,8 @@ class RoutingTable:
                 continue
             if heir is None or heir.ended or len(heir.names) >= MAX_FORMER:
                 del self._runtimes[name]
+                if self.held is not None:
+                    self.held.closed(name)
             else:
                 self._runtimes[name] = heir
                 heir.names = (*heir.names, name)

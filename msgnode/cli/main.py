@@ -69,6 +69,7 @@ def check(config: str | None, as_json: bool) -> None:
         _check_policies(loaded, config or "defaults")
         _check_back_ends(loaded, config or "defaults")
         _check_links(loaded, config or "defaults")
+        _check_cluster(loaded, config or "defaults")
         _check_records(loaded, config or "defaults")
     except ConfigError as why:
         if as_json:
@@ -87,6 +88,8 @@ def check(config: str | None, as_json: bool) -> None:
     for peer in loaded.peer:
         how = f"dials {peer.url or 'where its DNS says'}" if peer.is_dialled else f"link {peer.link!r}"
         click.echo(f"  peer     {peer.domain}, {how}")
+    for url in loaded.cluster.url:
+        click.echo(f"  cluster  {_without_password(url)}, as {loaded.node}")
     click.echo(f"  traffic  {loaded.traffic}")
     click.echo(f"  state    {loaded.state}")
     click.echo(f"  policy   {loaded.policy.source or 'none'}")
@@ -99,7 +102,17 @@ def _without_secrets(config: Config) -> Any:
     for provider in shown["identity"]["providers"]:
         if provider["introspection"] is not None and provider["introspection"]["client_secret"]:
             provider["introspection"]["client_secret"] = "..."
+    cluster = shown["cluster"]
+    cluster["url"] = [_without_password(url) for url in cluster["url"]]
+    for name in ("password", "token"):
+        cluster[name] = "..." if cluster[name] else ""
     return shown
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.rpartition("://")
+    place = rest.rpartition("@")[2]
+    return f"{scheme}://{place}" if scheme else place
 
 
 def _check_endpoints(config: Config, where: str) -> None:
@@ -186,6 +199,18 @@ def _check_links(config: Config, where: str) -> None:
         raise ConfigError(f"{where}: {why}") from None
     if mistakes:
         raise ConfigError(f"{where}: {mistakes[0]}")
+
+
+def _check_cluster(config: Config, where: str) -> None:
+    """
+    Read the certificates and credentials for NATS; no server is dialled.
+    """
+    from msgnode.cluster.nats_options import nats_options
+
+    try:
+        nats_options(config.cluster, config.node)
+    except ConfigError as why:
+        raise ConfigError(f"{where}: {why}") from None
 
 
 def _check_records(config: Config, where: str) -> None:

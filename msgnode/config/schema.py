@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from msgnode.config.address_range import expand
+from msgnode.config.cluster import ClusterOptions
 from msgnode.config.federation import FederationOptions, Peer
 from msgnode.config.sections import (
     BackEndOptions,
@@ -328,6 +329,7 @@ class Config(Section):
     records: RecordsOptions = field(default_factory=RecordsOptions)
     federation: FederationOptions = field(default_factory=FederationOptions)
     peer: list[Peer] = []
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
 
     @property
     def origins(self) -> list[str]:

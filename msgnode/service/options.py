@@ -53,6 +53,12 @@ class Options(BaseOptions):
             None,
             "The global registry: embedded, none, or its URL. [default: embedded]",
         ],
+        [
+            "cluster",
+            None,
+            None,
+            "NATS servers by which the nodes of this domain reach each other: nats://HOST:PORT[,...].",
+        ],
     ]
 
     optFlags = [
@@ -107,6 +113,8 @@ class Options(BaseOptions):
             self.given["policy"] = {"source": self["policy"]}
         if self["records"] is not None:
             self.given["records"] = {"dir": self["records"]}
+        if self["cluster"] is not None:
+            self.given["cluster"] = {"url": [url for url in self["cluster"].split(",") if url]}
         for name in ("registry", "global-registry"):
             if self[name] is not None:
                 self.given[name.replace("-", "_")] = {"url": self[name]}

@@ -19,7 +19,7 @@ SAMPLES = (
 
 class Pings:
     """
-    The pings of one connection, every PING_SECONDS after the first few. `silent` is called when one is
+    The pings of one connection, `every` so many seconds after the first few. `silent` is called when one is
     unanswered for as long as three take.
 
     A ping has a random number, so that a peer cannot answer before the question and appear nearer.
@@ -32,6 +32,7 @@ class Pings:
         send: Callable[[int], None],
         silent: Callable[[], None],
         measured: Callable[[], None],
+        every: float = PING_SECONDS,
     ) -> None:
         self.round_trip: float | None = None
         self._clock = clock
@@ -39,6 +40,7 @@ class Pings:
         self._send = send
         self._silent = silent
         self._measured = measured
+        self._every = every
         self._pending: OrderedDict[int, float] = OrderedDict()  # number, time
         self._probes: list[tuple[int, Callable[[], None]]] = []
         self._timer: IDelayedCall | None = None
@@ -88,14 +90,14 @@ class Pings:
     def _tick(self) -> None:
         self._timer = None
         oldest = next(iter(self._pending.values()), None)
-        if oldest is not None and self._clock.seconds() - oldest >= MAX_MISSED * PING_SECONDS:
+        if oldest is not None and self._clock.seconds() - oldest >= MAX_MISSED * self._every:
             self._silent()
             return
         self._ping_again()
 
     def _ping_again(self) -> None:
         self._made += 1
-        seconds = FIRST_SECONDS if self._made < FIRST_PINGS else PING_SECONDS
+        seconds = FIRST_SECONDS if self._made < FIRST_PINGS else self._every
         self._timer = self._clock.callLater(seconds, self._tick)
         self._ping()
 

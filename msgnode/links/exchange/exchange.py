@@ -5,6 +5,7 @@ The exchange between domains: a listener to streams, and what the bus knows of o
 import time
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -54,6 +55,41 @@ _MANAGER = "domain://msg-node."
 _OVER = object()  # the end of an iterator
 
 
+class Members(Protocol):
+    """
+    The other nodes of this domain, to which the exchange passes what comes from them, or goes there.
+    """
+
+    def received(
+        self,
+        source: str,
+        envelope: Envelope,
+        payload: bytes,
+        path: tuple[tuple[str, int], ...],
+        done: Callable[[], None],
+    ) -> None:
+        """
+        As StreamListener.received, within the cork.
+        """
+
+    def received_several(
+        self,
+        source: str,
+        envelope: Envelope,
+        payloads: Iterator[bytes],
+        path: tuple[tuple[str, int], ...],
+        keep: Callable[[], Callable[[], None]],
+    ) -> None:
+        """
+        As StreamListener.received_several, within the cork.
+        """
+
+    def carry(self, node: str, data: bytes) -> None:
+        """
+        Sends what the bus has delivered to the session of a node of this domain.
+        """
+
+
 class Exchange:
     """
     The exchange (StreamListener, ForeignDomains).
@@ -78,6 +114,7 @@ class Exchange:
         self.counts = ExchangeCounts(clock.seconds)
         self.rates = DomainRates(options, clock.seconds)
         self.own_host = f"{node.config.domain}/"
+        self.members: Members | None = None
         self._node = node
         self._network = network
         self._streams = streams
@@ -118,7 +155,7 @@ class Exchange:
             self.counts,
             network.node,
         )
-        self._outgoing = Outgoing(
+        self.outgoing = Outgoing(
             streams,
             network,
             node.router,
@@ -138,7 +175,7 @@ class Exchange:
             self.counts,
             clock,
         )
-        self._deliveries.answer_lost = self._outgoing.answer_lost
+        self._deliveries.answer_lost = self.outgoing.answer_lost
         self._incoming = Incoming(
             node,
             traffic_recorder,
@@ -147,7 +184,7 @@ class Exchange:
             origins,
             self._deliveries,
             self.allocations,
-            self._outgoing.awaited.answered,
+            self.outgoing.awaited.answered,
             self.rates,
             clock.seconds,
             self.counts,
@@ -168,14 +205,14 @@ class Exchange:
         self.nodes.start()
         self._node.federate(self)
         self.gateways.start()
-        self._outgoing.start()
+        self.outgoing.start()
         self.allocations.start()
         self.grants.start()
         self.upstream.start()
 
     def stop(self) -> None:
         self.gateways.stop()
-        self._outgoing.stop()
+        self.outgoing.stop()
         self.allocations.stop()
         self.grants.stop()
         self.upstream.stop()
@@ -209,6 +246,10 @@ class Exchange:
 
         All output to clients here leaves after the journal is written.
         """
+        if self.members is not None and domain_of(source) == self.homes.own:
+            with self._node.ingress.together:
+                self.members.received(source, envelope, payload, path, done)
+            return
         if envelope.identity and self._is_own_user(envelope.identity):
             self.counts.note(source, "identity")
             envelope.identity = {}
@@ -226,6 +267,10 @@ class Exchange:
         """
         Takes several messages with one envelope; never raises.
         """
+        if self.members is not None and domain_of(source) == self.homes.own:
+            with self._node.ingress.together:
+                self.members.received_several(source, envelope, payloads, path, keep)
+            return
         if envelope.identity and self._is_own_user(envelope.identity):
             self.counts.note(source, "identity")
             envelope.identity = {}
@@ -280,10 +325,10 @@ class Exchange:
         """
         if envelope.kind == "message":
             with self._node.ingress.together:
-                self._outgoing.ended(destination, envelope, payload, outcome)
+                self.outgoing.ended(destination, envelope, payload, outcome)
 
     def restarted(self, source: str) -> None:
-        self._outgoing.awaited.restarted(source)
+        self.outgoing.awaited.restarted(source)
         self.upstream.restarted(source)
 
     def _receipt(self, source: str, envelope: Envelope, payload: bytes) -> None:
@@ -294,7 +339,7 @@ class Exchange:
         if self.homes.home(receipt.to) != domain_of(source):
             self.counts.note(source, "peer")
             return
-        if not self._outgoing.passed_on(receipt, envelope) and not self.receipts.receive(envelope, receipt):
+        if not self.outgoing.passed_on(receipt, envelope) and not self.receipts.receive(envelope, receipt):
             self.counts.note(source, "unasked")
 
     def _subscription(
@@ -349,13 +394,13 @@ class Exchange:
 
     def send(self, message: Message, session: Session) -> None:
         try:
-            self._outgoing.send(message, session)
+            self.outgoing.send(message, session)
         except Rejected as why:
             why.has_reason_in_reply = True
             raise
 
     def together(self) -> AbstractContextManager[None]:
-        return self._outgoing.together()
+        return self.outgoing.together()
 
     def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
         return self.upstream.subscribe(message, addresses, session)
@@ -387,7 +432,10 @@ class Exchange:
     # -- to streams ----------------------------------------------------------------------
 
     def _carry(self, node: str, data: bytes) -> None:
-        self._deliveries.carry(node, data)
+        if self.members is not None and domain_of(node) == self.homes.own:
+            self.members.carry(node, data)
+        else:
+            self._deliveries.carry(node, data)
 
     def _send_own(self, message: Message) -> bool:
         node = self.gateways.choose(self.homes.home(str(message.to)))

@@ -36,7 +36,7 @@ from msgnode.links.exchange.status import (
     text_of,
 )
 from msgnode.links.overlay.network import Network
-from msgnode.links.stream.streams import Envelope, Outcome, Streams
+from msgnode.links.stream.streams import Envelope, IfReplaced, Outcome, Streams
 from msgnode.links.wire.node_name import domain_of
 from msgnode.policy.enforcement.points import OUT
 from msgnode.protocol import lossless_json
@@ -190,6 +190,20 @@ class Outgoing:
         payload = without_via(message)
         sid = 0 if payload is message.data else session.sid  # the stub of the sender would hear it
         self._origins.sign(envelope, message, payload, sid, node, domain_of(node))
+        self.send_to(message, session, node, envelope, payload, "move")
+
+    def send_to(
+        self,
+        message: Message,
+        session: Session,
+        node: str,
+        envelope: Envelope,
+        payload: bytes,
+        if_replaced: IfReplaced,
+    ) -> None:
+        """
+        Sends one message to a node; its sender learns what became of it. Raises Rejected.
+        """
         asked, message.receipt = message.receipt, False  # which the exchange gives
         until = self._clock.seconds() + envelope.ttl_millis / 1000
         if asked:
@@ -200,7 +214,7 @@ class Outgoing:
             is_service, kind = self._allocations.is_service(message.to), message.type.lower()
             # Addresses are given back while the domain is drained, too.
             is_answer = kind == "response" or (is_service and kind == "delete")
-            self._streams.send(node, envelope, payload, done, session.runtime, "move", is_answer)
+            self._streams.send(node, envelope, payload, done, session.runtime, if_replaced, is_answer)
         except Rejected as why:  # NoRoom, or a domain that is drained
             self._counts.note(node, why.reason)
             if asked:
@@ -351,7 +365,8 @@ class Outgoing:
         message = compose(answer.id, "response", answer.from_, answer.to, body, answer.transaction)
         wait = int(1000 * self._options.max_wait_seconds)
         envelope = Envelope("message", self._ids.next(), wait, message.effective_priority, log=answer.log)
-        node = self._gateways.choose(self._homes.home(answer.to))
+        home = self._homes.home(answer.to)
+        node = answer.node if home in ("", self._homes.own) else self._gateways.choose(home)
         if node:
             with suppress(Rejected):  # then it is counted only
                 self._streams.send(node, envelope, message.data, is_answer=True)

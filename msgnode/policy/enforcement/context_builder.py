@@ -57,6 +57,11 @@ class ContextBuilder:
         proof = self.who(connection)
         if proof is not None:
             return Identity(proof.username or proof.user, proof.idp, proof.scopes)
+        sender: Identity | None = getattr(
+            connection, "sender", None
+        )  # verified by another node of the domain
+        if sender is not None:
+            return sender
         name, session = connection.identity, connection.session
         if not name and point is not CONNECT and session is not None and session.connection is connection:
             name = session.identity

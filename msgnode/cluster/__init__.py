@@ -1,0 +1,3 @@
+"""
+Several nodes of one domain, which reach each other over NATS.
+"""

@@ -1,0 +1,3 @@
+"""
+The carrier over NATS: links to the other nodes of the domain.
+"""

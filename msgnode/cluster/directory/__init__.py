@@ -1,0 +1,3 @@
+"""
+The directory of a cluster: the members that hold each address.
+"""

@@ -1,0 +1,341 @@
+"""
+The replicated directory: each member sends the others what it binds, and keeps what the others hold.
+
+A lookup is one dict access. A change is one entry of a delta to each member; nothing is
+written to disk, because a member that starts again is sent a snapshot. A member that is silent is suspected
+after SUSPECT_SECONDS: its addresses stay, and messages to it wait in its stream. They end with the lease,
+or at once when it starts again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from msgnode.cluster.directory.address_table import AddressTable, SessionEntry
+from msgnode.cluster.directory.follower import Follower
+from msgnode.cluster.directory.limits import DirectoryCounts, DirectoryLimits
+from msgnode.cluster.directory.own_addresses import DeltaLog, OwnAddresses
+from msgnode.cluster.directory.questions import Questions
+from msgnode.cluster.directory.replica import Replica
+from msgnode.cluster.directory.settling import Settling
+from msgnode.cluster.directory.wire import (
+    MAX_PAYLOAD_BYTES,
+    Ask,
+    Delta,
+    Found,
+    HeldSession,
+    Piece,
+    Seen,
+    decode,
+)
+from msgnode.cluster.membership import Members
+from msgnode.structures.time_slices import Slices
+
+log = Logger()
+
+TICK_SECONDS = 1.0
+ALIVE_SECONDS = 5.0  # a member gets a sign of life at least as often
+SUSPECT_SECONDS = 15.0
+LEAP_SECONDS = 2.0  # more between two ticks: this node did not run, so silence then proves nothing
+
+
+class _Member(msgspec.Struct, eq=False):
+    """
+    A member that is known, up or not.
+    """
+
+    replica: Replica
+    follower: Follower
+    heard_at: float
+    sent_at: float
+    is_up: bool = False
+    is_suspected: bool = False
+    owes_seen: bool = False
+    asks_again: bool = False
+    is_logged: bool = False  # that it sent something malformed
+
+
+class ReplicatedDirectory:
+    """
+    The directory of a cluster, and a listener to its members.
+
+    `is_bound` tells whether an address is bound here; it decides what a question of another member is
+    answered.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        is_bound: Callable[[str], bool],
+        clock: IReactorTime,
+        slices: Slices,
+        limits: DirectoryLimits | None = None,
+    ) -> None:
+        self.counts = DirectoryCounts()
+        self.limits = limits or DirectoryLimits()
+        self.table = AddressTable()
+        self.own = OwnAddresses()
+        self._members = members
+        self._is_bound = is_bound
+        self._clock = clock
+        self._slices = slices
+        self._log = DeltaLog(self.limits.log_bytes)
+        self._known: dict[str, _Member] = {}
+        self._settling = Settling(clock, self._unsuspected, self.limits.waiters, self.counts)
+        self._questions = Questions(clock, self._reachable, self._ask, self.limits.questions, self.counts)
+        self._turn_call: IDelayedCall | None = None
+        self._tick_call: IDelayedCall | None = None
+        self._ticked_at = 0.0
+        self._is_sweeping = False
+
+    # -- life ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._ticked_at = self._clock.seconds()
+        self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        for call in (self._turn_call, self._tick_call):
+            if call is not None:
+                call.cancel()
+        self._turn_call = self._tick_call = None
+        self._settling.stop()
+        self._questions.stop()
+
+    # -- lookups -------------------------------------------------------------------
+
+    def holders(self, address: str) -> tuple[str, ...]:
+        """
+        The other members that hold the address, or the session whose runtimeURL it is below; sorted.
+        """
+        return self.table.holders(address)
+
+    def shared(self, address: str) -> tuple[str, ...]:
+        """
+        The other members that hold this very address; sorted. One dict access.
+        """
+        return self.table.shared(address)
+
+    def sessions(self, name: str) -> list[tuple[str, SessionEntry]]:
+        """
+        The members that hold the session, and their entries of it; the highest (generation, member) last.
+        """
+        return self.table.sessions(name)
+
+    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+        """
+        The members that hold the address, by asking all that are up. Never fails; () after 0.5 s.
+        """
+        return self._questions.ask(address)
+
+    def is_suspected(self, node: str) -> bool:
+        """
+        Was nothing heard of the member for SUSPECT_SECONDS, or ever?
+        """
+        member = self._known.get(node)
+        return member is None or member.is_suspected
+
+    def last_heard(self) -> float | None:
+        """
+        When a member was heard last, by the clock; None if none is known.
+        """
+        return max((member.heard_at for member in self._known.values()), default=None)
+
+    # -- this node's addresses -----------------------------------------------------
+
+    def bound(self, address: str) -> None:
+        self.own.add(address)
+        self._changed()
+
+    def unbound(self, address: str) -> None:
+        self.own.remove(address)
+        self._changed()
+
+    def session_bound(self, name: str, token_hash: bytes, generation: int) -> None:
+        """
+        Notes that this node holds a session with that name. `token_hash` is the start of the hash of its
+        token, TOKEN_HASH_BYTES long.
+        """
+        self.own.add_session(HeldSession(name, token_hash, generation))
+        self._changed()
+
+    def session_unbound(self, name: str) -> None:
+        self.own.remove_session(name)
+        self._changed()
+
+    def settled(self, address: str) -> Deferred[None]:
+        return self._settling.wait(self.own.last_change(address))
+
+    def _changed(self) -> None:
+        if self._turn_call is None and self.own.has_changes:
+            self._wake()
+
+    # -- the listener to members ---------------------------------------------------
+
+    def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
+        member = self._known.get(node)
+        if member is None:
+            if len(self._known) >= self.limits.members:
+                log.error("{node} is ignored: there are {most} members", node=node, most=self.limits.members)
+                return
+            replica = Replica(node, self.table, self.limits, self.counts)
+            follower = Follower(node, self._members, self.own, self._log, self.counts)
+            now = self._clock.seconds()
+            member = self._known[node] = _Member(replica, follower, now, now)
+        member.replica.begin(epoch)
+        member.follower.link_up()
+        member.is_up = member.owes_seen = member.asks_again = True
+        self._heard(node, member)
+        self._sweep()
+        self._wake()
+
+    def member_down(self, node: str) -> None:
+        member = self._known.get(node)
+        if member is not None:
+            member.is_up = False
+            member.follower.link_down()
+            self._questions.unreachable(node)
+
+    def has_room(self, node: str) -> None:
+        member = self._known.get(node)
+        if member is not None:
+            member.follower.room()
+            self._wake()
+
+    def member_heard(self, node: str, payload: bytes) -> None:
+        member = self._known.get(node)
+        if member is None:
+            return
+        self._heard(node, member)
+        try:
+            statement = decode(payload)
+        except msgspec.DecodeError as why:
+            self.counts.malformed += 1
+            if not member.is_logged:
+                member.is_logged = True
+                log.warn("{node} sent a malformed statement about addresses: {why}", node=node, why=str(why))
+            return
+        if isinstance(statement, Delta):
+            self._followed(member, member.replica.apply_delta(statement))
+        elif isinstance(statement, Piece):
+            self._followed(member, member.replica.apply_piece(statement))
+            self._sweep()
+        elif isinstance(statement, Seen):
+            member.follower.seen(statement)
+            self._settling.check()
+            if statement.again:
+                self._wake()
+        elif isinstance(statement, Ask):
+            member.follower.send(Found(statement.id, self._is_bound(statement.address)))
+        else:
+            self._questions.answered(node, statement.id, statement.held)
+
+    def _heard(self, node: str, member: _Member) -> None:
+        member.heard_at = self._clock.seconds()
+        if member.is_suspected:
+            member.is_suspected = False
+            member.owes_seen = member.asks_again = True
+            log.info("{node} is heard again", node=node)
+
+    def _followed(self, member: _Member, is_applied: bool) -> None:
+        if is_applied:
+            member.owes_seen = True
+        elif member.replica.must_ask():
+            member.owes_seen = member.asks_again = True
+        self._wake()
+
+    # -- sending -------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._turn_call is None:
+            self._turn_call = self._clock.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        """
+        The work of one turn of the event loop: one delta, and a little for each member.
+        """
+        self._turn_call = None
+        if not self._known:
+            self.own.skip_changes()
+            self._log.clear(self.own.number)
+        elif self.own.has_changes:
+            self._log.append(self.own.take_delta(min(MAX_PAYLOAD_BYTES, self._members.max_payload)))
+        is_more = self.own.has_changes
+        for member in self._known.values():
+            if member.is_up:
+                self._send_seen(member)
+                is_more |= member.follower.pump()
+        if is_more:
+            self._wake()
+
+    def _send_seen(self, member: _Member) -> None:
+        if member.owes_seen and member.follower.send(member.replica.seen(member.asks_again)):
+            member.owes_seen = member.asks_again = False
+            member.sent_at = self._clock.seconds()
+
+    def _ask(self, node: str, question: Ask) -> bool:
+        return self._known[node].follower.send(question)
+
+    def _reachable(self) -> list[str]:
+        return [node for node, member in self._known.items() if member.is_up and not member.is_suspected]
+
+    def _unsuspected(self) -> Iterable[Follower]:
+        return [member.follower for member in self._known.values() if not member.is_suspected]
+
+    # -- silence -------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
+        now = self._clock.seconds()
+        leap = now - self._ticked_at - TICK_SECONDS
+        self._ticked_at = now
+        for node, member in list(self._known.items()):
+            if leap > LEAP_SECONDS:
+                member.heard_at += leap
+            self._judge_silence(node, member, now - member.heard_at)
+            if member.replica.may_refill():
+                member.replica.restart()
+                member.owes_seen = member.asks_again = True
+            member.owes_seen |= now - member.sent_at >= ALIVE_SECONDS
+            member.follower.room()  # in case the call of `has_room` was lost
+        self._wake()
+
+    def _judge_silence(self, node: str, member: _Member, silent: float) -> None:
+        if silent >= self.limits.lease_seconds and (member.replica.count or not member.is_up):
+            log.warn(
+                "{node} was silent for {silent} seconds; its {count} addresses end",
+                node=node,
+                silent=round(silent),
+                count=member.replica.count,
+            )
+            member.replica.drop()
+            if not member.is_up:
+                del self._known[node]
+            self._sweep()
+            self._settling.check()
+        elif silent >= SUSPECT_SECONDS and not member.is_suspected:
+            member.is_suspected = True
+            self._questions.unreachable(node)
+            self._settling.check()
+            log.warn("{node} is suspected: it was silent for {silent} seconds", node=node, silent=silent)
+
+    def _sweep(self) -> None:
+        """
+        Removes the entries of dropped views, in slices.
+        """
+        if self._is_sweeping or not self.table.needs_sweep:
+            return
+        self._is_sweeping = True
+        rest = self._slices.begin(self._swept())
+        if rest is not None:
+            rest.addErrback(partial(log.failure, "the addresses of a member could not be removed"))
+
+    def _swept(self) -> Iterator[None]:
+        try:
+            yield from self.table.sweep()
+        finally:
+            self._is_sweeping = False

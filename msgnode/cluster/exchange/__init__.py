@@ -1,0 +1,3 @@
+"""
+The exchange of messages between the nodes of one domain.
+"""

@@ -1,0 +1,35 @@
+"""
+The origin of a message that another member has routed, in the place of a connection.
+"""
+
+from msgnode.links.exchange.node_sessions import CONNECTOR, NodeConnection
+from msgnode.policy.decision.context import Identity, Peer
+from msgnode.sessions.session import Session
+
+
+class MemberArrival(NodeConnection):
+    """
+    The origin of one message of another member. `sender` is who its client is, as that member has verified.
+
+    To policies it is no message of a peer: the two nodes are one domain.
+    """
+
+    connector = CONNECTOR
+    session: Session
+
+    def __init__(self, node: str, session: Session, identity: dict[str, str]) -> None:
+        super().__init__(_member(node), _carry_nothing)
+        self.peer = node
+        self.session = session
+        user = identity.get("user", "")
+        self.sender = Identity(user, identity.get("idp", "")) if user else None
+
+
+def _member(node: str) -> Peer:
+    return Peer("", node)
+
+
+def _carry_nothing(node: str, data: bytes) -> None:
+    """
+    Does nothing: answers to members do not go by the origin of a message.
+    """

@@ -1,0 +1,126 @@
+"""
+Whole nodes of one domain in memory, joined by streams, and a directory that all of them share.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+
+from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.links.exchange.envelopes import MessageIds
+from tests.support.fakes import Client
+from tests.support.links_exchange import Far, MemoryNetwork
+
+DOMAIN = "a.example"
+MAX_SEGMENTS = 32
+
+
+class SharedDirectory:
+    """
+    The addresses and runtimeURLs that each node holds, as all members know them at once.
+
+    `hidden` has addresses that the members do not know, although they are held: only asking finds them.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[str, dict[str, None]] = {}
+        self.runtimes: dict[str, dict[str, None]] = {}
+        self.hidden: set[str] = set()
+        self.asked: list[str] = []
+        self.settling: list[Deferred[None]] | None = None  # a list: nothing is settled yet
+
+    def find(self, address: str, node: str) -> Iterator[str]:
+        found = self.held.get(address)
+        if not found:
+            for _ in range(MAX_SEGMENTS):
+                found = self.runtimes.get(address)
+                if found or "/" not in address:
+                    break
+                address = address.rpartition("/")[0]
+        return (each for each in found or () if each != node)
+
+
+class DirectoryView:
+    """
+    The shared directory as one node has it (MemberDirectory).
+    """
+
+    def __init__(self, shared: SharedDirectory, node: str) -> None:
+        self._shared = shared
+        self._node = node
+
+    def holders(self, address: str) -> tuple[str, ...]:
+        return () if address in self._shared.hidden else tuple(self._shared.find(address, self._node))
+
+    def shared(self, address: str) -> tuple[str, ...]:
+        return tuple(each for each in self._shared.held.get(address, ()) if each != self._node)
+
+    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+        self._shared.asked.append(address)
+        return succeed(tuple(self._shared.find(address, self._node)))
+
+    def bound(self, address: str) -> None:
+        self._shared.held.setdefault(address, {})[self._node] = None
+
+    def unbound(self, address: str) -> None:
+        self._shared.held.get(address, {}).pop(self._node, None)
+
+    def session_bound(self, name: str, token_hash: bytes, generation: int) -> None:
+        self._shared.runtimes.setdefault(name, {})[self._node] = None
+
+    def session_unbound(self, name: str) -> None:
+        self._shared.runtimes.get(name, {}).pop(self._node, None)
+
+    def settled(self, address: str) -> Deferred[None]:
+        if self._shared.settling is None:
+            return succeed(None)
+        self._shared.settling.append(Deferred())
+        return self._shared.settling[-1]
+
+
+class ClusterNode(Far):
+    """
+    A member, with a client by name.
+    """
+
+    def __init__(self, network: "MemoryCluster", node: str, start: int, **given: Any) -> None:
+        super().__init__(network, DOMAIN, start, node, **given)
+        self.members = MemberExchange(
+            self.node,
+            self.streams,
+            self.exchange,
+            DirectoryView(network.directory, self.name),
+            MessageIds(node.encode(), start),
+            self.node.traffic_recorder,
+            network.clock.seconds,
+        )
+
+    def bare(self, name: str) -> Client:
+        """
+        A client with a session, and no other address.
+        """
+        client = Client(self.node)
+        client.open(f"runtime://{self.domain}/{name}")
+        return client
+
+
+class MemoryCluster(MemoryNetwork):
+    """
+    Nodes `n1`, `n2` and so on of one domain.
+    """
+
+    def __init__(self, count: int, **given: Any) -> None:
+        super().__init__()
+        self.directory = SharedDirectory()
+        self.domains.add(DOMAIN)
+        for number in range(1, count + 1):
+            far = ClusterNode(self, f"n{number}", number, **given)
+            self.nodes[far.name] = far
+            far.exchange.start()
+            far.members.start()
+
+    def __getitem__(self, node: str) -> ClusterNode:
+        found = self.nodes[f"mn://{DOMAIN}/{node}"]
+        assert isinstance(found, ClusterNode)
+        return found
