@@ -122,7 +122,10 @@ def decode(payload: bytes) -> AnyStatement:
     """
     The statement in a payload. msgspec.DecodeError, with the reason, if it is not one within the bounds.
     """
-    statement: AnyStatement = _decoder.decode(payload)
+    try:
+        statement: AnyStatement = _decoder.decode(payload)
+    except UnicodeDecodeError as why:  # in a key or a tag
+        raise msgspec.DecodeError(str(why)) from None
     return statement
 
 
