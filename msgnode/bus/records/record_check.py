@@ -88,8 +88,8 @@ class RecordCheck:
         if len(body) > most:
             raise _too_long(message, f"the node checks no 'body' of a record with more than {most} bytes")
         if len(body) > MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-            most = f"more than {MAX_VALUES} of ',', '[' and '{{' in it"
-            text = f"the node checks no 'body' of a record with {most}"
+            many = f"more than {MAX_VALUES} of ',', '[' and '{{' in it"
+            text = f"the node checks no 'body' of a record with {many}"
             raise _too_long(message, text)
         fields = message.fields(lossy=True)
         if b"\\ud" in body or b"\\uD" in body:  # lone surrogates, which fields() replaces, must be seen
