@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from msgnode.client.connection import ClientConnection
 from msgnode.client.delivery import Delivery
 from msgnode.client.endpoint import Endpoint, make_endpoint
-from msgnode.client.errors import Closed, Refused
+from msgnode.client.errors import ClientError, Closed, Refused
 from msgnode.client.handlers import Handler, Handlers
 from msgnode.client.login import Login, Source
 from msgnode.client.message import WAIT_SECONDS, Message, decode, encode, send_answer
@@ -324,7 +324,11 @@ class Client:
                 return
         if kind == "receipt" and self._receipts.heard(Delivery(fields, self)):
             return
-        if self._handlers.offer(message):
+        try:
+            if self._handlers.offer(message):
+                return
+        except ClientError as why:
+            log.warn("{type} for {to} is not answered: {why}", type=message.type, to=message.to, why=why)
             return
         if self.heard is not None:
             try:

@@ -27,6 +27,7 @@ from msgnode.client.records import (
     mismatch,
     read,
 )
+from msgnode.protocol import lossless_json
 from msgnode.protocol.address import Domain, is_multicast
 from msgnode.protocol.errors import NotOffered
 
@@ -49,7 +50,7 @@ NOT_HANDLED = _NotHandled()  # answered 501, "not processed"
 # Types of messages that are not requests.
 _NEWS = frozenset({"update", "response", "receipt", "event", "ack"})
 
-encode = msgspec.json.encode
+encode = lossless_json.dumps  # a lone surrogate that came may go on
 
 
 def decode(data: bytes) -> dict[str, Any] | None:
@@ -60,7 +61,8 @@ def decode(data: bytes) -> dict[str, Any] | None:
         found = msgspec.json.decode(data)
     except msgspec.DecodeError:
         try:
-            found = json.loads(data)  # a lone surrogate, which msgspec rejects
+            # A lone surrogate, or a number of thousands of digits: msgspec rejects both.
+            found = json.loads(data, parse_int=lossless_json.rough)
         except (ValueError, RecursionError):
             return None
     return found if isinstance(found, dict) else None
@@ -174,10 +176,10 @@ class Message:
         return {} if result is None else {"value": result}, ""
 
     def _send(self, body: dict[str, Any], record: str, code: int = 200) -> None:
+        send_answer(self._client, self.fields, {"code": code, **body}, record)
         self._answered = True
         if self._deadline is not None and self._deadline.active():
             self._deadline.cancel()
-        send_answer(self._client, self.fields, {"code": code, **body}, record)
 
     def refuse(self, code: int, text: str, reason: str = "") -> None:
         """
@@ -283,11 +285,9 @@ class Message:
         if not self.wants_answer or self.held or self._answered:
             return
         try:
-            answer = self._answer(result)
-        except (TypeError, ValueError):
+            self._send(*self._answer(result))
+        except (TypeError, ValueError, RecursionError):
             self.fail(Failure())
-        else:
-            self._send(*answer)
 
     def not_handled(self) -> None:
         """

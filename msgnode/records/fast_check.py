@@ -18,6 +18,7 @@ from msgnode.records.definition import FLOATS, INTEGERS, MAX_DEPTH, Definitions,
 from msgnode.records.values import MAX_ADDRESS_CHARS, MAX_ID_CHARS, check_of, compiled
 
 MAX_SLOTS = 200  # of a record and those that it nests; more would take too long to make types of
+_VALUES_LIKE_A_SLOT = 20  # of an enum, which take as long as a slot
 MAX_FAST_SIZE = 300  # of a pattern; the checker counts the steps of larger ones
 _EXACT = 2**53  # whole numbers below this are exact as floats
 # Members that many bodies have in addition to slots. With any other the checker decides.
@@ -71,7 +72,7 @@ def accepts(
     `slot_check` is the checker's, for slots that msgspec has no type for. Without a direction the mandatory
     slots need not be there.
     """
-    if len(record.slots) > MAX_SLOTS:
+    if _weight(record) > MAX_SLOTS:
         return lambda body: False
     kind, fits = _Types(definitions, slot_check).struct(record, direction, 0)
     decode = msgspec.json.Decoder(kind).decode
@@ -92,6 +93,13 @@ def accepts(
     return decodes if fits is None else accept
 
 
+def _weight(record: Record) -> int:
+    """
+    The number of slots that take as long to make types of as this record.
+    """
+    return len(record.slots) + sum(len(slot.values) for slot in record.slots) // _VALUES_LIKE_A_SLOT
+
+
 class _Types:
     """
     Makes types of records; `_open` are those that are being made, `_slots` counts the slots of all.
@@ -108,7 +116,7 @@ class _Types:
         The Struct of a record, and the check of what msgspec does not check.
         """
         self._open.append(record.id)
-        self._slots += len(record.slots)
+        self._slots += _weight(record)
         fields: list[Any] = []
         together: list[tuple[str, str]] = []
         singly: list[tuple[str, _Fits]] = []
@@ -180,7 +188,7 @@ class _Types:
 
     def _nested(self, slot: Slot, depth: int) -> _Plan | None:
         record = self._definitions.nested(slot)
-        is_too_much = depth + 1 >= MAX_DEPTH or self._slots + len(record.slots) > MAX_SLOTS
+        is_too_much = depth + 1 >= MAX_DEPTH or self._slots + _weight(record) > MAX_SLOTS
         if is_too_much or record.id in self._open:
             return None
         kind, fits = self.struct(record, "NESTED", depth + 1)

@@ -53,14 +53,14 @@ class RecordsLoader:
         read.addBoth(self._finished)
 
     def _use(self, records: RecordSet) -> None:
-        before = self._known.definitions.digest
+        before = self._known.digest
         self._known.use(records)
-        verdict = "unchanged" if records.definitions.digest == before else "replaced"
+        verdict = "unchanged" if records.digest == before else "replaced"
         log.info(
             "the definitions of records are {verdict}: {number} records, digest {digest}",
             verdict=verdict,
             number=len(records.definitions),
-            digest=records.definitions.digest[:16],
+            digest=records.digest[:16],
         )
 
     def _refuse(self, why: Failure) -> None:

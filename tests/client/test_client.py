@@ -5,6 +5,7 @@ The Python client at a whole node in memory: what its program asks, sends, hears
 import gc
 from typing import Any
 
+from msgspec import Raw
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -326,6 +327,35 @@ class ClientSuite:
 
         self.assertEqual((500, "the recipient failed over this message"), self.refusal(self.a.request(LAMP)))
         self.assertEqual(1, len(self.flushLoggedErrors(ZeroDivisionError)))
+
+    def test_an_answer_that_is_no_json_fails_alone(self: Any) -> None:
+        """
+        A handler that returns what JSON does not have has failed; the connection and the next request go on.
+        """
+        self.serve(lambda request: request.body.get("n") or object())
+
+        self.assertEqual((500, "the recipient failed over this message"), self.refusal(self.a.request(LAMP)))
+        self.assertEqual(1, len(self.flushLoggedErrors(TypeError)))
+        self.assertEqual({"code": 200, "value": 5}, self.ask({"n": 5}).body)
+        self.assertTrue(self.b.is_open)
+
+    def test_a_text_with_a_lone_surrogate_is_returned_as_it_came(self: Any) -> None:
+        """
+        Half of a character is no UTF-8, but JSON may have it as an escape.
+        """
+        self.serve(lambda request: request.body)
+
+        self.assertEqual("\ud800", self.ask({"a": "\ud800"}).body["a"])
+
+    def test_a_number_of_thousands_of_digits_is_a_message_too(self: Any) -> None:
+        """
+        It is read as an approximation, so its sender gets an answer.
+        """
+        self.serve(lambda request: {"is_number": isinstance(request.body["n"], float)})
+
+        answer = self.a.result(self.a.request(LAMP, {"n": Raw(b"9" * 5000)}))
+
+        self.assertEqual({"code": 200, "is_number": True}, answer.body)
 
     def test_nobody_handles(self: Any) -> None:
         """

@@ -200,6 +200,16 @@ def test_a_member_with_escapes_in_its_name_is_a_slot(rounds):
     assert told == {"REMOTE_NODE": "mn://b.example/n1", "TYPE": "SERVER"}
 
 
+@pytest.mark.parametrize("value", [294.65, 0.1, 5e-324, 1.7976931348623157e308, 1 / 3])
+def test_a_double_is_exact_and_short(rounds, value):
+    """
+    A DOUBLE is written with as many digits as it needs.
+    """
+    told = rounds("REGISTER", {"REGISTER_SLOTS": value})["REGISTER_SLOTS"]
+
+    assert told == value and len(repr(told)) <= len(repr(value))
+
+
 @pytest.mark.parametrize("value", [3.4028235e38, -3.4028235e38, 1e-45])
 def test_the_largest_float_is_read(rounds, value):
     """

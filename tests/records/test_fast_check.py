@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from msgnode.records.checker import Checker, is_complete
-from msgnode.records.definition import Definitions, Record, Slot
+from msgnode.records.definition import Definitions, EnumValue, Record, Slot
 from msgnode.records.fast_check import MAX_SLOTS
 from tests.support.made_records import bodies, definitions, jsons
 
@@ -155,3 +155,17 @@ def test_records_that_nest_too_much_are_left_to_the_checker():
     assert not made.accepts(ID, b'{"CHILD": {"CHILD": 5}}')
     assert not made.accepts(ID, b'{"CHILD":' * 40 + b"null" + b"}" * 40)
     assert not made.accepts(OTHER, b"{}")
+
+
+def test_records_with_very_many_values_are_left_to_the_checker():
+    """
+    Types of enums take long to make, too, and the first message of a record would wait for them.
+    """
+    values = tuple(EnumValue(f"V{n}") for n in range(1000))
+    enums = tuple(
+        Slot(key=n, name=f"S{n}", type="ENUM", values=values if n > 1 else values[:2]) for n in range(1, 6)
+    )
+
+    assert checker(enums[0]).accepts(ID, b'{"S1": "V1"}')
+    assert not checker(*enums).accepts(ID, b'{"S1": "V1"}')
+    assert checker(*enums).check(ID, {"S1": "V1"}) is None

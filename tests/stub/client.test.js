@@ -84,6 +84,16 @@ test('after a new session its addresses are bound before anything else is sent',
   await flushed;
 });
 
+test('all who wait for the session are told when it is open', { timeout: 5000 }, async () => {
+  const fixture = new Fixture();
+  const first = fixture.client.connect();
+
+  fixture.accept();
+
+  await Promise.all([first, fixture.connecting]);
+  assert.deepEqual([true], fixture.states.map(({ open }) => open));
+});
+
 test('a session that is resumed binds nothing again', () => {
   const it = new Fixture();
   it.accept();

@@ -29,13 +29,15 @@ class PublicRecords(Struct, frozen=True):
 
 class RecordSet(Struct, frozen=True):
     """
-    Definitions with all that is made of them before they are used. `index` lists the records by name.
+    Definitions with all that is made of them before they are used. `index` lists the records by name,
+    `digest` is that of all.
     """
 
     definitions: Definitions
     checker: Checker
     index: list[dict[str, Any]]
     public: PublicRecords
+    digest: str
 
 
 def read_records(directory: str, public: Iterable[str]) -> RecordSet:
@@ -59,7 +61,7 @@ def read_records(directory: str, public: Iterable[str]) -> RecordSet:
     checker = Checker(definitions)
     for record in definitions:
         checker.of(record.id)  # compiled here, not between two messages
-    return RecordSet(definitions, checker, _index(definitions), made)
+    return RecordSet(definitions, checker, _index(definitions), made, definitions.digest)
 
 
 def _with_nested(definitions: Definitions, namespaces: frozenset[str]) -> Definitions:
@@ -102,6 +104,7 @@ class KnownRecords:
         self.checker = records.checker
         self.index = records.index
         self.public = records.public
+        self.digest = records.digest
         self._kinds: dict[str, RecordKind] = {}
 
     def __len__(self) -> int:

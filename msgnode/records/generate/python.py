@@ -31,7 +31,7 @@ _RUNTIME = ("UNSET", "Enum", "Message", "Record", "Slot", "UnsetType")
 _RESERVED_CLASSES = (*keyword.kwlist, "Any", "BadSlot", "ClassVar", *_RUNTIME)
 # Members of the runtime, and what annotations and defaults of a class refer to.
 _RESERVED_FIELDS = {"extra", "from_body", "to_body", "property", "datetime", "uuid"}
-_RESERVED_FIELDS |= {"bool", "bytes", "dict", "float", "int", "list", "str", "tuple", "type"}
+_RESERVED_FIELDS |= {"bool", "bytes", "dict", "float", "int", "list", "str", "tuple"}
 _RESERVED_MODULES = (*keyword.kwlist, "records_runtime", "datetime", "uuid")
 
 

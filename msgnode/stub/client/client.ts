@@ -186,8 +186,13 @@ export class Client {
       if (signal?.aborted) return reject(signal.reason);
       signal?.addEventListener('abort', aborted);
       const end = () => signal?.removeEventListener('abort', aborted);
-      this._opening = { retry, resolve: () => (end(), resolve()), reject: (why) => (end(), reject(why)) };
-      this._session.open();
+      const earlier = this._opening; // another call, which waits for the same session
+      this._opening = {
+        retry: retry || !!earlier?.retry,
+        resolve: () => (earlier?.resolve(), end(), resolve()),
+        reject: (why) => (earlier?.reject(why), end(), reject(why)),
+      };
+      if (!earlier) this._session.open();
     });
   }
 
