@@ -72,7 +72,8 @@ def test_client_that_acknowledges(network):
 
 def test_unknown_and_refused_look_alike():
     """
-    A sender of another domain cannot tell an address that nobody has from one that refuses it.
+    A sender of another domain cannot tell an address that nobody has from one that refuses it; the path of
+    the message ends at the node there in both cases.
     """
     closed = rule("deny", {"peer.domain": {"equals": A}})
     network = MemoryNetwork(A, B)
@@ -90,6 +91,9 @@ def test_unknown_and_refused_look_alike():
     assert [{**message["body"], "to": ""} for message in refused if message["type"] == "receipt"] == [
         {**message["body"], "to": ""} for message in unknown if message["type"] == "receipt"
     ]
+    [receipt] = [message["body"] for message in unknown if message["type"] == "receipt"]
+    assert [hop["node"] for hop in receipt["path"]] == NODES
+    assert receipt["path"][-1]["micros"] == 0
     [answer, other] = [[m["body"] for m in got if m["type"] == "response"] for got in (refused, unknown)]
     assert [each["code"] for each in (*answer, *other)] == [404, 404]
 

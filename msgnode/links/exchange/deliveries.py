@@ -122,12 +122,13 @@ class Deliveries:
         """
         The path of the message that a receipt is about, with the time that it stayed here at the end.
 
-        That time would tell a refusal from an unknown address, so it is left out of an error.
+        That time would tell a refusal from an unknown address, so it is 0 in an error.
         """
         path, received_at = self._paths.get(digest_of((to, receipt.id))) or ((), 0)
-        if not path or int(receipt.fields().get("code", 0)) >= 400:
+        if not path:
             return path
-        return *path, (self._node, max(0, time_ns() - received_at) // 1000)
+        is_error = int(receipt.fields().get("code", 0)) >= 400
+        return *path, (self._node, 0 if is_error else max(0, time_ns() - received_at) // 1000)
 
     def _carry(self, node: str, message: Message) -> None:
         if message.type.lower() == "receipt" and message.from_ == RECEIPT:
