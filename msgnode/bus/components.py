@@ -172,6 +172,17 @@ class ClusterMembers(HeldAddresses, Protocol):
         """
 
 
+class PoolLeases(Protocol):
+    """
+    The leases of pools in a domain of several nodes (cluster/ownership).
+    """
+
+    def lease(self, scheme: str, number: int) -> Deferred[list[str]]:
+        """
+        Free addresses of a pool, for a session here; fails with Rejected.
+        """
+
+
 class Components:
     """
     The registry of connectors, back ends and responders.

@@ -14,10 +14,14 @@ from twisted.internet.defer import Deferred
 
 from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
+from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
+from msgnode.cluster.ownership.owners import Owners
+from msgnode.cluster.ownership.pool_leases import PoolLeases
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.overlay.overlay import Overlay
@@ -72,7 +76,7 @@ class Cluster(MultiService):
             os.urandom(INSTANCE_BYTES),
             connect,
             overlay,
-            self._make_directory,
+            self._listen_to,
             partial(stop_for, reactor),
             reactor,
         )
@@ -83,11 +87,24 @@ class Cluster(MultiService):
         )
         node.cluster_status = self
 
-    def _make_directory(self, members: Members) -> ReplicatedDirectory:
-        node = self._node
-        self.directory = ReplicatedDirectory(members, node.routes.__contains__, self._reactor, node.slices)
+    def _listen_to(self, members: Members) -> Channels:
+        """
+        Makes the parts that use the links between members, each with a channel of its own.
+        """
+        node, clock = self._node, self._reactor
+        channels = Channels(members)
+        channel = channels.make(b"d")
+        self.directory = ReplicatedDirectory(channel, node.routes.__contains__, clock, node.slices)
         self.directory.table.added = node.data_plane.change
-        return self.directory
+        channel.listener = self.directory
+        channel = channels.make(b"r")
+        self.requests = channel.listener = MemberRequests(channel, clock)
+        owners = Owners(members, self.requests, node.config.cluster.members)
+        if owners.view:
+            node.allocation.leases = PoolLeases(
+                members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
+            )
+        return channels
 
     def startService(self) -> None:
         self.members.start()
@@ -96,6 +113,7 @@ class Cluster(MultiService):
 
     def stopService(self) -> Deferred[Any]:
         self.directory.stop()
+        self.requests.stop()
         stopped: Deferred[Any] = super().stopService()
         return stopped
 

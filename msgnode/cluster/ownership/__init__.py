@@ -1,0 +1,3 @@
+"""
+What there is once in the domain: which member decides about it, and the leases of pools.
+"""
