@@ -57,6 +57,7 @@ class Cluster(MultiService):
         super().__init__()
         self._node = node
         self._reactor = reactor
+        self._has_route = overlay.has_route
         options = node.config.cluster
         nats = nats_options(options, name)
 
@@ -116,5 +117,5 @@ class Cluster(MultiService):
 
     def _state(self, node: str, is_up: bool) -> str:
         if is_up:
-            return "up"
+            return "up" if self._has_route(node) else "synchronising"
         return "suspected" if self.directory.is_suspected(node) else "down"

@@ -32,10 +32,13 @@ from msgnode.protocol.message import Message, compose, decode, recall
 from msgnode.sessions.routing import RUNTIMES
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
+from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
 from msgnode.transport.cork import corked
 
 ASKED = "asked"  # the kind of a message whose sender wants a receipt of the member that delivers it
+UNKNOWN_SECONDS = 1.0  # for which members are not asked again for an address that none of them holds
+MAX_UNKNOWN = 10_000
 
 log = Logger()
 _receipt = msgspec.msgpack.Decoder(RemoteReceipt)
@@ -71,6 +74,8 @@ class MemberExchange:
         self._directory = directory
         self._ids = ids
         self._traffic_recorder = traffic_recorder
+        self._seconds = seconds
+        self._unknown: BoundedCache[str, float] = BoundedCache(MAX_UNKNOWN)
         self._own = exchange.homes.own
         self._last = ""  # the address that was changed last
         self._failures = FailureLog(log)
@@ -133,8 +138,17 @@ class MemberExchange:
             return () if address.startswith(RUNTIMES) else self._directory.shared(address)
         return () if address.startswith("mn:") else self._directory.holders(address)
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
-        return self._directory.ask(address)
+    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
+        now = self._seconds()
+        unknown_since = self._unknown.get(address)
+        if unknown_since is not None and now < unknown_since + UNKNOWN_SECONDS:
+            return None
+        return self._directory.ask(address).addCallback(self._asked, address)
+
+    def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:
+        if not nodes:
+            self._unknown.put(address, self._seconds())
+        return nodes
 
     # -- ClusterMembers: sending -------------------------------------------------------------
 
