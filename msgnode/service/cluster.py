@@ -80,7 +80,7 @@ class Cluster(MultiService):
         self.carrier.table.keys_changed = keys_changed
         self.carrier.setServiceParent(self)
         self.members = MemberExchange(
-            node, streams, exchange, self.directory, ids, traffic_recorder, reactor.seconds
+            node, streams, overlay, exchange, self.directory, ids, traffic_recorder, reactor.seconds
         )
         node.cluster_status = self
 

@@ -23,9 +23,11 @@ from msgnode.cluster.exchange.arrival import MemberArrival
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of
 from msgnode.links.exchange.exchange import Exchange
+from msgnode.links.exchange.gathering import Gathering
 from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
 from msgnode.links.exchange.receipts import RemoteReceipt, to_remote
 from msgnode.links.exchange.status import DELIVERED
+from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
 from msgnode.protocol.errors import FAILED, Malformed, NoRoute, Rejected, failure_code
 from msgnode.protocol.message import Message, compose, decode, recall
@@ -61,6 +63,7 @@ class MemberExchange:
         self,
         node: MemberParts,
         streams: Streams,
+        network: Network,
         exchange: Exchange,
         directory: MemberDirectory,
         ids: MessageIds,
@@ -72,6 +75,8 @@ class MemberExchange:
         self._streams = streams
         self._exchange = exchange
         self._directory = directory
+        self._network = network
+        self._gatherings: dict[str, Gathering] = {}  # by member
         self._ids = ids
         self._traffic_recorder = traffic_recorder
         self._seconds = seconds
@@ -153,23 +158,70 @@ class MemberExchange:
     # -- ClusterMembers: sending -------------------------------------------------------------
 
     def send(self, message: Message, session: Session, node: str) -> None:
+        gathering = self._gathering(node)
+        if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+            self.send_alone(message, session, node)
+
+    def _gathering(self, node: str) -> Gathering:
+        """
+        The short messages to a member that leave together at the end of this turn.
+        """
+        found = self._gatherings.get(node)
+        if found is None:
+            found = self._gatherings[node] = Gathering(
+                self,
+                self._streams,
+                self._network,
+                self._router,
+                self._own,
+                _may_gather,
+                self._ids,
+                self._exchange.is_collecting,
+                self._node.sessions.journal.before_write,
+                self._options,
+                self._counts,
+            )
+        return found
+
+    # -- Sending, of what is gathered -----------------------------------------------------------
+
+    def send_alone(self, message: Message, session: Session, node: str) -> None:
+        """
+        Sends one message, after those that are gathered. Raises Rejected.
+        """
+        self._gathering(node).leave()
         envelope = self._envelope(message, session)
         if message.receipt:
             envelope.kind = ASKED
         self._exchange.outgoing.send_to(message, session, node, envelope, message.data, "wait")
 
+    def refused(self, message: Message, sid: int, why: Rejected) -> None:
+        self._exchange.outgoing.refused(message, sid, why)
+
+    def lost(self, message: Message, sid: int, outcome: Outcome) -> None:
+        self._exchange.outgoing.lost(message, sid, outcome)
+
+    # -- copies ------------------------------------------------------------------------------
+
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0
         for node in nodes:
+            gathering = self._gathering(node)
             try:
-                envelope = self._envelope(message, session)
-                self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+                if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+                    self._send_copy(message, session, node)
             except Rejected as why:  # NoRoom
                 self._counts.note(node, why.reason)
             else:
-                self._counts.note(node, "sent")
                 reached += 1
+        message.outcome, message.recipients = "", 0  # which the router adds up
         return reached
+
+    def _send_copy(self, message: Message, session: Session, node: str) -> None:
+        self._gathering(node).leave()
+        envelope = self._envelope(message, session)
+        self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+        self._counts.note(node, "sent")
 
     def _envelope(self, message: Message, session: Session) -> Envelope:
         envelope = envelope_of(message, self._ids.next(), self._options)
@@ -330,6 +382,10 @@ class MemberExchange:
         if is_awaited(message) or wants_answer(message):
             reply = message.reply({**why.body(), "reason": printable(why.reason)})
             self.carry(source, reply.data)
+
+
+def _may_gather(message: Message, node: str) -> bool:
+    return True
 
 
 def _done(done: Callable[[], None], over: object) -> None:
