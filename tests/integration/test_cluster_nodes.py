@@ -3,15 +3,21 @@ Three real nodes of one domain on a real nats-server: what their clients see, an
 NATS dies.
 """
 
+import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.support.examples import TOP
+
 from .clustered import DOMAIN, Cluster, Member, allocate, subscribe, until
-from .process import Lines, NodeProcess
+from .federated import free_port
+from .process import Lines, NodeProcess, fetched
 
 ANN, BOB, CARL, DAVE = (f"runtime://{DOMAIN}/{name}" for name in ("ann", "bob", "carl", "dave"))
 TOPIC = f"comm://{DOMAIN}/chat/changes"
@@ -268,12 +274,20 @@ def test_alone_without_the_option() -> None:
     """
     A node without --cluster says nothing of one.
     """
-    import json
-
-    from .process import fetched
-
     node = NodeProcess()
     try:
         assert "cluster" not in json.loads(fetched(node, "admin", "/live"))
     finally:
         node.stop()
+
+
+def test_tool_starts_a_cluster() -> None:
+    """
+    tools/cluster starts nats-server and nodes that have joined, and says what to try.
+    """
+    command = [sys.executable, str(TOP / "tools/cluster"), "2", "--once", "--port", str(free_port())]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert done.stdout.startswith("2 nodes of the domain localhost:\n  n1  ws://127.0.0.1:")
