@@ -5,19 +5,23 @@ It is one of the parts of federation, because links to other domains and to memb
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
 
 from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
 from msgnode.cluster.directory.directory import ReplicatedDirectory
+from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
+from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.overlay.overlay import Overlay
@@ -86,7 +90,15 @@ class Cluster(MultiService):
 
     def _make_directory(self, members: Members) -> ReplicatedDirectory:
         node = self._node
-        self.directory = ReplicatedDirectory(members, node.routes.__contains__, self._reactor, node.slices)
+        options = node.config.cluster
+        limits = DirectoryLimits(
+            addresses=options.directory_addresses,
+            table_bytes=options.directory_bytes,
+            lease_seconds=options.directory_lease_seconds,
+        )
+        self.directory = ReplicatedDirectory(
+            members, node.routes.__contains__, self._reactor, node.slices, limits
+        )
         self.directory.table.added = node.data_plane.change
         return self.directory
 
@@ -109,11 +121,23 @@ class Cluster(MultiService):
     def report(self) -> dict[str, Any]:
         return {
             "nats": self.why_degraded or "ok",
-            "members": {
-                node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())
-            },
+            "members": self._states(),
             "addresses_elsewhere": self.directory.table.count,
         }
+
+    def figures(self) -> ClusterFigures:
+        table = self.directory.table
+        return ClusterFigures(
+            not self.why_degraded,
+            Counter(self._states().values()),
+            table.count,
+            table.size,
+            self.carrier.table.refusals.by_reason,
+            structs.asdict(self.directory.counts),
+        )
+
+    def _states(self) -> dict[str, str]:
+        return {node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())}
 
     def _state(self, node: str, is_up: bool) -> str:
         if is_up:
