@@ -5,10 +5,12 @@ It is one of the parts of federation, because links to other domains and to memb
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
 
@@ -16,12 +18,14 @@ from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
 from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
+from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.overlay.overlay import Overlay
@@ -61,6 +65,7 @@ class Cluster(MultiService):
         super().__init__()
         self._node = node
         self._reactor = reactor
+        self._has_route = overlay.has_route
         options = node.config.cluster
         nats = nats_options(options, name)
 
@@ -83,7 +88,7 @@ class Cluster(MultiService):
         self.carrier.table.keys_changed = keys_changed
         self.carrier.setServiceParent(self)
         self.members = MemberExchange(
-            node, streams, exchange, self.directory, ids, traffic_recorder, reactor.seconds
+            node, streams, overlay, exchange, self.directory, ids, traffic_recorder, reactor.seconds
         )
         node.cluster_status = self
 
@@ -92,9 +97,15 @@ class Cluster(MultiService):
         Makes the parts that use the links between members, each with a channel of its own.
         """
         node, clock = self._node, self._reactor
+        options = node.config.cluster
+        limits = DirectoryLimits(
+            addresses=options.directory_addresses,
+            table_bytes=options.directory_bytes,
+            lease_seconds=options.directory_lease_seconds,
+        )
         channels = Channels(members)
         channel = channels.make(b"d")
-        self.directory = ReplicatedDirectory(channel, node.routes.__contains__, clock, node.slices)
+        self.directory = ReplicatedDirectory(channel, node.routes.__contains__, clock, node.slices, limits)
         self.directory.table.added = node.data_plane.change
         channel.listener = self.directory
         channel = channels.make(b"r")
@@ -126,13 +137,25 @@ class Cluster(MultiService):
     def report(self) -> dict[str, Any]:
         return {
             "nats": self.why_degraded or "ok",
-            "members": {
-                node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())
-            },
+            "members": self._states(),
             "addresses_elsewhere": self.directory.table.count,
         }
 
+    def figures(self) -> ClusterFigures:
+        table = self.directory.table
+        return ClusterFigures(
+            not self.why_degraded,
+            Counter(self._states().values()),
+            table.count,
+            table.size,
+            self.carrier.table.refusals.by_reason,
+            structs.asdict(self.directory.counts),
+        )
+
+    def _states(self) -> dict[str, str]:
+        return {node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())}
+
     def _state(self, node: str, is_up: bool) -> str:
         if is_up:
-            return "up"
+            return "up" if self._has_route(node) else "synchronising"
         return "suspected" if self.directory.is_suspected(node) else "down"

@@ -292,7 +292,8 @@ class _Parts:
         )
 
     def _peers(self) -> list[str]:
-        return [peer.domain for peer in self._config.peer]
+        own = [self._config.domain] if self._config.cluster.url else []
+        return [*(peer.domain for peer in self._config.peer), *own]
 
     def _orders_changed(self) -> None:
         self.links.orders_changed()
