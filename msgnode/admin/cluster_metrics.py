@@ -24,6 +24,8 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
         "Packets and entries that came over NATS and were refused.",
     ),
     ("cluster_directory_total", "counter", ("event",), "Events of the directory of addresses."),
+    ("cluster_requests_total", "counter", ("outcome",), "Requests between members, by what became of them."),
+    ("cluster_leases_lost_total", "counter", (), "Addresses of pools that a session here lost to another."),
 )
 
 
@@ -47,6 +49,8 @@ class ClusterCollector(Collector):
             {(): found.address_bytes},
             {(reason,): number for reason, number in sorted(found.refused.items())},
             {(event,): number for event, number in found.directory.items()},
+            {(outcome,): number for outcome, number in found.requests.items()},
+            {(): found.leases_lost},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):
             family: GaugeMetricFamily | CounterMetricFamily

@@ -12,7 +12,7 @@ class ClusterFigures(NamedTuple):
     bytes of memory, and the counts since the node started.
 
     `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
-    by name.
+    by name, `requests` those between members by outcome.
     """
 
     is_connected: bool
@@ -21,6 +21,8 @@ class ClusterFigures(NamedTuple):
     address_bytes: int
     refused: Mapping[str, int]
     directory: Mapping[str, int]
+    requests: Mapping[str, int]
+    leases_lost: int
 
 
 class ClusterStatus(Protocol):

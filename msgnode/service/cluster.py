@@ -111,8 +111,9 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self.requests = channel.listener = MemberRequests(channel, clock)
         owners = Owners(members, self.requests, node.config.cluster.members)
+        self._leases: PoolLeases | None = None
         if owners.view:
-            node.allocation.leases = PoolLeases(
+            self._leases = node.allocation.leases = PoolLeases(
                 members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
             )
         return channels
@@ -150,6 +151,8 @@ class Cluster(MultiService):
             table.size,
             self.carrier.table.refusals.by_reason,
             structs.asdict(self.directory.counts),
+            structs.asdict(self.requests.counts),
+            self._leases.lost if self._leases is not None else 0,
         )
 
     def _states(self) -> dict[str, str]:

@@ -25,7 +25,9 @@ class MemoryStatus:
         return {"nats": "ok", "members": {}, "addresses_elsewhere": 0}
 
     def figures(self) -> ClusterFigures:
-        return ClusterFigures(True, {"up": 2, "down": 1}, 7, 700, {"malformed": 3}, {"gaps": 1})
+        return ClusterFigures(
+            True, {"up": 2, "down": 1}, 7, 700, {"malformed": 3}, {"gaps": 1}, {"asked": 2}, 1
+        )
 
 
 def page(node: MemoryNode) -> list[str]:
@@ -53,6 +55,8 @@ def test_figures_of_a_cluster() -> None:
         "msgnode_cluster_address_bytes 700.0",
         'msgnode_cluster_refused_total{reason="malformed"} 3.0',
         'msgnode_cluster_directory_total{event="gaps"} 1.0',
+        'msgnode_cluster_requests_total{outcome="asked"} 2.0',
+        "msgnode_cluster_leases_lost_total 1.0",
     ] == page(node)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from msgnode.cluster.ownership.owners import owner as owner_of
 from tests.support.examples import TOP
 
 from .clustered import DOMAIN, Cluster, Member, allocate, subscribe, until
@@ -291,3 +292,46 @@ def test_tool_starts_a_cluster() -> None:
 
     assert (0, "") == (done.returncode, done.stderr)
     assert done.stdout.startswith("2 nodes of the domain localhost:\n  n1  ws://127.0.0.1:")
+
+
+def test_pool_is_leased_once_in_the_domain() -> None:
+    """
+    Clients at both nodes get different addresses of the pool; when none is left it is 503, and what one
+    returns the other gets. While the node that leases them is away, it is 503 and said which.
+    """
+    more = 'members = ["n1", "n2"]\n[pools.phones]\nscheme = "sip"\npattern = "sip:guest{1..4}@a.example"\n'
+    cluster = Cluster(2, more)
+    try:
+        _lease_and_return(cluster)
+    finally:
+        cluster.stop()
+
+
+def _lease_and_return(cluster: Cluster) -> None:
+    ann, bob = cluster.nodes[0].client("ann"), cluster.nodes[1].client("bob")
+
+    def ask(client: Lines, name: str, type: str, body: dict[str, Any]) -> dict[str, Any]:
+        to = f"domain://msg-node.{DOMAIN}/address-allocation"
+        found: dict[str, Any] = client.ask(
+            {"id": 5, "type": type, "from": f"{name}/x", "to": to, "body": body}
+        )
+        return found["body"]
+
+    def lease(client: Lines, name: str, number: int) -> Any:
+        body = ask(client, name, "create", {"scheme": "sip", "value": {"number": number}})
+        return body["value"]["allocated"] if body["code"] == 200 else (body["code"], body["desc"])
+
+    got = [*lease(ann, ANN, 2), *lease(bob, BOB, 2)]
+    assert sorted(got) == [f"sip:guest{number}@a.example" for number in (1, 2, 3, 4)]
+    assert lease(ann, ANN, 1)[0] == lease(bob, BOB, 1)[0] == 503
+
+    assert ask(ann, ANN, "delete", {"resource": [got[0]]}) == {"code": 200}
+    until(lambda: lease(bob, BOB, 1) == [got[0]])
+
+    owner = owner_of("sip", tuple(node.name for node in cluster.nodes))
+    gone = next(node for node in cluster.nodes if node.name == owner)
+    gone.kill()
+    client, name = (bob, BOB) if gone is cluster.nodes[0] else (ann, ANN)
+    until(lambda: f"{owner} is away" in lease(client, name, 1)[1])
+    ann.close()
+    bob.close()
