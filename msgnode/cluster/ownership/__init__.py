@@ -1,3 +1,3 @@
 """
-What there is once in the domain: which member decides about it, and the leases of pools.
+Ownership: which member decides about what there is once in the domain, and the leases of pools.
 """
