@@ -153,8 +153,8 @@ class ClusterMembers(HeldAddresses, Protocol):
 
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
-        The members that hold an address that the directory does not know, by asking all; never fails. None
-        if they were asked just now.
+        The members that hold an address that the directory does not know, or reach its domain, by asking all;
+        never fails. None if they were asked just now, or if nothing is lost without.
         """
 
     def send(self, message: Message, session: Session, node: str) -> None:

@@ -45,7 +45,7 @@ class Cluster(MultiService):
     The service of the cluster (ClusterStatus). ConfigError if a file of its section cannot be used.
 
     `key` is the hash of the key by which this node signs; `keys_changed` is called when that of a member is
-    another one.
+    another one. A node that `federates` has links to other domains, and is a gateway to them for all members.
     """
 
     def __init__(
@@ -61,8 +61,10 @@ class Cluster(MultiService):
         traffic_recorder: TrafficRecorder,
         keys_changed: Callable[[], None],
         reactor: Any,
+        federates: bool,
     ) -> None:
         super().__init__()
+        self._federates = federates
         self._node = node
         self._reactor = reactor
         self._has_route = overlay.has_route
@@ -105,7 +107,7 @@ class Cluster(MultiService):
         )
         channels = Channels(members)
         channel = channels.make(b"d")
-        self.directory = ReplicatedDirectory(channel, node.routes.__contains__, clock, node.slices, limits)
+        self.directory = ReplicatedDirectory(channel, self._is_held, clock, node.slices, limits)
         self.directory.table.added = node.data_plane.change
         channel.listener = self.directory
         channel = channels.make(b"r")
@@ -118,8 +120,11 @@ class Cluster(MultiService):
             )
         return channels
 
+    def _is_held(self, address: str) -> bool:
+        return self.members.is_held(address)
+
     def startService(self) -> None:
-        self.members.start()
+        self.members.start(self._federates)
         self.directory.start()
         super().startService()
 
