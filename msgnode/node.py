@@ -214,6 +214,7 @@ class Node:
         self._binder = binder = Binder(domain, self.routes, self.owners, config.limits, self.budget)
         requests = Requests(self.slices, self.input_order, self.session_store)
         allocation = Allocation(config, domain, self.routes, binder, requests, self.session_store)
+        self.allocation = allocation
         self._subscription = Subscription(domain, self.routes, binder, requests, config.limits)
         self._subscription.may_serve = self._may_serve
         self.components = Components(self._connections)

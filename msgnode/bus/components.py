@@ -151,9 +151,10 @@ class ClusterMembers(HeldAddresses, Protocol):
         may be below a runtimeURL there.
         """
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
-        The members that hold an address that the directory does not know, by asking all; never fails.
+        The members that hold an address that the directory does not know, or reach its domain, by asking all;
+        never fails. None if they were asked just now, or if nothing is lost without.
         """
 
     def send(self, message: Message, session: Session, node: str) -> None:
@@ -169,6 +170,17 @@ class ClusterMembers(HeldAddresses, Protocol):
     def settled(self) -> Deferred[None]:
         """
         Fires when all members know what this node holds now, or after a short while.
+        """
+
+
+class PoolLeases(Protocol):
+    """
+    The leases of pools in a domain of several nodes (cluster/ownership).
+    """
+
+    def lease(self, scheme: str, number: int) -> Deferred[list[str]]:
+        """
+        Free addresses of a pool, for a session here; fails with Rejected.
         """
 
 

@@ -7,6 +7,7 @@ it.
 """
 
 from copy import copy
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -19,7 +20,7 @@ from msgnode.bus.egress import Egress
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
-from msgnode.bus.receipts import Receipts, is_awaited, wants_answer
+from msgnode.bus.receipts import Receipts, wants_answer
 from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
@@ -171,9 +172,10 @@ class Router:
     def _respond_or_drop(self, message: Message, to: str, session: Session) -> Reply:
         if self._domain.owns(to):
             return self._respond(message, to, session)
-        if self.cluster is not None and _is_asked_for(message):
-            asked = corked(self._fanout.together, self.cluster.ask(to))
-            return asked.addCallback(self._route_found, message, to, session)  # type: ignore[no-any-return]
+        if self.cluster is not None:
+            asked = self.cluster.ask(to)
+            if asked is not None:
+                return self._route_asked(asked, message, to, session)
         self._no_route(message, to, session)
         return None
 
@@ -222,18 +224,40 @@ class Router:
 
     def deliver_here(self, message: Message, session: Session) -> Reply:
         """
-        Delivers what another node of the domain has routed to sessions here; `session` is that node's. Raises
-        Rejected if a policy refuses it, or no session here is bound to its address any more.
+        Delivers what another node of the domain has routed to sessions here, or sends it to another domain;
+        `session` is that node's. Raises Rejected if a policy refuses it, or no session here is bound to its
+        address any more.
         """
         to = message.to
         assert isinstance(to, str)
         if self.expected_responses.waiting and self.expected_responses.deliver(message, self.policy):
+            return None
+        foreign = self.foreign
+        if (
+            foreign is not None
+            and not to.startswith(foreign.own_host, to.find(":") + 3)
+            and foreign.decides(to, session, message)
+        ):
+            foreign.send(message, session)  # this node is the gateway
             return None
         recipients = self._routes.resolve(to)
         if recipients and to not in TOPICS:
             return self._deliver(message, session, recipients)  # type: ignore[return-value]
         self._no_route(message, to, session)
         return None
+
+    def _route_asked(
+        self, asked: Deferred[tuple[str, ...]], message: Message, to: str, session: Session
+    ) -> Deferred[Any]:
+        """
+        Routes the message when the members have said who holds its address; the sender's later ones wait.
+        """
+        work = None if session.is_node else self._fanout.hold(message.origin)
+        found = corked(self._fanout.together, asked)
+        found.addCallback(self._route_found, message, to, session)
+        if work is not None:
+            found.addBoth(partial(self._fanout.release, work))
+        return found
 
     def _route_found(
         self, nodes: tuple[str, ...], message: Message, to: str, session: Session
@@ -459,14 +483,6 @@ class Router:
             return
         if self._budget.has_room(session.account, binding_size(from_)):
             self._routes.bind(from_, session, LEARNED)
-
-
-def _is_asked_for(message: Message) -> bool:
-    """
-    Are all nodes of the domain asked who holds its address, if none is known? For requests and responses of
-    clients, and where a receipt is wanted.
-    """
-    return is_awaited(message) or message.type.lower() == "response" or message.receipt
 
 
 def _as_asked(why: Rejected, message: Message, to: str | list[str]) -> Rejected:

@@ -2,7 +2,27 @@
 The cluster as operators see it.
 """
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class ClusterFigures(NamedTuple):
+    """
+    The figures of the cluster: the members by state, the addresses that others hold, with their estimated
+    bytes of memory, and the counts since the node started.
+
+    `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
+    by name, `requests` those between members by outcome.
+    """
+
+    is_connected: bool
+    members: Mapping[str, int]
+    addresses: int
+    address_bytes: int
+    refused: Mapping[str, int]
+    directory: Mapping[str, int]
+    requests: Mapping[str, int]
+    leases_lost: int
 
 
 class ClusterStatus(Protocol):
@@ -20,3 +40,5 @@ class ClusterStatus(Protocol):
         """
         The state as `/live` has it.
         """
+
+    def figures(self) -> ClusterFigures: ...

@@ -3,13 +3,13 @@ The section about the other nodes of this domain, which are reached over NATS, a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from msgnode.config.sections import Section
+from msgnode.config.sections import Bytes, Count, Section
 
 _NODE = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -35,11 +35,16 @@ class ClusterOptions(Section):
     key: str = ""
     members: list[str] = []
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
+    directory_lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0
+    directory_addresses: Count = 8_000_000
+    directory_bytes: Bytes = 2 * 1024 * 1024 * 1024
 
 
-def cluster_mistakes(options: ClusterOptions, domain: str, node: str) -> Iterator[tuple[str, str]]:
+def cluster_mistakes(
+    options: ClusterOptions, domain: str, node: str, pools: Iterable[str]
+) -> Iterator[tuple[str, str]]:
     """
-    The mistakes of the section, each with its key; `domain` and `node` are those of this node.
+    The mistakes of the section, each with its key; `domain`, `node` and `pools` are those of this node.
     """
     for url in options.url:
         if not _is_url(url):
@@ -62,6 +67,9 @@ def cluster_mistakes(options: ClusterOptions, domain: str, node: str) -> Iterato
     if not _NODE.fullmatch(node):
         expected = "expected at most 128 letters, digits, '.', '_', '~' and '-', for a cluster"
         yield "node", f"{expected}, found {node!r}"
+    elif any(pools) and not options.members:
+        expected = "expected the names of all nodes, one of which leases the addresses of a pool"
+        yield "cluster.members", f"{expected}; found none, and a table [pools]"
     elif options.members and node not in options.members:
         yield "cluster.members", f"expected this node, {node!r}, among them"
 

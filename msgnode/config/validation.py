@@ -150,7 +150,7 @@ def _listeners(config: Config) -> Mistakes:
 
 
 def _cluster(config: Config) -> Mistakes:
-    yield from cluster_mistakes(config.cluster, config.domain, config.node)
+    yield from cluster_mistakes(config.cluster, config.domain, config.node, config.pools)
 
 
 # The checks, in this order. Only the first error is reported.

@@ -5,19 +5,27 @@ It is one of the parts of federation, because links to other domains and to memb
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
 
 from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
+from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
+from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
+from msgnode.cluster.ownership.owners import Owners
+from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.overlay.overlay import Overlay
@@ -37,7 +45,7 @@ class Cluster(MultiService):
     The service of the cluster (ClusterStatus). ConfigError if a file of its section cannot be used.
 
     `key` is the hash of the key by which this node signs; `keys_changed` is called when that of a member is
-    another one.
+    another one. A node that `federates` has links to other domains, and is a gateway to them for all members.
     """
 
     def __init__(
@@ -53,10 +61,13 @@ class Cluster(MultiService):
         traffic_recorder: TrafficRecorder,
         keys_changed: Callable[[], None],
         reactor: Any,
+        federates: bool,
     ) -> None:
         super().__init__()
+        self._federates = federates
         self._node = node
         self._reactor = reactor
+        self._has_route = overlay.has_route
         options = node.config.cluster
         nats = nats_options(options, name)
 
@@ -72,30 +83,54 @@ class Cluster(MultiService):
             os.urandom(INSTANCE_BYTES),
             connect,
             overlay,
-            self._make_directory,
+            self._listen_to,
             partial(stop_for, reactor),
             reactor,
         )
         self.carrier.table.keys_changed = keys_changed
         self.carrier.setServiceParent(self)
         self.members = MemberExchange(
-            node, streams, exchange, self.directory, ids, traffic_recorder, reactor.seconds
+            node, streams, overlay, exchange, self.directory, ids, traffic_recorder, reactor.seconds
         )
         node.cluster_status = self
 
-    def _make_directory(self, members: Members) -> ReplicatedDirectory:
-        node = self._node
-        self.directory = ReplicatedDirectory(members, node.routes.__contains__, self._reactor, node.slices)
+    def _listen_to(self, members: Members) -> Channels:
+        """
+        Makes the parts that use the links between members, each with a channel of its own.
+        """
+        node, clock = self._node, self._reactor
+        options = node.config.cluster
+        limits = DirectoryLimits(
+            addresses=options.directory_addresses,
+            table_bytes=options.directory_bytes,
+            lease_seconds=options.directory_lease_seconds,
+        )
+        channels = Channels(members)
+        channel = channels.make(b"d")
+        self.directory = ReplicatedDirectory(channel, self._is_held, clock, node.slices, limits)
         self.directory.table.added = node.data_plane.change
-        return self.directory
+        channel.listener = self.directory
+        channel = channels.make(b"r")
+        self.requests = channel.listener = MemberRequests(channel, clock)
+        owners = Owners(members, self.requests, node.config.cluster.members)
+        self._leases: PoolLeases | None = None
+        if owners.view:
+            self._leases = node.allocation.leases = PoolLeases(
+                members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
+            )
+        return channels
+
+    def _is_held(self, address: str) -> bool:
+        return self.members.is_held(address)
 
     def startService(self) -> None:
-        self.members.start()
+        self.members.start(self._federates)
         self.directory.start()
         super().startService()
 
     def stopService(self) -> Deferred[Any]:
         self.directory.stop()
+        self.requests.stop()
         stopped: Deferred[Any] = super().stopService()
         return stopped
 
@@ -108,13 +143,27 @@ class Cluster(MultiService):
     def report(self) -> dict[str, Any]:
         return {
             "nats": self.why_degraded or "ok",
-            "members": {
-                node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())
-            },
+            "members": self._states(),
             "addresses_elsewhere": self.directory.table.count,
         }
 
+    def figures(self) -> ClusterFigures:
+        table = self.directory.table
+        return ClusterFigures(
+            not self.why_degraded,
+            Counter(self._states().values()),
+            table.count,
+            table.size,
+            self.carrier.table.refusals.by_reason,
+            structs.asdict(self.directory.counts),
+            structs.asdict(self.requests.counts),
+            self._leases.lost if self._leases is not None else 0,
+        )
+
+    def _states(self) -> dict[str, str]:
+        return {node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())}
+
     def _state(self, node: str, is_up: bool) -> str:
         if is_up:
-            return "up"
+            return "up" if self._has_route(node) else "synchronising"
         return "suspected" if self.directory.is_suspected(node) else "down"

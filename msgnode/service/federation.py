@@ -110,7 +110,7 @@ class Federation(MultiService):
         notifications = add_link_operations(self._node, parts.operations, self._reactor)
         notifications.setServiceParent(self)
         parts.overlay.listen_to_nodes(notifications)
-        parts.exchange.start()
+        parts.exchange.start(federates=_has_links(self._node.config))
         store, found = parts.store, self._recovered
         parts.streams.start(
             parts.exchange, stored_streams(store, found) if isinstance(store, SpoolStreamStore) else ()
@@ -243,6 +243,7 @@ class _Parts:
                 traffic_recorder,
                 self._seal.trust_changed,
                 reactor,
+                federates=made is None,
             )
         self.rotation = KeyRotation(
             keys,
@@ -292,7 +293,8 @@ class _Parts:
         )
 
     def _peers(self) -> list[str]:
-        return [peer.domain for peer in self._config.peer]
+        own = [self._config.domain] if self._config.cluster.url else []
+        return [*(peer.domain for peer in self._config.peer), *own]
 
     def _orders_changed(self) -> None:
         self.links.orders_changed()

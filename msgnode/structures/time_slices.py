@@ -35,9 +35,10 @@ class Slices:
         over: Deferred[Any] = self._cooperator.cooperate(self._counted(steps)).whenDone()
         return over.addBoth(self._finished)
 
-    def begin(self, steps: Iterator[None]) -> Deferred[None] | None:
+    def begin(self, steps: Iterator[Deferred[Any] | None]) -> Deferred[None] | None:
         """
-        Take the first step now. None if there was only one; else the remaining steps are taken as by `work`.
+        Take the first step now, which is no Deferred. None if there was only one; else the remaining steps
+        are taken as by `work`.
         """
         for _ in steps:
             return self.work(steps)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
+from msgnode.admin.cluster_metrics import METRICS, STATES
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.link_metrics import COUNTS, GAUGES, OWN_GAUGES, TOTALS
 from msgnode.admin.links_api import ORDERS
@@ -47,7 +48,7 @@ EVERYWHERE = [
     "docs/traffic-log.md",
     "docs/mining.md",
 ]
-EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md"]
+EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md", "docs/cluster.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
 # Their defaults depend on the machine, or stand for a listener.
@@ -277,6 +278,19 @@ def test_operations_names_every_metric_of_links():
     found = {cells[0].strip("`"): tuple(re.findall("`([a-z]+)`", cells[1])) for cells in documented}
 
     assert list(known.items()) == list(found.items())
+
+
+def test_operations_names_every_metric_of_a_cluster():
+    """
+    docs/operations.md explains every metric that a node of a cluster has in addition, and no other.
+    """
+    documented = rows("docs/operations.md", "## Monitoring of a cluster")
+    known = [(f"msgnode_{row[0]}", row[1], *(f"`{label}`" for label in row[2])) for row in METRICS]
+
+    found = [(cells[0].strip("`"), *cells[1].split(", ")) for cells in documented]
+
+    assert known == found
+    assert all(f"`{state}`" in documented[1][2] for state in STATES)
 
 
 def test_federation_names_every_state_and_order():

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from twisted.internet.defer import Deferred
 
+from msgnode.bus.components import PoolLeases
 from msgnode.bus.responders.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
@@ -49,6 +50,7 @@ class Allocation:
         self._session_store = session_store
         self._config = config
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
+        self.leases: PoolLeases | None = None  # None: this node alone leases the addresses of its pools
         self._promised: set[str] = set()  # addresses of pools that are reserved for pending requests
         if self._pools:
             routes.released = self._released
@@ -83,7 +85,7 @@ class Allocation:
 
     def _allocate(
         self, message: Message, body: dict[str, Any], session: Session, allocated: list[str]
-    ) -> Iterator[None]:
+    ) -> Iterator[Deferred[Any] | None]:
         """
         Fills `allocated`, in slices.
         """
@@ -109,9 +111,15 @@ class Allocation:
         ]
         _making(number, scheme, self._domain.name, children).check(len(message.data), most)
         pool = self._pools.get(scheme)
-        if pool is not None:
-            yield from pool.skip_leased(number, self._is_leased)
-        allocated += self._new(scheme, number)
+        if pool is None:
+            allocated += [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
+        elif self.leases is None:
+            yield from self.free(scheme, number, self.is_leased, allocated)
+        else:
+            yield None  # what follows is not the first step, which is taken at once
+            yield self.leases.lease(scheme, number).addCallback(allocated.extend)
+            if session.ended:
+                raise Rejected("the session has ended", 401, "no-session")
         channels = [f"{address}{_CHILD}{name}" for address in allocated for name in children]
         extra_size = key_size(key, number) if key is not None else 0
         self._promised.update(allocated)
@@ -128,11 +136,55 @@ class Allocation:
             session.keys.add(key, allocated)
             self._session_store.keyed(session.sid, key, allocated)
 
-    def _new(self, scheme: str, number: int) -> list[str]:
+    # -- pools (Pools of the cluster) ----------------------------------------------
+
+    def free(
+        self, scheme: str, number: int, is_leased: Callable[[str], bool], found: list[str]
+    ) -> Iterator[None]:
+        """
+        Finds free addresses of a pool, in slices. Raises Rejected (503) if there are too few, or no such
+        pool.
+        """
+        pool = self._pools.get(scheme)
+        if pool is None:
+            raise Rejected(f"this node has no pool of the scheme {scheme}", 503, "pool-empty")
+        yield from pool.skip_leased(number, is_leased)
+        found += pool.free(number, is_leased)
+
+    def has(self, scheme: str, address: str) -> bool:
+        pool = self._pools.get(scheme)
+        return pool is not None and address in pool
+
+    def is_leased(self, address: str) -> bool:
+        return address in self._promised or self._routes.is_allocated(address)
+
+    def schemes(self) -> Iterable[str]:
+        return self._pools
+
+    def all_of(self) -> Iterator[tuple[str, str]]:
+        """
+        All addresses of the pools, with their schemes.
+        """
+        for scheme, pool in self._pools.items():
+            for address in pool:
+                yield scheme, address
+
+    def look_again(self, scheme: str) -> None:
+        """
+        Have addresses of the pool that were found leased examined again: other nodes do not say when they
+        return them.
+        """
         pool = self._pools.get(scheme)
         if pool is not None:
-            return pool.free(number, self._is_leased)
-        return [f"{scheme}://{self._domain.name}/{uuid4()}" for _ in range(number)]
+            pool.look_again()
+
+    def lose(self, address: str) -> None:
+        """
+        Takes an address from the session to which it is allocated.
+        """
+        for session in list(self._routes.resolve(address)):
+            if session.bindings.get(address, 0) & ALLOCATED:
+                self._drop(address, session)
 
     def _released(self, address: str) -> None:
         """
@@ -140,9 +192,6 @@ class Allocation:
         """
         for pool in self._pools.values():
             pool.returned(address)
-
-    def _is_leased(self, address: str) -> bool:
-        return address in self._promised or self._routes.is_allocated(address)
 
     # -- delete --------------------------------------------------------------------
 
@@ -253,8 +302,15 @@ class Pool:
     """
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        self._queue = OrderedDict.fromkeys(addresses)
+        self._all = dict.fromkeys(addresses)
+        self._queue = OrderedDict.fromkeys(self._all)
         self._leased: set[str] = set()  # addresses removed from the queue
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._all
 
     def skip_leased(self, number: int, is_leased: Callable[[str], bool]) -> Iterator[None]:
         """
@@ -300,6 +356,14 @@ class Pool:
         for address in found if last else reversed(found):
             self._queue[address] = None
             self._queue.move_to_end(address, last)
+
+    def look_again(self) -> None:
+        """
+        Puts what was found leased at the end of the queue, where it is examined again.
+        """
+        for address in self._leased:
+            self._queue[address] = None
+        self._leased.clear()
 
     def returned(self, address: str) -> None:
         """

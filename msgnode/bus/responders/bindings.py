@@ -12,7 +12,7 @@ addresses than the request has bytes.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -272,7 +272,7 @@ class Requests:
         self._session_store = session_store
 
     def answer(
-        self, message: Message, steps: Iterator[None], reply: Callable[[], Message]
+        self, message: Message, steps: Iterator[Deferred[Any] | None], reply: Callable[[], Message]
     ) -> Message | Deferred[Message]:
         """
         The reply to a request when all its steps are done: now, or when its changes are on disk.

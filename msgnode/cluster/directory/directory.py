@@ -89,13 +89,13 @@ class ReplicatedDirectory:
         self._questions = Questions(clock, self._reachable, self._ask, self.limits.questions, self.counts)
         self._turn_call: IDelayedCall | None = None
         self._tick_call: IDelayedCall | None = None
-        self._ticked_at = 0.0
+        self._ticked_at = self._started_at = 0.0
         self._is_sweeping = False
 
     # -- life ----------------------------------------------------------------------
 
     def start(self) -> None:
-        self._ticked_at = self._clock.seconds()
+        self._ticked_at = self._started_at = self._clock.seconds()
         self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
@@ -138,6 +138,16 @@ class ReplicatedDirectory:
         """
         member = self._known.get(node)
         return member is None or member.is_suspected
+
+    def knows_all(self, nodes: Iterable[str]) -> bool:
+        """
+        Is the whole snapshot of each of these members here, or had it no lease any more when this node
+        started?
+        """
+        if self._clock.seconds() - self._started_at >= self.limits.lease_seconds:
+            return True
+        known = self._known
+        return all(node in known and known[node].replica.is_complete for node in nodes)
 
     def last_heard(self) -> float | None:
         """

@@ -169,7 +169,7 @@ class Exchange:
             self.allocations,
             self._deliveries,
             lambda: node.ingress.together,
-            self._is_collecting,
+            self.is_collecting,
             node.sessions.journal.before_write,
             options,
             self.counts,
@@ -196,14 +196,16 @@ class Exchange:
         """
         self.rates.apply()
 
-    def start(self) -> None:
+    def start(self, federates: bool = True) -> None:
         """
-        Connects to the bus, when the sessions of before a restart are there.
+        Connects to the bus, when the sessions of before a restart are there. A node that does not federate
+        reaches no other domain by itself.
         """
         restored = [session for session in self._node.sessions if not session.is_node]
         self.receipts.start(restored, self.options.max_wait_seconds)
         self.nodes.start()
-        self._node.federate(self)
+        if federates:
+            self._node.federate(self)
         self.gateways.start()
         self.outgoing.start()
         self.allocations.start()
@@ -277,7 +279,10 @@ class Exchange:
         with self._node.ingress.together:
             self._incoming.receive_several(source, envelope, payloads, path, keep)
 
-    def _is_collecting(self) -> bool:
+    def is_collecting(self) -> bool:
+        """
+        Is the output of this turn collected, so that the journal is written at its end?
+        """
         together = self._node.ingress.together
         return isinstance(together, Cork) and together.is_open
 

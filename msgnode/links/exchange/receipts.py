@@ -155,6 +155,8 @@ class AskedReceipts:
     def _tell_waiting(asked: Asked, session: Session) -> None:
         from_, id, to = asked.key
         asked.is_waiting = True
+        if session.is_node:
+            return  # its node tells its client so, and waits for the final one
         body = {"code": 202, "description": WAITING, "to": to, "final": False}
         session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
 
@@ -249,10 +251,10 @@ class AskedReceipts:
         """
         from_ = asked.key[0]
         session = self._routes.listener(from_, asked.sid) if asked.sid else None
-        if session is None:
-            found = self._routes.resolve(from_)
-            session = found[0] if found else None
-        return session if session is not None and not session.is_node else None
+        if session is not None:
+            return session
+        found = self._routes.resolve(from_)
+        return found[0] if found and not found[0].is_node else None
 
 
 def _sound(path: Path) -> Path:

@@ -4,13 +4,14 @@ Foreign pools: finite addresses, leased to one session at a time.
 
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.bus.responders.allocation import Pool
 from msgnode.config.address_range import MAX_ADDRESSES, expand
 from msgnode.protocol.errors import Rejected
 from msgnode.structures.time_slices import ADDRESSES
-from tests.bus.responders.test_allocation import AllocationTests
+from tests.bus.responders.test_allocation import ALLOCATION, AllocationTests
 
 
 class ExpandTests(SynchronousTestCase):
@@ -224,3 +225,88 @@ class LeaseTests(AllocationTests):
             self.assertEqual(400, self.ask(self.a, body)["code"])
 
         self.assertEqual(3, len(self.lease(self.b, 3)))
+
+
+class Leases:
+    """
+    The leases of a domain of several nodes, which the test grants (PoolLeases).
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.granted: Deferred[list[str]] = Deferred()
+
+    def lease(self, scheme: str, number: int) -> Deferred[list[str]]:
+        self.asked.append((scheme, number))
+        return self.granted
+
+
+class ClusterLeaseTests(AllocationTests):
+    """
+    Allocation from a pool that other nodes of the domain have, too.
+    """
+
+    def setUp(self) -> None:
+        self.restart(pools={"ims": {"scheme": "sip", "pattern": "sip:guest{1..3}@example.org"}})
+        self.leases = self.node.allocation.leases = Leases()
+
+    def want(self, client: Any, number: int = 1) -> None:
+        body = {"scheme": "sip", "value": {"number": number}}
+        client.tell(
+            {"id": 7, "type": "create", "from": f"{client.runtime}/x", "to": ALLOCATION, "body": body}
+        )
+        self.node.clock.advance(0)
+
+    def test_owner_of_the_pool_says_which_addresses(self) -> None:
+        """
+        The owner of the pool says which addresses; they are bound, and the client is answered, then.
+        """
+        self.want(self.a, 2)
+        self.assertEqual(([("sip", 2)], []), (self.leases.asked, self.a.take()))
+
+        self.leases.granted.callback(["sip:guest3@example.org", "sip:guest1@example.org"])
+        self.node.clock.pump([0] * 5)
+
+        self.assertEqual(["sip:guest3@example.org", "sip:guest1@example.org"], self.allocated(self.a))
+        self.assertEqual(2, len(self.heard("sip:guest1@example.org", "sip:guest3@example.org")))
+
+    def allocated(self, client: Any) -> list[str]:
+        [answer] = client.take()
+        found: list[str] = answer["body"]["value"]["allocated"]
+        return found
+
+    def test_refusal_of_the_owner_is_that_of_the_client(self) -> None:
+        """
+        A refusal of the owner is the client's.
+        """
+        self.want(self.a)
+        self.leases.granted.errback(Rejected("n2 cannot be asked", 503, "no-path"))
+        self.node.clock.pump([0] * 5)
+
+        [answer] = self.a.take()
+        self.assertEqual((503, "n2 cannot be asked"), (answer["body"]["code"], answer["body"]["desc"]))
+
+    def test_session_that_ended_meanwhile_gets_nothing(self) -> None:
+        """
+        A session that ended while the owner was asked gets nothing, and no address stays bound to it.
+        """
+        self.want(self.a)
+        self.a.close()
+
+        self.leases.granted.callback(["sip:guest1@example.org"])
+        self.node.clock.pump([0] * 5)
+
+        self.assertEqual([], self.heard("sip:guest1@example.org"))
+        self.assertFalse(self.node.allocation.is_leased("sip:guest1@example.org"))
+
+    def test_lost_address_is_unbound(self) -> None:
+        """
+        An address that another node has leased meanwhile is taken from its session.
+        """
+        self.want(self.a)
+        self.leases.granted.callback(["sip:guest1@example.org"])
+        self.node.clock.pump([0] * 5)
+
+        self.node.allocation.lose("sip:guest1@example.org")
+
+        self.assertEqual([], self.heard("sip:guest1@example.org"))
