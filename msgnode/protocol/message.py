@@ -355,7 +355,7 @@ def recall(data: bytes) -> Message:
     message.priority, message.ttl = known.get("priority"), known.get("ttl")
     message.receipt, message.bulk = bool(known.get("receipt")), bool(known.get("bulk"))
     message.forward = bool(known.get("forward"))
-    message.log, message.transaction = known.get("log", True), known.get("transaction")
+    message.log, message.transaction = known.get("log") is not False, known.get("transaction")
     message.record = known.get("record")
     return message
 

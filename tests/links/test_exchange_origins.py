@@ -300,6 +300,33 @@ def test_a_redirect_without_proof_is_refused_and_told(network, change, told):
     assert all(told in str(each["body"]) for each in found)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda origin: replaced(origin, node="nonsense"),
+        lambda origin: replaced(origin, node="mn://d.example/n1"),
+        lambda origin: replaced(origin, hops=[Hop("nonsense", "hyperty://c.example/cid", C, False)]),
+    ],
+)
+def test_a_message_whose_origin_makes_no_sense_is_not_passed_on(network, change):
+    """
+    A node of the sender's domain may say nonsense about the origin of a message: it goes no further, and its
+    sender is told.
+    """
+    redirect(network, B)
+    ann, cid = network[A].client("ann"), network[C].client("cid")
+    ann.request("hyperty://b.example/desk")
+    source, destination, envelope, payload, done = network.wire.popleft()
+
+    envelope.origin = change(envelope.origin)
+    network.wire.append((source, destination, envelope, payload, done))
+    network.flow()
+
+    assert cid.take() == []
+    assert network[B].exchange.counts["failed"] == 0
+    assert codes(ann.take()) == [("response", 403, "peer")]
+
+
 def test_a_proof_is_not_good_for_other_messages(network):
     """
     A signature is bound to the message's id, sender and bytes, and to the domain that it was sent to.

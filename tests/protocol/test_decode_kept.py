@@ -137,6 +137,8 @@ class RecallTests(SynchronousTestCase):
 
         self.assertEqual(("", "response", "", "mn:/v"), (message.id, message.type, message.to, message.from_))
         self.assertEqual((None, 7.5, 7), (message.priority, message.ttl, message.effective_priority))
+        self.assertIs(True, message.log)
+        self.assertIs(False, recall(b'{"id":null,"type":"response","to":null,"log":false}').log)
 
     def test_what_is_no_json_object_is_nothing(self) -> None:
         """

@@ -24,7 +24,7 @@ from msgnode.links.exchange.passing.sender_check import SenderCheck
 from msgnode.links.exchange.rates import DomainRates
 from msgnode.links.exchange.status import UNCONFIRMED, response_body
 from msgnode.links.stream.streams import Envelope
-from msgnode.links.wire.node_name import domain_of
+from msgnode.links.wire.node_name import domain_of, is_name
 from msgnode.policy.enforcement.points import IN
 from msgnode.protocol.address import Domain
 from msgnode.protocol.body_edit import set_auth_flag
@@ -294,10 +294,17 @@ class Incoming:
 
     def _remember(self, message: Message, envelope: Envelope, payload: bytes) -> None:
         """
-        Remembers a signed message in each form in which it may be passed on.
+        Remembers a signed message in each form in which it may be passed on. What is not proven must come
+        straight from a node of the sender's domain.
         """
-        if envelope.origin is None:
+        origin, arrival = envelope.origin, message.origin
+        if origin is None:
             return
+        if not arrival.is_proven:
+            is_direct = is_name(origin.node) and domain_of(origin.node) == self._homes.home(message.from_)
+            if not is_direct or origin.hops:
+                self._counts.note(arrival.session.runtime, "peer")
+                return
         forms = {bytes(message.body)}
         if message.data is not payload:  # which may be marked or redacted
             forms.add(bytes(decode(payload).body))
