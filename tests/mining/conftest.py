@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from synthetic.plan import generate
 
 from tests.support.examples import TOP
 
@@ -26,7 +28,7 @@ def delta_settings() -> list[str]:
 @pytest.fixture(scope="session")
 def spark():
     """
-    Spark on one core, without the compiling that pays only for many rows.
+    Spark as the tool starts it for a small log.
     """
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         missing = "Spark needs Java: apt-get install openjdk-17-jre-headless"
@@ -37,24 +39,10 @@ def spark():
     # The workers of Spark import the checkout too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TOP), os.environ.get("PYTHONPATH"))))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    options = {
-        "spark.master": "local[1]",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        # The first compiler only, with room for all that it compiles.
-        "spark.driver.extraJavaOptions": (
-            "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-        ),
-        # As the tool has it: Hadoop starts a process for each file with a checksum beside it.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",  # one partition has nothing to adapt
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    from msgnode.mining.pipeline.spark import local_settings
+
+    options = local_settings([]) | {
+        "spark.driver.memory": "1g",  # for all tests of a run
         "spark.sql.caseSensitive": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "OFF",
@@ -67,3 +55,18 @@ def spark():
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def mined_log(spark, tmp_path_factory):
+    """
+    A directory with 300 lines in `logs`, of which 4 are invalid, mined with a key and a policy to `out`; and
+    what the command said.
+    """
+    from msgnode.cli.main import main
+    from tests.mining.rows import MINED_LOG_OPTIONS
+
+    directory = tmp_path_factory.mktemp("mined")
+    generate(directory / "logs", 300, 3, 1, 1, hours=4)
+    arguments = ["mine", directory / "logs", "--out", directory / "out", *MINED_LOG_OPTIONS]
+    return directory, CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)

@@ -8,12 +8,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from msgnode.mining.pipeline.schema import TRAFFIC
+from tests.support.examples import TOP
 
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 START = 1_785_456_000 * SECOND  # 2026-07-31T00:00Z
 FIRST = START // HOUR
 LINES = StructType([*TRAFFIC.fields, StructField("date", StringType()), StructField("hour", IntegerType())])
+
+# With these the log of the fixture `mined_log` is mined.
+MINED_LOG_OPTIONS = (
+    "--pseudonymise", "a key of sixteen", "--policy", str(TOP / "etc/policies/block-partner.json"),
+)  # fmt: skip
 
 ANN, BOB = "hyperty://a.example/ann", "hyperty://b.example/bob"
 

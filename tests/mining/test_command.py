@@ -10,13 +10,13 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from synthetic.plan import generate
 
 from msgnode.cli.main import main
 from msgnode.cli.mine import _follow, told
 from msgnode.mining.pipeline.log_files import Unreadable
 from msgnode.mining.pipeline.run import Result
 from msgnode.mining.pipeline.spark import LARGE_BYTES, local_settings
+from tests.mining.rows import MINED_LOG_OPTIONS
 from tests.support.examples import TOP
 
 
@@ -25,37 +25,24 @@ def run(*arguments):
     return found.exit_code, found.stdout, found.stderr
 
 
-@pytest.fixture(scope="module")
-def mined(spark, tmp_path_factory):
-    """
-    A small log, and where it was mined.
-    """
-    directory = tmp_path_factory.mktemp("mined")
-    generate(directory / "logs", 300, 3, 1, 1, hours=4)
-    done = run(
-        directory / "logs", "--out", directory / "out", "--pseudonymise", "a key of sixteen",
-        "--policy", TOP / "etc/policies/block-partner.json",
-    )  # fmt: skip
-    return directory, done
-
-
-def test_mine_says_how_much_it_read_and_where(mined):
+def test_mine_says_how_much_it_read_and_where(mined_log):
     """
     It says how much it read and where the report is.
     """
-    directory, (code, out, err) = mined
+    directory, said = mined_log
+    out, err = said.stdout, said.stderr
 
-    assert 0 == code
+    assert 0 == said.exit_code
     assert "4 files read in" in out and "300 lines in all, 4 set aside in _bad" in out
     assert f"report: {directory}/out/report.html" in out
     assert "reading" in err and "combining the results" in err
 
 
-def test_pseudonyms(mined, spark):
+def test_pseudonyms(mined_log, spark):
     """
     With a key, no identifier is anywhere in what is written, and the policy was asked before they went.
     """
-    directory, _ = mined
+    directory, _ = mined_log
     names = (b"attacker.example", b"example.org", b"203.0.113", b"runtime://example")
 
     parts = [path for path in (directory / "out").rglob("*") if path.is_file()]
@@ -67,16 +54,13 @@ def test_pseudonyms(mined, spark):
     assert {"notApplicable"} == {row.effect for row in decided}
 
 
-def test_second_run_with_the_same_options_finds_nothing_new(mined):
+def test_second_run_with_the_same_options_finds_nothing_new(mined_log):
     """
     A second run with the same options finds nothing new, and says so in JSON if asked.
     """
-    directory, _ = mined
+    directory, _ = mined_log
 
-    code, out, _ = run(
-        directory / "logs", "--out", directory / "out", "--pseudonymise", "a key of sixteen", "--json",
-        "--policy", TOP / "etc/policies/block-partner.json",
-    )  # fmt: skip
+    code, out, _ = run(directory / "logs", "--out", directory / "out", "--json", *MINED_LOG_OPTIONS)
 
     found = json.loads(out)
     assert (0, True, 0, 300, 4) == (code, found["ok"], found["files"], found["lines"], found["bad"])
@@ -89,11 +73,11 @@ def test_second_run_with_the_same_options_finds_nothing_new(mined):
         (("--pseudonymise", "a key of sixteen"), "with another policy"),
     ],
 )
-def test_other_options(mined, options, said):
+def test_other_options(mined_log, options, said):
     """
     What was made with other options is refused, with the remedy.
     """
-    directory, _ = mined
+    directory, _ = mined_log
 
     code, _, err = run(directory / "logs", "--out", directory / "out", *options)
 

@@ -8,7 +8,6 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from synthetic.plan import generate
 
 from msgnode.cli.main import main
 from msgnode.mining.mined.cells import csv_line, table
@@ -19,15 +18,9 @@ def run(*arguments, **more):
     return found.exit_code, found.stdout_bytes.decode(), found.stderr
 
 
-@pytest.fixture(scope="module")
-def mined(spark, tmp_path_factory):
-    """
-    A directory that was mined from 300 lines, of which 4 are invalid.
-    """
-    directory = tmp_path_factory.mktemp("sql")
-    generate(directory / "logs", 300, 3, 1, 1, hours=4)
-    assert 0 == run(directory / "logs", "--out", directory / "out")[0]
-    return directory / "out"
+@pytest.fixture
+def mined(mined_log):
+    return mined_log[0] / "out"
 
 
 def test_views_are_listed_with_their_columns(mined):

@@ -176,7 +176,7 @@ def test_run_that_is_killed_before_one_of_its_steps_leaves(spark, runs, tmp_path
     before, after = runs.answers(), at_once(spark, tmp_path, runs)
     seen = []
 
-    for steps in itertools.count(0, 3):
+    for steps in itertools.count(0, 5):
         try:
             runs.take(Life(steps))
         except Killed:
