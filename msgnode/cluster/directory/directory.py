@@ -64,7 +64,8 @@ class ReplicatedDirectory:
     The directory of a cluster, and a listener to its members.
 
     `is_bound` tells whether an address is bound here; it decides what a question of another member is
-    answered.
+    answered. `session_shared` is called with the name of a session that is held here, when a member says that
+    it holds it, too.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class ReplicatedDirectory:
         self.limits = limits or DirectoryLimits()
         self.table = AddressTable()
         self.own = OwnAddresses()
+        self.session_shared: Callable[[str], None] = lambda name: None
         self._members = members
         self._is_bound = is_bound
         self._clock = clock
@@ -182,7 +184,7 @@ class ReplicatedDirectory:
             if len(self._known) >= self.limits.members:
                 log.error("{node} is ignored: there are {most} members", node=node, most=self.limits.members)
                 return
-            replica = Replica(node, self.table, self.limits, self.counts)
+            replica = Replica(node, self.table, self.limits, self.counts, self._session_added)
             follower = Follower(node, self._members, self.own, self._log, self.counts)
             now = self._clock.seconds()
             member = self._known[node] = _Member(replica, follower, now, now)
@@ -247,6 +249,10 @@ class ReplicatedDirectory:
         elif member.replica.must_ask():
             member.owes_seen = member.asks_again = True
         self._wake()
+
+    def _session_added(self, name: str) -> None:
+        if self.own.session(name) is not None:
+            self.session_shared(name)
 
     # -- sending -------------------------------------------------------------------
 
