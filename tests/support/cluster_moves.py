@@ -314,6 +314,7 @@ class MoveNode:
 
     def begin(self, session, generation, connection, epoch, received):
         if session not in self.now.sessions:
+            generation = max([generation, *[known + 1 for known, _ in self.other_holders(session)]])
             self.now.sessions[session] = Held(generation, "", bindings={f"{session}/of/{self.name[-1]}"})
             self.directory.session_bound(session, HASH, generation)
         self.attach(session, connection, epoch, received)
@@ -554,10 +555,19 @@ class MoveNode:
             if any(to == self.name or to in self.channel.up() for to in others):
                 continue  # the earlier holder has to acknowledge first
             self.world.excused |= bool(others)
-            given, waiting[:] = list(waiting), []
-            unacked += [(id, target) for id in given]
-            for id in given:
-                self.give(id, session, target)
+            is_idle = not unacked
+            unacked += [(id, target) for id in waiting]
+            waiting.clear()
+            if is_idle:
+                self.give_first(session)
+
+    def give_first(self, session):
+        """
+        One message of a source is under way, so that they arrive in order.
+        """
+        unacked = self.now.unacked[session]
+        if unacked:
+            self.give(unacked[0][0], session, unacked[0][1])
 
     def give(self, id, session, target, hops=0):
         if target == self.name:
@@ -569,9 +579,8 @@ class MoveNode:
         if not self.alive:
             return
         self.clock.callLater(RESEND_SECONDS, self.resend)
-        for session, unacked in list(self.now.unacked.items()):
-            for id, target in list(unacked):
-                self.give(id, session, target)
+        for session in list(self.now.unacked):
+            self.give_first(session)
         self.pump()
 
     def accept(self, id, session, of, hops):
@@ -609,8 +618,10 @@ class MoveNode:
             self.acked(id)
 
     def acked(self, id):
-        for unacked in list(self.now.unacked.values()):
-            unacked[:] = [each for each in unacked if each[0] != id]
+        for session, unacked in list(self.now.unacked.items()):
+            if unacked and unacked[0][0] == id:
+                del unacked[0]
+                self.clock.callLater(0, self.give_first, session)
         of = self.forwards.pop(id, None)
         if of is not None:
             self.now.seen.add(id)

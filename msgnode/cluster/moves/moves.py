@@ -106,6 +106,7 @@ class Moves:
         self._known: dict[str, Departures] = {}
         self._by_name: dict[str, list[Handover]] = {}  # the newest last
         self._releasing: set[str] = set()  # names whose release is not on disk yet
+        self._unreleased: set[str] = set()  # names whose release could not be written
         self._takes = Takes(members.node, clock, self._reply, MAX_MOVES)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES)
         self._logged: set[str] = set()
@@ -178,12 +179,14 @@ class Moves:
         self._releasing.discard(release.name)
         self.counts.released += 1
         self._hand_over(release)
+        self.compare(release.name)  # a client may have begun it again meanwhile
 
     def _not_released(self, why: Failure, release: Release) -> None:
         """
         The disk fails. The session is held until the release can be written, or is asked for again.
         """
         self._releasing.discard(release.name)
+        self._unreleased.add(release.name)
         log.warn(
             "{name} could not be released to {node}: {why}",
             name=release.name,
@@ -265,7 +268,11 @@ class Moves:
         elif self._arrivals.is_importing(name):
             self._reply(node, Answer(take.id, 0, "", "", 0))
         else:
-            self._reply(node, Answer(take.id, NOT_HERE, "no-session", "", 0))
+            holders = [each for each in self._directory.other_holders(name) if each[1] != node]
+            if holders:
+                self._reply(node, Answer(take.id, 0, "", holders[-1][1], holders[-1][0]))
+            else:
+                self._reply(node, Answer(take.id, NOT_HERE, "no-session", "", 0))
 
     def _advanced(self, node: str, statement: Want | Got) -> None:
         departures = self._departures(node)
@@ -338,4 +345,7 @@ class Moves:
         self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
         for departures in self._known.values():
             departures.tick()
+        unreleased, self._unreleased = self._unreleased, set()
+        for name in unreleased:
+            self.compare(name)
         self._wake()

@@ -44,7 +44,8 @@ class SessionHolder(Protocol):
     def release(self, release: Release) -> Deferred[None]:
         """
         Let the session go: close its connections as superseded, deliver nothing more to them, and write the
-        release to disk. From this call on the session is not held here; its messages are kept for `to`.
+        release to disk. From this call on the session is not held here; its messages are kept for `to`. If
+        it cannot be written, the session is held here again.
         """
 
     def releases(self) -> Iterable[Release]:

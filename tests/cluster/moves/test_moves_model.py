@@ -5,7 +5,7 @@ After quiet nobody holds a session twice, nothing waits to be handed over, and e
 once; in order, wherever the holder of before could be waited for.
 """
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -115,5 +115,5 @@ class MovesMachine(RuleBasedStateMachine):
                 ]
 
 
-MovesMachine.TestCase.settings = settings(max_examples=15 * TIMES, stateful_step_count=30)
+MovesMachine.TestCase.settings = settings(max_examples=15 * TIMES, stateful_step_count=30, phases=[Phase.reuse, Phase.generate])
 TestMoves = MovesMachine.TestCase
