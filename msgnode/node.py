@@ -41,6 +41,7 @@ from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
+from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
 from msgnode.links.operations import LinkOperations
 from msgnode.policy.enforcement.enforcement import PolicyEnforcement
@@ -110,6 +111,7 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()
@@ -490,6 +492,12 @@ class Node:
         """
         failing = self.message_log.failing
         return self.session_store.failing or failing or ""
+
+    def cluster_degraded_reason(self) -> str:
+        """
+        The reason why other nodes of the domain are not reached; empty if there is none.
+        """
+        return self.cluster_status.why_degraded if self.cluster_status is not None else ""
 
     def degraded_reason(self) -> str:
         """

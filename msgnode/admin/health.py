@@ -71,11 +71,13 @@ class LivenessResource(Resource):
 
     def _status(self) -> str:
         """
-        Returns `degraded` while messages are routed but data cannot be written to disk, else `up`.
+        Returns `degraded` while messages are routed but data cannot be written to disk, or other nodes of the
+        domain are not reached, else `up`.
         """
-        if self._node.draining:
+        node = self._node
+        if node.draining:
             return "draining"
-        return "degraded" if self._node.degraded_reason() else "up"
+        return "degraded" if node.degraded_reason() or node.cluster_degraded_reason() else "up"
 
 
 class HealthResource(LivenessResource):
@@ -90,7 +92,7 @@ class HealthResource(LivenessResource):
 
     def report(self) -> dict[str, Any]:
         attached, away = sessions_by_state(self._node)
-        operations = self._node.link_operations
+        operations, cluster = self._node.link_operations, self._node.cluster_status
         return {
             **super().report(),
             "node": self._node.config.node,
@@ -101,6 +103,7 @@ class HealthResource(LivenessResource):
             "store": self._store(),
             "data_plane": "native" if self._node.data_plane.is_native else "python",
             **({"peers": live_report(operations)} if operations is not None else {}),
+            **({"cluster": cluster.report()} if cluster is not None else {}),
         }
 
     def _store(self) -> str:

@@ -151,9 +151,10 @@ class ClusterMembers(HeldAddresses, Protocol):
         may be below a runtimeURL there.
         """
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
+    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
-        The members that hold an address that the directory does not know, by asking all; never fails.
+        The members that hold an address that the directory does not know, by asking all; never fails. None
+        if they were asked just now.
         """
 
     def send(self, message: Message, session: Session, node: str) -> None:

@@ -105,6 +105,19 @@ class Fanout:
         self._cost = 0  # the cost of this turn
         self.apply()
 
+    def hold(self, connection: Connection) -> Work:
+        """
+        Has the later messages of a sender wait until `release`.
+        """
+        return self._input_order.hold(connection)
+
+    def release(self, work: Work, result: Any) -> Any:
+        """
+        Has the sender's later messages processed; returns `result`.
+        """
+        self._input_order.release(work)
+        return result
+
     @property
     def most_now(self) -> int:
         """

@@ -7,6 +7,7 @@ it.
 """
 
 from copy import copy
+from functools import partial
 from time import time_ns
 from typing import Any
 
@@ -19,12 +20,12 @@ from msgnode.bus.egress import Egress
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
-from msgnode.bus.receipts import Receipts, is_awaited, wants_answer
+from msgnode.bus.receipts import Receipts, wants_answer
 from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE, Policy
-from msgnode.protocol.address import MAX_ADDRESS_CHARS, TOPICS, Domain
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, TOPICS, Domain, is_multicast
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -171,9 +172,10 @@ class Router:
     def _respond_or_drop(self, message: Message, to: str, session: Session) -> Reply:
         if self._domain.owns(to):
             return self._respond(message, to, session)
-        if self.cluster is not None and _is_asked_for(message):
-            asked = corked(self._fanout.together, self.cluster.ask(to))
-            return asked.addCallback(self._route_found, message, to, session)  # type: ignore[no-any-return]
+        if self.cluster is not None and not is_multicast(to):
+            asked = self.cluster.ask(to)
+            if asked is not None:
+                return self._route_asked(asked, message, to, session)
         self._no_route(message, to, session)
         return None
 
@@ -234,6 +236,19 @@ class Router:
             return self._deliver(message, session, recipients)  # type: ignore[return-value]
         self._no_route(message, to, session)
         return None
+
+    def _route_asked(
+        self, asked: Deferred[tuple[str, ...]], message: Message, to: str, session: Session
+    ) -> Deferred[Any]:
+        """
+        Routes the message when the members have said who holds its address; the sender's later ones wait.
+        """
+        work = None if session.is_node else self._fanout.hold(message.origin)
+        found = corked(self._fanout.together, asked)
+        found.addCallback(self._route_found, message, to, session)
+        if work is not None:
+            found.addBoth(partial(self._fanout.release, work))
+        return found
 
     def _route_found(
         self, nodes: tuple[str, ...], message: Message, to: str, session: Session
@@ -459,14 +474,6 @@ class Router:
             return
         if self._budget.has_room(session.account, binding_size(from_)):
             self._routes.bind(from_, session, LEARNED)
-
-
-def _is_asked_for(message: Message) -> bool:
-    """
-    Are all nodes of the domain asked who holds its address, if none is known? For requests and responses of
-    clients, and where a receipt is wanted.
-    """
-    return is_awaited(message) or message.type.lower() == "response" or message.receipt
 
 
 def _as_asked(why: Rejected, message: Message, to: str | list[str]) -> Rejected:

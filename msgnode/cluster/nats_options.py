@@ -16,6 +16,7 @@ from msgnode.nats.wire.nkeys import KeyPair
 from msgnode.transport import pem
 
 MAX_PENDING_BYTES = 2 * 1024 * 1024  # before the links to members hold back what they have
+PING_SECONDS = 5.0
 _SEED = re.compile(r"^\s*(SU[A-Z2-7]{20,})\s*$", re.MULTILINE)
 
 
@@ -34,6 +35,7 @@ def nats_options(cluster: ClusterOptions, name: str) -> Options:
         echo=False,
         max_pending_bytes=MAX_PENDING_BYTES,
         last_retry_seconds=5.0,
+        ping_seconds=PING_SECONDS,
     )
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from msgnode.config.sections import Section
+from msgnode.config.sections import Bytes, Count, Section
 
 _NODE = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -35,6 +35,9 @@ class ClusterOptions(Section):
     key: str = ""
     members: list[str] = []
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
+    directory_lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0
+    directory_addresses: Count = 8_000_000
+    directory_bytes: Bytes = 2 * 1024 * 1024 * 1024
 
 
 def cluster_mistakes(options: ClusterOptions, domain: str, node: str) -> Iterator[tuple[str, str]]:

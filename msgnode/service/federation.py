@@ -14,6 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_der_x509_certificate
 from msgspec import structs
 from twisted.application.internet import TimerService
 from twisted.application.service import MultiService
@@ -34,7 +35,7 @@ from msgnode.links.operators.overlay_view import OverlayView
 from msgnode.links.operators.stream_view import StreamView
 from msgnode.links.overlay.overlay import Overlay
 from msgnode.links.overlay.signatures import Signatures
-from msgnode.links.overlay.trust import TrustedKey
+from msgnode.links.overlay.trust import TrustedKey, Untrusted
 from msgnode.links.stream.common import EncryptMode
 from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.links.stream.safety.node_keys import MIN_RSA_BITS, KeyRing, PrivateKeys
@@ -42,11 +43,12 @@ from msgnode.links.stream.storage import epochs
 from msgnode.links.stream.storage.spool_store import SpoolStreamStore, bytes_of
 from msgnode.links.stream.storage.store import MemoryStreamStore, StreamStore
 from msgnode.links.stream.streams import NoRoom
-from msgnode.links.trust.credentials import Credentials
+from msgnode.links.trust.credentials import Credentials, MadeCredentials, key_hash
 from msgnode.links.trust.origin_signer import OriginSigner
 from msgnode.links.wire.node_name import domain_of
 from msgnode.links.wire.stream_header import Epoch
 from msgnode.node import Node
+from msgnode.service.cluster import Cluster
 from msgnode.service.stream_state import epochs_of, name_of, stored_streams, stream_limits
 from msgnode.service.wiring import add_link_operations
 from msgnode.sessions.session_table import TrafficRecorder
@@ -99,6 +101,8 @@ class Federation(MultiService):
             self._node, self._traffic_recorder, self._spool, next_epoch, self._reactor
         )
         parts.links.setServiceParent(self)
+        if parts.cluster is not None:
+            parts.cluster.setServiceParent(self)
         parts.asking.setServiceParent(self)
         notifications = add_link_operations(self._node, parts.operations, self._reactor)
         notifications.setServiceParent(self)
@@ -167,8 +171,10 @@ class _Parts:
         start = epochs.start_of(epoch)
         keys = KeyRing(_private_keys(config), reactor)
         self.states = AdminStates(None if config.state == "none" else Path(config.state))
-        trust = _Trust(config.domain, lambda: self.links)
-        own = Credentials(config)
+        trust = _Trust(config.domain, lambda: self.links, self._is_key_of_member)
+        self.cluster: Cluster | None = None
+        made = None if _has_links(config) else MadeCredentials(config)
+        own = made or Credentials(config)
         self._seal = Signatures(trust, time.time, own.key, own.chain)
         self.overlay = Overlay(
             reactor,
@@ -196,11 +202,12 @@ class _Parts:
         self.options = ExchangeOptions()
         self._set_options()
         self._signer = OriginSigner(name, own.key, self.overlay.public_key, self.overlay.former_key)
+        ids = MessageIds(epoch[0] + os.urandom(ID_BYTES), start)
         self.exchange = Exchange(
             node,
             self.streams,
             self.overlay,
-            MessageIds(epoch[0] + os.urandom(ID_BYTES), start),
+            ids,
             reactor,
             traffic_recorder,
             self.options,
@@ -210,12 +217,31 @@ class _Parts:
         self._redirects: frozenset[str] = frozenset()
         self.asking = TimerService(REDIRECTS_SECONDS, self._ask_for_signatures)
         self.asking.clock = reactor
-        self.links = LinkService(config, self.overlay, start, reactor)
+        self.links = LinkService(
+            config, self.overlay, start, reactor, credentials=None if made is None else lambda: made
+        )
         self.links.trust_changed = self._trust_changed
         self.overlay.distrusted = self._distrusted
         self.links.table.together = lambda: node.ingress.together
         self.operations = self._operations(node, reactor)
         self._exclude_banned()
+        if config.cluster.url:
+            self.cluster = Cluster(
+                node,
+                name,
+                epoch,
+                own.key_hash,
+                self.overlay,
+                self.streams,
+                self.exchange,
+                ids,
+                traffic_recorder,
+                self._seal.trust_changed,
+                reactor,
+            )
+
+    def _is_key_of_member(self, digest: bytes) -> bool:
+        return self.cluster is not None and self.cluster.carrier.table.is_key(digest)
 
     def _operations(self, node: Node, reactor: Any) -> NodeOperations:
         """
@@ -247,7 +273,8 @@ class _Parts:
         )
 
     def _peers(self) -> list[str]:
-        return [peer.domain for peer in self._config.peer]
+        own = [self._config.domain] if self._config.cluster.url else []
+        return [*(peer.domain for peer in self._config.peer), *own]
 
     def _orders_changed(self) -> None:
         self.links.orders_changed()
@@ -304,6 +331,8 @@ class _Parts:
         own = self.links.credentials
         self._seal.renew(own.key, own.chain)
         self._signer.renew(own.key)
+        if self.cluster is not None:
+            self.cluster.carrier.table.renew(own.key_hash)
         self._seal.trust_changed()
         self.overlay.trust_changed()
 
@@ -323,6 +352,8 @@ class _Parts:
         time, or are dropped by an order.
         """
         accept, peers = self._config.federation.accept, {peer.domain for peer in self._config.peer}
+        if self.cluster is not None:
+            peers.add(self._config.domain)
         if accept == "open":
             return
         for node in list(self.streams.peers):
@@ -352,17 +383,27 @@ class _Trust:
     """
     The trust anchors of the links, which are made after the overlay that hears of them.
 
-    This node's own certificate is trusted, too: its advertisements come back to it after a restart.
+    This node's own certificate is trusted, too: its advertisements come back to it after a restart. So are
+    those of the members of its cluster, which have announced their keys over NATS.
     """
 
-    def __init__(self, domain: str, links: Callable[[], LinkService]) -> None:
+    def __init__(
+        self, domain: str, links: Callable[[], LinkService], is_member: Callable[[bytes], bool]
+    ) -> None:
         self._domain = domain
         self._links = links
+        self._is_member = is_member
 
     def verify(self, domain: str, chain: Sequence[bytes]) -> TrustedKey:
-        own = self._links().credentials.certificate
-        if domain == self._domain and chain[0] == own.public_bytes(Encoding.DER):
-            return TrustedKey(own.public_key(), own.not_valid_after_utc.timestamp(), pinned=True)
+        if domain == self._domain:
+            try:
+                found = load_der_x509_certificate(chain[0])
+                digest = key_hash(found)
+            except Exception as why:  # a malformed certificate raises errors of many kinds
+                raise Untrusted(f"expected a certificate: {str(why)[:200]}") from None
+            own = self._links().credentials.certificate
+            if chain[0] == own.public_bytes(Encoding.DER) or self._is_member(digest):
+                return TrustedKey(found.public_key(), found.not_valid_after_utc.timestamp(), pinned=True)
         return self._links().anchors.verify(domain, chain)
 
 
@@ -370,6 +411,8 @@ def _private_keys(config: Config) -> PrivateKeys:
     """
     The keys of this start. RSA is for peers that have nothing else, where encryption is not switched off.
     """
+    if not _has_links(config):
+        return PrivateKeys.generate(None)
     modes = {config.federation.encrypt, *(peer.encrypt for peer in config.peer)} - {"default", "never"}
     return PrivateKeys.generate(rsa.generate_private_key(65537, MIN_RSA_BITS) if modes else None)
 
@@ -387,17 +430,23 @@ def make_federation(
     node: Node, traffic_recorder: TrafficRecorder, spool: Spool | None, rename: bool, reactor: Any
 ) -> Federation | None:
     """
-    The federation of the configuration; None if it has no listener for nodes and no peers.
+    The federation of the configuration; None if it has no listener for nodes, no peers and no cluster.
     """
-    config = node.config
-    if not config.node_listeners() and not config.peer:
+    if not _has_links(node.config) and not node.config.cluster.url:
         return None
     return Federation(node, traffic_recorder, spool, rename, reactor)
+
+
+def _has_links(config: Config) -> bool:
+    """
+    Does the configuration say anything about links to other domains?
+    """
+    return bool(config.node_listeners() or config.peer)
 
 
 def warn_of_links(config: Config) -> None:
     """
     Log that links which were configured while the node runs need a restart, for it was started without any.
     """
-    if config.node_listeners() or config.peer:
+    if _has_links(config):
         log.warn("links to other nodes are configured; they start only after a restart of this node")

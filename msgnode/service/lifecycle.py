@@ -3,6 +3,7 @@ The root service of the node: its services start in order and stop in reverse or
 line says why.
 """
 
+import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,21 @@ def exit_on_config_error(where: str = "") -> Iterator[None]:
     except ConfigError as why:
         print(f"msgnode: {where}{': ' if where else ''}{why}", file=sys.stderr)
         sys.exit(2)
+
+
+def stop_for(reactor: Any, why: str) -> None:
+    """
+    Stop the running node because of an error that its operator has to resolve; it exits with status 2.
+    """
+    log.error("the node stops: {why}", why=why)
+    reactor.addSystemEventTrigger("after", "shutdown", _exit)
+    reactor.stop()
+
+
+def _exit() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(2)  # twistd has no other way to a status of its own
 
 
 class NodeService(MultiService):

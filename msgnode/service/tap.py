@@ -16,6 +16,7 @@ from twisted.web.resource import IResource, Resource
 
 from msgnode import __version__
 from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
@@ -307,7 +308,14 @@ def _admin_resources(
     return tree(
         {
             "live": HealthResource(node, reactor),
-            "metrics": Metrics(node, lag, lost_lines, PolicyCollector(policies), LinkCollector(links)),
+            "metrics": Metrics(
+                node,
+                lag,
+                lost_lines,
+                PolicyCollector(policies),
+                LinkCollector(links),
+                ClusterCollector(lambda: node.cluster_status),
+            ),
             "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),

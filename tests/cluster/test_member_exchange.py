@@ -108,20 +108,23 @@ def test_request_to_a_member_that_is_silent(cluster: MemoryCluster) -> None:
 
 def test_unknown_address_is_asked_for(cluster: MemoryCluster) -> None:
     """
-    Who holds an address that the directory does not have is asked at all members, for requests only.
+    Who holds an address that the directory does not have is asked at all members, once in a second for one
+    that no member holds, and not for publications; the sender's messages stay in their order.
     """
     ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
     cluster.directory.hidden.add(bob.hyperty)
 
-    ann.request(bob.hyperty, "ping")
-    assert [] == cluster.directory.asked
-    ann.request(bob.hyperty)
-    ann.request(f"hyperty://{DOMAIN}/nobody", id=8, receipt=True)
+    nobody = f"hyperty://{DOMAIN}/nobody"
+
+    ann.request(TOPIC, "update")
+    for number in range(3):
+        ann.request(bob.hyperty, "ping", id=number)
+        ann.request(nobody, "ping", id=number, receipt=True)
     cluster.flow()
 
-    assert ["create"] == [message["type"] for message in bob.take()]
-    assert [bob.hyperty, f"hyperty://{DOMAIN}/nobody"] == cluster.directory.asked
-    assert [404] == codes(ann.take())
+    assert [0, 1, 2] == [message["id"] for message in bob.take()]
+    assert [bob.hyperty, nobody, bob.hyperty, bob.hyperty] == cluster.directory.asked
+    assert [404, 404, 404] == codes(ann.take())
 
 
 def test_member_that_holds_it_no_more(cluster: MemoryCluster) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from twisted.web.test.requesthelper import DummyRequest
 
+from msgnode.admin.cluster_metrics import METRICS, STATES
 from msgnode.admin.health import EventLoopLag
 from msgnode.admin.link_metrics import COUNTS, GAUGES, OWN_GAUGES, TOTALS
 from msgnode.admin.links_api import ORDERS
@@ -277,6 +278,21 @@ def test_operations_names_every_metric_of_links():
     found = {cells[0].strip("`"): tuple(re.findall("`([a-z]+)`", cells[1])) for cells in documented}
 
     assert list(known.items()) == list(found.items())
+
+
+def test_operations_names_every_metric_of_a_cluster():
+    """
+    docs/operations.md explains every metric that a node of a cluster has in addition, and no other.
+    """
+    documented = rows("docs/operations.md", "## Monitoring of a cluster")
+    known = [
+        (f"msgnode_{name}", kind, *(f"`{each}`" for each in labels)) for name, kind, labels, _ in METRICS
+    ]
+
+    found = [(cells[0].strip("`"), *cells[1].split(", ")) for cells in documented]
+
+    assert known == found
+    assert all(f"`{state}`" in documented[1][2] for state in STATES)
 
 
 def test_federation_names_every_state_and_order():

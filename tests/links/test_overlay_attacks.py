@@ -33,6 +33,7 @@ class FakeLink:
         self.node = node
         self.kind = kind
         self.cost = 1
+        self.is_steady = False
         self.round_trip = 0.001
         self.transit = transit
         self.sent = []

@@ -184,7 +184,7 @@ class CarrierCase:
             start or node.encode().rjust(15, b"-") + bytes([counter]),
             self.nats.client,
             heard,
-            heard,
+            lambda members: heard,
             self.conflicts.append,
             self.clock,
             random.Random(1),

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.links.exchange.envelopes import MessageIds
 from tests.support.fakes import Client
-from tests.support.links_exchange import Far, MemoryNetwork
+from tests.support.links_exchange import Far, MemoryNetwork, View
 
 DOMAIN = "a.example"
 MAX_SEGMENTS = 32
@@ -89,6 +89,7 @@ class ClusterNode(Far):
         self.members = MemberExchange(
             self.node,
             self.streams,
+            View(network, self.name),
             self.exchange,
             DirectoryView(network.directory, self.name),
             MessageIds(node.encode(), start),

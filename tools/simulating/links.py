@@ -107,6 +107,8 @@ class MemoryLink:
     A link of `end` to the node `far`.
     """
 
+    is_steady = False
+
     def __init__(self, wire: Wire, end: End, far: End) -> None:
         self.wire = wire
         self.end = end

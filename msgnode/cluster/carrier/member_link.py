@@ -60,6 +60,7 @@ class MemberLink:
     kind = SERVER
     cost: int | None = COST
     transit = True
+    is_steady = True  # it is up only when both ends have answered each other
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
+from msgspec import structs
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -29,7 +30,7 @@ from msgnode.cluster.carrier.packets import (
     Told,
 )
 from msgnode.cluster.carrier.told_order import ToldReceiver
-from msgnode.cluster.membership import MembersListener
+from msgnode.cluster.membership import Members, MembersListener
 from msgnode.links.carrier.link import LinkListener
 from msgnode.links.overlay.refusals import Refusals
 from msgnode.links.wire.entries import Close, Data, Digest, Ping, Pong, State, Summary
@@ -73,13 +74,20 @@ class Member:
         self.greeted = (b"", float("-inf"))  # the token that the last greeting repeated, and when
         self.heard_at = now
 
+    @property
+    def tokens(self) -> tuple[bytes, bytes]:
+        """
+        The tokens of what the member sends on this link.
+        """
+        return self.their_token, self.token
+
 
 class MemberTable:
     """
     The members of this node's cluster (Members). `key` is the hash of the key by which this node signs.
 
     `allowed` are the names of nodes that may be members; all, if it is empty. `listener` hears of links, and
-    `members` of the same as the directory sees it. `keys_changed` is called when a member has another key.
+    what `members` makes hears of members. `keys_changed` is called when a member has another key.
     """
 
     max_payload = MAX_PAYLOAD_BYTES
@@ -90,7 +98,7 @@ class MemberTable:
         greeting: Greeting,
         publisher: Publisher,
         listener: LinkListener,
-        members: MembersListener,
+        members: Callable[[Members], MembersListener],
         allowed: Collection[str],
         link_queue_bytes: Callable[[], int],
         clock: IReactorTime,
@@ -101,7 +109,6 @@ class MemberTable:
         self._greeting = greeting
         self._publisher = publisher
         self.listener = listener
-        self.members = members
         self._allowed = frozenset(allowed)
         self._link_queue_bytes = link_queue_bytes
         self._clock = clock
@@ -111,6 +118,7 @@ class MemberTable:
         self.max_packet = MAX_PACKET_BYTES  # that the NATS server takes
         self._table: dict[str, Member] = {}
         self._blocked: dict[MemberLink, None] = {}  # links with a packet that there was no room for
+        self.members = members(self)
 
     # -- Members -----------------------------------------------------------------------
 
@@ -131,6 +139,12 @@ class MemberTable:
 
     # -- for others ----------------------------------------------------------------------
 
+    def known(self) -> dict[str, bool]:
+        """
+        The members that were heard in the last hour, each with whether its link is up.
+        """
+        return {member.node: member.link is not None for member in self._table.values()}
+
     def link(self, node: str) -> MemberLink | None:
         member = self._table.get(node)
         return None if member is None else member.link
@@ -150,6 +164,17 @@ class MemberTable:
         """
         data = packets.packet(packets.encode(Head(self._node)), [packets.encode(self._greeting)])
         self._publisher.publish(packets.presence(self._name.domain), data)
+
+    def renew(self, key: bytes) -> None:
+        """
+        This node signs by another key from now on.
+        """
+        if key == self._greeting.key:
+            return
+        self._greeting = structs.replace(self._greeting, key=key)
+        for member in self._table.values():
+            if member.link is not None:
+                member.link.send_first(packets.encode(self._greeting))
 
     def go_on(self) -> None:
         """
@@ -200,7 +225,8 @@ class MemberTable:
         member.heard_at = self._clock.seconds()
         for entry in entries:
             if isinstance(entry, Greeting):
-                self._greeted(member, entry)
+                is_by_link = member.link is not None and (head.link, head.to) == member.tokens
+                self._greeted(member, entry, is_by_link)
         if member.greeting is None:
             self._greet(member)
         elif not head.link:
@@ -222,16 +248,19 @@ class MemberTable:
             found = self._table[node] = Member(name, self._clock.seconds())
         return found
 
-    def _greeted(self, member: Member, greeting: Greeting) -> None:
+    def _greeted(self, member: Member, greeting: Greeting, is_by_link: bool) -> None:
         """
-        The member said which start it is.
+        The member said which start it is, or by its link that it signs by another key now.
         """
         before = member.greeting
         if greeting.max_bytes < MIN_PACKET_BYTES:
             self.refusals.refuse(member.node, "malformed", f"it takes packets of {greeting.max_bytes} bytes")
             return
         if before is not None and before.epoch == greeting.epoch:
-            if before.key != greeting.key:
+            if before.key != greeting.key and is_by_link:
+                member.greeting = greeting
+                self.keys_changed()
+            elif before.key != greeting.key:
                 self.refusals.refuse(member.node, "key", "another key for the same start")
             return
         if before is not None and _is_older(greeting.epoch, before.epoch):

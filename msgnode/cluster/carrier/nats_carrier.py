@@ -16,7 +16,7 @@ from msgnode.cluster.carrier import packets
 from msgnode.cluster.carrier.member_table import STRANGER, MemberTable
 from msgnode.cluster.carrier.name_claim import NameClaim
 from msgnode.cluster.carrier.packets import MAX_PACKET_BYTES, MIN_PACKET_BYTES, Greeting
-from msgnode.cluster.membership import MembersListener
+from msgnode.cluster.membership import Members, MembersListener
 from msgnode.config.cluster import ClusterOptions
 from msgnode.links.carrier.link import LinkListener
 from msgnode.links.wire.node_name import NodeName
@@ -63,7 +63,7 @@ class NatsCarrier(MultiService):
         start: bytes,
         connect: Callable[[Listener], Client],
         listener: LinkListener,
-        members: MembersListener,
+        members: Callable[[Members], MembersListener],
         conflict: Callable[[str], None],
         clock: IReactorTime,
         chance: random.Random | None = None,
@@ -183,7 +183,7 @@ class NatsCarrier(MultiService):
             self._begin()
 
     def disconnected(self, reason: Exception) -> None:
-        if self._is_connected:
+        if self._is_connected and self.running:
             log.warn("the connection to NATS is lost: {why}", why=printable(str(reason)))
         self._is_connected = False
         self._note(reason)

@@ -23,19 +23,24 @@ from msgnode.cluster.exchange.arrival import MemberArrival
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of
 from msgnode.links.exchange.exchange import Exchange
+from msgnode.links.exchange.gathering import Gathering
 from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
 from msgnode.links.exchange.receipts import RemoteReceipt, to_remote
 from msgnode.links.exchange.status import DELIVERED
+from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
 from msgnode.protocol.errors import FAILED, Malformed, NoRoute, Rejected, failure_code
 from msgnode.protocol.message import Message, compose, decode, recall
 from msgnode.sessions.routing import RUNTIMES
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
+from msgnode.structures.bounded_cache import BoundedCache
 from msgnode.structures.log_limits import FailureLog, StrangerLog, printable
 from msgnode.transport.cork import corked
 
 ASKED = "asked"  # the kind of a message whose sender wants a receipt of the member that delivers it
+UNKNOWN_SECONDS = 1.0  # for which members are not asked again for an address that none of them holds
+MAX_UNKNOWN = 10_000
 
 log = Logger()
 _receipt = msgspec.msgpack.Decoder(RemoteReceipt)
@@ -58,6 +63,7 @@ class MemberExchange:
         self,
         node: MemberParts,
         streams: Streams,
+        network: Network,
         exchange: Exchange,
         directory: MemberDirectory,
         ids: MessageIds,
@@ -69,8 +75,12 @@ class MemberExchange:
         self._streams = streams
         self._exchange = exchange
         self._directory = directory
+        self._network = network
+        self._gatherings: dict[str, Gathering] = {}  # by member
         self._ids = ids
         self._traffic_recorder = traffic_recorder
+        self._seconds = seconds
+        self._unknown: BoundedCache[str, float] = BoundedCache(MAX_UNKNOWN)
         self._own = exchange.homes.own
         self._last = ""  # the address that was changed last
         self._failures = FailureLog(log)
@@ -133,29 +143,85 @@ class MemberExchange:
             return () if address.startswith(RUNTIMES) else self._directory.shared(address)
         return () if address.startswith("mn:") else self._directory.holders(address)
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]]:
-        return self._directory.ask(address)
+    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
+        now = self._seconds()
+        unknown_since = self._unknown.get(address)
+        if unknown_since is not None and now < unknown_since + UNKNOWN_SECONDS:
+            return None
+        return self._directory.ask(address).addCallback(self._asked, address)
+
+    def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:
+        if not nodes:
+            self._unknown.put(address, self._seconds())
+        return nodes
 
     # -- ClusterMembers: sending -------------------------------------------------------------
 
     def send(self, message: Message, session: Session, node: str) -> None:
+        gathering = self._gathering(node)
+        if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+            self.send_alone(message, session, node)
+
+    def _gathering(self, node: str) -> Gathering:
+        """
+        The short messages to a member that leave together at the end of this turn.
+        """
+        found = self._gatherings.get(node)
+        if found is None:
+            found = self._gatherings[node] = Gathering(
+                self,
+                self._streams,
+                self._network,
+                self._router,
+                self._own,
+                _may_gather,
+                self._ids,
+                self._exchange.is_collecting,
+                self._node.sessions.journal.before_write,
+                self._options,
+                self._counts,
+            )
+        return found
+
+    # -- Sending, of what is gathered -----------------------------------------------------------
+
+    def send_alone(self, message: Message, session: Session, node: str) -> None:
+        """
+        Sends one message, after those that are gathered. Raises Rejected.
+        """
+        self._gathering(node).leave()
         envelope = self._envelope(message, session)
         if message.receipt:
             envelope.kind = ASKED
         self._exchange.outgoing.send_to(message, session, node, envelope, message.data, "wait")
 
+    def refused(self, message: Message, sid: int, why: Rejected) -> None:
+        self._exchange.outgoing.refused(message, sid, why)
+
+    def lost(self, message: Message, sid: int, outcome: Outcome) -> None:
+        self._exchange.outgoing.lost(message, sid, outcome)
+
+    # -- copies ------------------------------------------------------------------------------
+
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0
         for node in nodes:
+            gathering = self._gathering(node)
             try:
-                envelope = self._envelope(message, session)
-                self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+                if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+                    self._send_copy(message, session, node)
             except Rejected as why:  # NoRoom
                 self._counts.note(node, why.reason)
             else:
-                self._counts.note(node, "sent")
                 reached += 1
+        message.outcome, message.recipients = "", 0  # which the router adds up
         return reached
+
+    def _send_copy(self, message: Message, session: Session, node: str) -> None:
+        self._gathering(node).leave()
+        envelope = self._envelope(message, session)
+        self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+        self._counts.note(node, "sent")
 
     def _envelope(self, message: Message, session: Session) -> Envelope:
         envelope = envelope_of(message, self._ids.next(), self._options)
@@ -316,6 +382,10 @@ class MemberExchange:
         if is_awaited(message) or wants_answer(message):
             reply = message.reply({**why.body(), "reason": printable(why.reason)})
             self.carry(source, reply.data)
+
+
+def _may_gather(message: Message, node: str) -> bool:
+    return True
 
 
 def _done(done: Callable[[], None], over: object) -> None:

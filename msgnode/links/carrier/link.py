@@ -15,8 +15,10 @@ class Link(Protocol):
 
     `cost` is the configured cost, or None if `round_trip` counts: seconds, the least of the last pings, None
     before the first pong. `transit`: may datagrams of this neighbour pass through to others? `kind` is SERVER
-    or CLIENT.
+    or CLIENT. A link that `is_steady` is used at once, also if it was lost before.
     """
+
+    is_steady: bool
 
     @property
     def node(self) -> str:

@@ -196,6 +196,8 @@ class MemoryLink:
     A link to a neighbour in memory; a Link.
     """
 
+    is_steady = False
+
     def __init__(self, cable: Cable, here: str, node: str) -> None:
         self.node = node
         self.kind = cable.network.kind(node)

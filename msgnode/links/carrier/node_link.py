@@ -38,6 +38,8 @@ class NodeLink:
     `spare` is a second connection to the same node, until it is settled which one stays.
     """
 
+    is_steady = False
+
     def __init__(self, owner: LinkOwner, connection: LinkConnection, hello: Hello, max_bytes: int) -> None:
         self.node = hello.node
         self.kind = hello.kind

@@ -46,8 +46,9 @@ class LinkService(MultiService, DialListener):
     The links of this node. ConfigError if a file or a listener of the configuration is unusable.
 
     `epoch` is the node's start counter. `trust_changed` is called after each reload, for those who remember
-    what `anchors` said. A reload follows SIGHUP, after `config` has changed, and the renewal of a file of
-    certificates; a ConfigError leaves all as it was.
+    what `anchors` said. `credentials` gives those of this node, if the configuration does not. A reload
+    follows SIGHUP, after `config` has changed, and the renewal of a file of certificates; a ConfigError
+    leaves all as it was.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class LinkService(MultiService, DialListener):
         reactor: Any,
         chance: random.Random | None = None,
         wall: Callable[[], float] = time.time,
+        credentials: Callable[[], Credentials] | None = None,
     ) -> None:
         super().__init__()
+        self._read_credentials = credentials or (lambda: Credentials(config, wall))
         self._config = config
         self._reactor = reactor
         self._chance = chance or random.Random()
@@ -172,7 +175,7 @@ class LinkService(MultiService, DialListener):
             self._dial_peers()
 
     def _read(self) -> tuple[Credentials, DomainTrust]:
-        return Credentials(self._config, self._wall), trust_anchors(self._config, self._wall)
+        return self._read_credentials(), trust_anchors(self._config, self._wall)
 
     # -- dialling ------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ class Exchange:
             self.allocations,
             self._deliveries,
             lambda: node.ingress.together,
-            self._is_collecting,
+            self.is_collecting,
             node.sessions.journal.before_write,
             options,
             self.counts,
@@ -274,7 +274,10 @@ class Exchange:
         with self._node.ingress.together:
             self._incoming.receive_several(source, envelope, payloads, path, keep)
 
-    def _is_collecting(self) -> bool:
+    def is_collecting(self) -> bool:
+        """
+        Is the output of this turn collected, so that the journal is written at its end?
+        """
         together = self._node.ingress.together
         return isinstance(together, Cork) and together.is_open
 

@@ -14,12 +14,9 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import is_awaited
 from msgnode.bus.router import Router
-from msgnode.links.exchange.allocations import Allocations
 from msgnode.links.exchange.counts import ExchangeCounts
-from msgnode.links.exchange.domains import HomeDomains
 from msgnode.links.exchange.envelopes import MessageIds, envelope_of, identity_of
 from msgnode.links.exchange.node_parts import ExchangeOptions
-from msgnode.links.exchange.passing.origins import Origins
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import (
     MAX_SEVERAL,
@@ -66,12 +63,12 @@ class Sending(Protocol):
 class Gathered(msgspec.Struct, gc=False):
     """
     The messages of one session for one address, in the order in which they came; `far` is the session of the
-    node that they go to.
+    node that they go to, if policies decide about what leaves for it.
     """
 
     session: Session
     node: str
-    far: Session
+    far: Session | None
     first: Message
     identity: dict[str, str]
     payloads: list[bytes]
@@ -83,8 +80,9 @@ class Gathering:
     The messages that are being gathered, none of which waits for an answer. They leave before the batch of
     the journal is written, and before anything else that the exchange sends for a client.
 
-    `is_open`: is the output of this turn collected, so that the batch is written at its end? `before_write`
-    is that of the journal.
+    `may_gather`: may a message to that node be one of several? `own` is this node's domain. `is_open`: is the
+    output of this turn collected, so that the batch is written at its end? `before_write` is that of the
+    journal.
     """
 
     def __init__(
@@ -93,8 +91,8 @@ class Gathering:
         streams: Streams,
         network: Network,
         router: Router,
-        homes: HomeDomains,
-        origins: Origins,
+        own: str,
+        may_gather: Callable[[Message, str], bool],
         ids: MessageIds,
         is_open: Callable[[], bool],
         before_write: Callable[[Callable[[], object]], None],
@@ -105,8 +103,8 @@ class Gathering:
         self._streams = streams
         self._network = network
         self._router = router
-        self._homes = homes
-        self._origins = origins
+        self._own = own
+        self._may_gather = may_gather
         self._ids = ids
         self._is_open = is_open
         self._before_write = before_write
@@ -139,29 +137,27 @@ class Gathering:
             self.leave()
             return False
         policy = self._router.policy
-        if policy is not None and policy.between_nodes:
+        if gathered.far is not None and policy is not None and policy.between_nodes:
             policy.check(OUT, message, gathered.far)
         gathered.payloads.append(message.data)
         gathered.size = size
         message.outcome, message.recipients = "delivered", 1
         return True
 
-    def begin(self, message: Message, session: Session, node: str, far: Session) -> bool:
+    def begin(self, message: Message, session: Session, node: str, far: Session | None) -> bool:
         """
         Takes the first message, if others may join it.
         """
-        to, size = message.to, len(message.data)
+        size = len(message.data)
         if (
             not self._is_open()
             or not _is_plain(message)
             or not self._network.has_route(node)
-            or Allocations.is_service(to)
-            or self._homes.home(message.from_) != self._homes.own
-            or self._origins.may_be_passed_on(message, node)
+            or not self._may_gather(message, node)
             or not self._streams.would_take(node, session.runtime, MAX_SEVERAL, MAX_SEVERAL_BYTES)
         ):
             return False
-        identity = identity_of(session, self._homes.own)
+        identity = identity_of(session, self._own)
         self._gathered = Gathered(session, node, far, message, identity, [message.data], size)
         self._before_write(self._leave_now)
         message.outcome, message.recipients = "delivered", 1

@@ -110,7 +110,17 @@ class Outgoing:
             clock.seconds,
         )
         self._gathering = Gathering(
-            self, streams, network, router, homes, origins, ids, is_open, before_write, options, counts
+            self,
+            streams,
+            network,
+            router,
+            homes.own,
+            self._may_gather,
+            ids,
+            is_open,
+            before_write,
+            options,
+            counts,
         )
         self._together: list[tuple[Message, Session]] | None = None
 
@@ -171,6 +181,14 @@ class Outgoing:
         if self._allocations.is_service(message.to):
             self._allocations.request(message, session)
         return node, far, passed
+
+    def _may_gather(self, message: Message, node: str) -> bool:
+        is_own = self._homes.home(message.from_) == self._homes.own
+        return (
+            is_own
+            and not Allocations.is_service(message.to)
+            and not self._origins.may_be_passed_on(message, node)
+        )
 
     def send_alone(self, message: Message, session: Session, node: str) -> None:
         """

@@ -1,7 +1,8 @@
 """
 The neighbours of this node: the links that are up, and since when they count.
 
-A link counts after 3 seconds, doubled for each time it was lost, up to 60; what flaps is in no route.
+A link counts after 3 seconds, doubled for each time it was lost, up to 60; what flaps is in no route. One
+that is steady counts at once.
 """
 
 from collections.abc import Iterator
@@ -149,7 +150,7 @@ class Neighbours:
         flaps, lost = self._flaps.get(link.node) or (0, now)
         neighbour.flaps = 0 if now > lost + STEADY_SECONDS else flaps
         wait = min(MAX_DAMPING_SECONDS, DAMPING_SECONDS * 2 ** min(neighbour.flaps, 10))
-        neighbour.timer = self._clock.callLater(wait, self._count, neighbour)
+        neighbour.timer = self._clock.callLater(0 if link.is_steady else wait, self._count, neighbour)
 
     def down(self, link: Link) -> None:
         neighbour = self.of(link)

@@ -204,7 +204,7 @@ class Overlay:
 
     def counted(self, neighbour: Neighbour) -> None:
         self.synchronising.send_all(neighbour)
-        self._links_changed()
+        self._links_changed(is_urgent=neighbour.link.is_steady)
 
     def lost(self, neighbour: Neighbour) -> None:
         self.flooding.forget(neighbour)

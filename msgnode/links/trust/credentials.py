@@ -7,10 +7,15 @@ domain is decided afterwards (certificates.py), when the hello has said which do
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions
@@ -19,6 +24,8 @@ from zope.interface import implementer
 from msgnode.config.schema import Config, ConfigError
 from msgnode.links.trust.certificates import dns_names
 from msgnode.transport import pem
+
+MADE_FOR = timedelta(days=3650)
 
 
 class Credentials:
@@ -33,13 +40,8 @@ class Credentials:
             chain, key = pem.x509_certificates(options.cert), pem.private_key(key_file)
         except pem.PEMError as why:
             raise ConfigError(f"federation: {why}") from why
-        self.certificate: x509.Certificate = chain[0]
-        self.key: Any = key
-        self.chain = [each.public_bytes(Encoding.DER) for each in chain]
+        self._use(config, chain, key, wall)
         self.files = tuple(dict.fromkeys((options.cert, key_file)))
-        self._file = options.cert
-        self._domain = config.domain
-        self._wall = wall
         tls = CertificateOptions(privateKey=key, certificate=chain[0], extraCertChain=chain[1:])
         try:
             self.context = tls.getContext()
@@ -52,6 +54,23 @@ class Credentials:
         # A resumed session would have no chain of certificates to check.
         self.context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
         self.context.set_options(SSL.OP_NO_TICKET)
+
+    def _use(
+        self, config: Config, chain: list[x509.Certificate], key: Any, wall: Callable[[], float]
+    ) -> None:
+        self.certificate = chain[0]
+        self.key = key
+        self.chain = [each.public_bytes(Encoding.DER) for each in chain]
+        self._file = config.federation.cert
+        self._domain = config.domain
+        self._wall = wall
+
+    @property
+    def key_hash(self) -> bytes:
+        """
+        The SHA-256 of the public key.
+        """
+        return key_hash(self.certificate)
 
     @property
     def days_left(self) -> float:
@@ -71,6 +90,34 @@ class Credentials:
             end = self.certificate.not_valid_after_utc
             found.append(f"federation: {self._file}: the certificate expired at {end:%Y-%m-%d %H:%M} UTC")
         return found
+
+
+class MadeCredentials(Credentials):
+    """
+    Credentials that are made at each start, for a node without links to other domains: the other nodes of its
+    domain get the hash of its key from the node itself.
+    """
+
+    def __init__(self, config: Config, wall: Callable[[], float] = time.time) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "msgnode")])
+        now = datetime.fromtimestamp(wall(), UTC)
+        made = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + MADE_FOR)
+            .sign(key, SHA256())
+        )
+        self._use(config, [made], key, wall)
+        self.files = ()
+
+    def mistakes(self) -> list[str]:
+        return []
+
+
+def key_hash(certificate: x509.Certificate) -> bytes:
+    public = certificate.public_key()
+    return sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
 
 
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)

@@ -1,0 +1,42 @@
+"""
+The cluster as operators see it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+
+class ClusterFigures(NamedTuple):
+    """
+    The figures of the cluster: the members by state, the addresses that others hold, with their estimated
+    bytes of memory, and the counts since the node started.
+
+    `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
+    by name.
+    """
+
+    is_connected: bool
+    members: Mapping[str, int]
+    addresses: int
+    address_bytes: int
+    refused: Mapping[str, int]
+    directory: Mapping[str, int]
+
+
+class ClusterStatus(Protocol):
+    """
+    The state of this node's cluster.
+    """
+
+    @property
+    def why_degraded(self) -> str:
+        """
+        The reason why other members are not reached; empty if there is none.
+        """
+
+    def report(self) -> dict[str, Any]:
+        """
+        The state as `/live` has it.
+        """
+
+    def figures(self) -> ClusterFigures: ...

@@ -1,0 +1,145 @@
+"""
+The cluster of this node: the links over NATS, the directory, and the exchange with the other members.
+
+It is one of the parts of federation, because links to other domains and to members make one network.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec import structs
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred
+
+from msgnode import __version__
+from msgnode.cluster.carrier.nats_carrier import NatsCarrier
+from msgnode.cluster.directory.directory import ReplicatedDirectory
+from msgnode.cluster.directory.limits import DirectoryLimits
+from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.membership import Members
+from msgnode.cluster.nats_options import nats_options
+from msgnode.cluster.status import ClusterFigures
+from msgnode.links.exchange.envelopes import MessageIds
+from msgnode.links.exchange.exchange import Exchange
+from msgnode.links.overlay.overlay import Overlay
+from msgnode.links.stream.storage import epochs
+from msgnode.links.stream.streams import Streams
+from msgnode.links.wire.node_name import parse
+from msgnode.links.wire.stream_header import INSTANCE_BYTES, Epoch
+from msgnode.nats.client import NatsClient
+from msgnode.nats.options import Listener
+from msgnode.node import Node
+from msgnode.service.lifecycle import stop_for
+from msgnode.sessions.session_table import TrafficRecorder
+
+
+class Cluster(MultiService):
+    """
+    The service of the cluster (ClusterStatus). ConfigError if a file of its section cannot be used.
+
+    `key` is the hash of the key by which this node signs; `keys_changed` is called when that of a member is
+    another one.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        epoch: Epoch,
+        key: bytes,
+        overlay: Overlay,
+        streams: Streams,
+        exchange: Exchange,
+        ids: MessageIds,
+        traffic_recorder: TrafficRecorder,
+        keys_changed: Callable[[], None],
+        reactor: Any,
+    ) -> None:
+        super().__init__()
+        self._node = node
+        self._reactor = reactor
+        self._has_route = overlay.has_route
+        options = node.config.cluster
+        nats = nats_options(options, name)
+
+        def connect(listener: Listener) -> NatsClient:
+            return NatsClient(reactor, options.url, nats, listener)
+
+        self.carrier = NatsCarrier(
+            parse(name),
+            options,
+            __version__,
+            (epoch[0], epochs.start_of(epoch)),
+            key,
+            os.urandom(INSTANCE_BYTES),
+            connect,
+            overlay,
+            self._make_directory,
+            partial(stop_for, reactor),
+            reactor,
+        )
+        self.carrier.table.keys_changed = keys_changed
+        self.carrier.setServiceParent(self)
+        self.members = MemberExchange(
+            node, streams, overlay, exchange, self.directory, ids, traffic_recorder, reactor.seconds
+        )
+        node.cluster_status = self
+
+    def _make_directory(self, members: Members) -> ReplicatedDirectory:
+        node = self._node
+        options = node.config.cluster
+        limits = DirectoryLimits(
+            addresses=options.directory_addresses,
+            table_bytes=options.directory_bytes,
+            lease_seconds=options.directory_lease_seconds,
+        )
+        self.directory = ReplicatedDirectory(
+            members, node.routes.__contains__, self._reactor, node.slices, limits
+        )
+        self.directory.table.added = node.data_plane.change
+        return self.directory
+
+    def startService(self) -> None:
+        self.members.start()
+        self.directory.start()
+        super().startService()
+
+    def stopService(self) -> Deferred[Any]:
+        self.directory.stop()
+        stopped: Deferred[Any] = super().stopService()
+        return stopped
+
+    # -- ClusterStatus -----------------------------------------------------------------
+
+    @property
+    def why_degraded(self) -> str:
+        return self.carrier.why_degraded
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "nats": self.why_degraded or "ok",
+            "members": self._states(),
+            "addresses_elsewhere": self.directory.table.count,
+        }
+
+    def figures(self) -> ClusterFigures:
+        table = self.directory.table
+        return ClusterFigures(
+            not self.why_degraded,
+            Counter(self._states().values()),
+            table.count,
+            table.size,
+            self.carrier.table.refusals.by_reason,
+            structs.asdict(self.directory.counts),
+        )
+
+    def _states(self) -> dict[str, str]:
+        return {node: self._state(node, up) for node, up in sorted(self.carrier.table.known().items())}
+
+    def _state(self, node: str, is_up: bool) -> str:
+        if is_up:
+            return "up" if self._has_route(node) else "synchronising"
+        return "suspected" if self.directory.is_suspected(node) else "down"
