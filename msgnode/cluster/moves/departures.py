@@ -19,7 +19,7 @@ RETRY_SECONDS = 5.0
 
 class Departures:
     """
-    What is sent to one member: answers first, then the parts of handovers in turn.
+    The statements to one member: answers first, then the parts of handovers in turn.
     """
 
     def __init__(self, node: str, members: Members, clock: IReactorTime) -> None:

@@ -90,7 +90,7 @@ class SessionHolder(Protocol):
 
     def claims(self, name: str) -> Claims:
         """
-        What the session's client said it had when it opened the session here without its earlier holder.
+        The counts that the session's client gave when it opened the session here without its earlier holder.
         """
 
     def import_state(self, of: str, release: Release, state: bytes) -> Deferred[None]:

@@ -115,5 +115,7 @@ class MovesMachine(RuleBasedStateMachine):
                 ]
 
 
-MovesMachine.TestCase.settings = settings(max_examples=15 * TIMES, stateful_step_count=30, phases=[Phase.reuse, Phase.generate])
+MovesMachine.TestCase.settings = settings(
+    max_examples=15 * TIMES, stateful_step_count=30, phases=[Phase.reuse, Phase.generate]
+)
 TestMoves = MovesMachine.TestCase
