@@ -108,6 +108,7 @@ class World:
         self.stopped: set[str] = set()
         self.clients: dict[str, ResumingClient] = {}
         self.published: dict[str, list[str]] = {}  # ids by session
+        self.full_disks: set[str] = set()
         self.excused = False  # the order is not promised: a source could not wait
         for name in NAMES:
             self.nodes[name] = MoveNode(self, name)
@@ -144,16 +145,16 @@ class World:
             self.stopped.discard(name)
             self.cluster.resume(name)
 
-    def publish(self, name, session, count=1):
+    def publish(self, name, session, count=1, size=0):
         """
-        A source at that node sends messages; they are on its disk when this returns.
+        A source at that node sends messages, longer by `size`; they are on its disk when this returns.
         """
         node = self.nodes.get(name)
         if node is None:
             return
         ids = self.published.setdefault(session, [])
         for _ in range(count):
-            ids.append(f"{name[-1]}{len(ids)}/{session}")
+            ids.append(f"{name[-1]}{len(ids)}/{session}{'x' * size}")
             node.now.waiting.setdefault(session, []).append(ids[-1])
         node.write_now()
         node.pump()
@@ -280,9 +281,15 @@ class MoveNode:
 
     def committed(self):
         waiters, self.waiters = self.waiters, []
-        if self.alive:
+        if not self.alive:
+            return
+        is_full = self.name in self.world.full_disks
+        if not is_full:
             self.write_now()
-            for done in waiters:
+        for done in waiters:
+            if is_full:
+                done.errback(OSError("no space"))
+            else:
                 done.callback(None)
 
     # -- the client ----------------------------------------------------------------
@@ -405,7 +412,13 @@ class MoveNode:
             self.world.clients[release.name].closed(connection)
         leaving = self.now.leaving[release.id] = Leaving(release, held)
         leaving.add(held.out + held.queue)
-        return self.commit()
+
+        def keep(why):
+            del self.now.leaving[release.id]
+            self.now.sessions[release.name] = held
+            return why
+
+        return self.commit().addErrback(keep)
 
     def releases(self):
         return [leaving.release for leaving in self.now.leaving.values()]
@@ -472,7 +485,13 @@ class MoveNode:
         place.bindings |= set(found["bindings"])
         place.claims = found["claims"] | place.claims
         place.arriving.add((of, release.id))
-        return self.commit()
+
+        def forget(why):
+            del self.now.progress[of, release.id]
+            place.arriving.discard((of, release.id))
+            return why
+
+        return self.commit().addErrback(forget)
 
     def place(self, name, generation=0):
         """

@@ -222,6 +222,116 @@ def test_handovers_end():
     assert world.nodes[A].directory.holders(S) == (B,)
 
 
+def test_large_state_and_messages_are_cut():
+    """
+    A session with thousands of bindings, and messages larger than a payload of the carrier, move whole.
+    """
+    world, client = opened()
+    bindings = {f"comm://example.com/{number}/{'x' * 50}" for number in range(3000)}
+    world.nodes[A].now.sessions[S].bindings |= bindings
+    client.connection += 1
+    world.publish(A, S, 3, size=50_000)
+    world.publish(A, S, 3)
+    world.run(1)
+    assert world.cluster.max_payload < 50_000
+
+    client.connect(B)
+    world.run(2)
+
+    assert bindings < world.nodes[B].now.sessions[S].bindings
+    assert client.got == world.published[S]
+
+
+def test_large_message_goes_on_after_the_loss_of_a_link():
+    """
+    A message of many parts that was interrupted comes once.
+    """
+    world, client = opened()
+    client.connection += 1
+    world.publish(A, S, 2, size=500_000)
+    world.run(1)
+    for payloads in (6, 12, 30, 50):
+        client.connect(B if client.node != B else A)
+        world.run(0.01 + payloads / 5000)
+        world.cluster.cut(A, B)
+        world.run(0.1)
+        world.cluster.restore(A, B)
+        world.run(1)
+    world.run(10)
+
+    assert client.got == world.published[S]
+    assert client.faults == []
+
+
+def test_full_disk_of_the_holder_keeps_the_session_there():
+    """
+    A holder that cannot write the release keeps the session; its client begins again where it is now, and the
+    holder lets go when its disk has room.
+    """
+    world, client = opened()
+    client.connection += 1
+    world.publish(C, S, 5)
+    world.run(0.5)
+    world.full_disks.add(A)
+
+    client.connect(B)
+    world.run(3)
+    assert client.is_open
+    assert client.recovered == [False, False]
+    assert A in world.holders(S)
+
+    world.full_disks.clear()
+    world.run(10)
+    assert world.holders(S) == [B]
+    assert sorted(client.got) == sorted(world.published[S])
+
+
+def test_full_disk_of_the_taker_loses_nothing():
+    """
+    What cannot be written at the new holder stays at the earlier one, and comes when there is room.
+    """
+    world, client = opened()
+    client.connection += 1
+    world.publish(C, S, 5)
+    world.run(0.5)
+    world.full_disks.add(B)
+    client.connect(B)
+    world.run(5)
+
+    world.full_disks.clear()
+    world.run(10)
+    client.connect(B)
+    world.run(10)
+
+    assert world.holders(S) == [B]
+    assert sorted(client.got) == sorted(world.published[S])
+    assert client.faults == []
+
+
+def test_many_sessions_move_at_once():
+    """
+    Hundreds of sessions of one member move at once, all within the two seconds that their clients wait, with
+    what waits for them.
+    """
+    world = World(capacity=200)
+    sessions = [f"hyperty-runtime://example.com/{number}" for number in range(300)]
+    for session in sessions:
+        world.client(session).connect(A)
+    world.run(3)
+    for session in sessions:
+        world.client(session).connection += 1
+        world.publish(A, session, 3)
+    world.run(1)
+
+    for number, session in enumerate(sessions):
+        world.client(session).connect((B, C)[number % 2])
+    world.run(10)
+
+    assert {tuple(world.client(session).recovered) for session in sessions} == {(False, True)}
+    assert all(world.client(session).got == world.published[session] for session in sessions)
+    assert not world.nodes[A].now.leaving
+
+
 def test_malformed_statements_change_nothing():
     """
     What is no statement, or beyond a bound, is counted and dropped.
