@@ -332,6 +332,25 @@ def test_many_sessions_move_at_once():
     assert not world.nodes[A].now.leaving
 
 
+def test_lost_acknowledgement_of_the_end_is_repeated():
+    """
+    A handover ends at its holder although the link was lost with the last acknowledgement.
+    """
+    world, client = opened()
+    client.connect(B)
+    while not any(ended for _, ended in world.nodes[B].now.progress.values()):
+        world.run(0.002)
+    world.cluster.cut(A, B)
+    world.run(1)
+    assert world.nodes[A].now.leaving
+
+    world.cluster.restore(A, B)
+    world.run(1)
+
+    assert not world.nodes[A].now.leaving
+    assert world.holders(S) == [B]
+
+
 def test_malformed_statements_change_nothing():
     """
     What is no statement, or beyond a bound, is counted and dropped.
