@@ -128,6 +128,14 @@ class Moves:
         self._turn_call = self._tick_call = None
         self._takes.stop()
 
+    @property
+    def under_way(self) -> tuple[int, int, int]:
+        """
+        The numbers of requests, of sessions that arrive, and of sessions that are handed over.
+        """
+        leaving = sum(len(departures.handovers) for departures in self._known.values())
+        return len(self._takes), len(self._arrivals), leaving
+
     # -- of this node --------------------------------------------------------------
 
     def take(self, name: str, claim: bytes, found: tuple[str, ...] = ()) -> Deferred[Outcome] | None:

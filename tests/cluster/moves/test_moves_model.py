@@ -96,6 +96,7 @@ class MovesMachine(RuleBasedStateMachine):
         world.run(15)
         for session, client in world.clients.items():
             self.judge(session, client)
+        assert {node.moves.under_way for node in world.nodes.values()} == {(0, 0, 0)}
 
     def judge(self, session, client):
         world = self.world
