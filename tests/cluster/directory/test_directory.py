@@ -131,6 +131,24 @@ def test_session_tells_token_hash_and_generation():
         (A, 7, HASH),
     ]
     assert c.directory.sessions(ONE) == []
+    assert c.directory.holders(RUNTIME) == (A,)
+
+
+def test_session_that_two_members_hold_is_noticed():
+    """
+    A member learns that another one holds a session of its own, too, and of no other session.
+    """
+    cluster, a, b = directories(A, B)
+    shared = []
+    a.directory.session_shared = shared.append
+    a.open(RUNTIME)
+    cluster.run(0.1)
+
+    b.open(RUNTIME, generation=2)
+    b.open(RUNTIME + "2")
+    cluster.run(0.1)
+
+    assert shared == [RUNTIME]
 
 
 def test_newcomer_gets_a_snapshot():

@@ -145,9 +145,9 @@ def _holders(others, address):
     The nodes that hold the address: a session with that name, or above it, comes before what is bound.
     """
     for name in (address, address.rpartition("/")[0]):
-        with_session = tuple(node for node in others if name in others[node].sessions)
-        if with_session and (name == address or address.startswith("hyperty-runtime:")):
-            return with_session
+        held = [(others[node].sessions[name], node) for node in others if name in others[node].sessions]
+        if held and (name == address or address.startswith("hyperty-runtime:")):
+            return (max(held)[1],)
     return tuple(node for node in others if address in others[node].directory.own)
 
 
