@@ -25,7 +25,7 @@ from msgnode.bus.recipient_list import RecipientList
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE, Policy
-from msgnode.protocol.address import MAX_ADDRESS_CHARS, TOPICS, Domain, is_multicast
+from msgnode.protocol.address import MAX_ADDRESS_CHARS, TOPICS, Domain
 from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
@@ -172,7 +172,7 @@ class Router:
     def _respond_or_drop(self, message: Message, to: str, session: Session) -> Reply:
         if self._domain.owns(to):
             return self._respond(message, to, session)
-        if self.cluster is not None and not is_multicast(to):
+        if self.cluster is not None:
             asked = self.cluster.ask(to)
             if asked is not None:
                 return self._route_asked(asked, message, to, session)
@@ -224,12 +224,21 @@ class Router:
 
     def deliver_here(self, message: Message, session: Session) -> Reply:
         """
-        Delivers what another node of the domain has routed to sessions here; `session` is that node's. Raises
-        Rejected if a policy refuses it, or no session here is bound to its address any more.
+        Delivers what another node of the domain has routed to sessions here, or sends it to another domain;
+        `session` is that node's. Raises Rejected if a policy refuses it, or no session here is bound to its
+        address any more.
         """
         to = message.to
         assert isinstance(to, str)
         if self.expected_responses.waiting and self.expected_responses.deliver(message, self.policy):
+            return None
+        foreign = self.foreign
+        if (
+            foreign is not None
+            and not to.startswith(foreign.own_host, to.find(":") + 3)
+            and foreign.decides(to, session, message)
+        ):
+            foreign.send(message, session)  # this node is the gateway
             return None
         recipients = self._routes.resolve(to)
         if recipients and to not in TOPICS:

@@ -41,7 +41,7 @@ class Cluster(MultiService):
     The service of the cluster (ClusterStatus). ConfigError if a file of its section cannot be used.
 
     `key` is the hash of the key by which this node signs; `keys_changed` is called when that of a member is
-    another one.
+    another one. A node that `federates` has links to other domains, and is a gateway to them for all members.
     """
 
     def __init__(
@@ -57,8 +57,10 @@ class Cluster(MultiService):
         traffic_recorder: TrafficRecorder,
         keys_changed: Callable[[], None],
         reactor: Any,
+        federates: bool,
     ) -> None:
         super().__init__()
+        self._federates = federates
         self._node = node
         self._reactor = reactor
         self._has_route = overlay.has_route
@@ -96,14 +98,15 @@ class Cluster(MultiService):
             table_bytes=options.directory_bytes,
             lease_seconds=options.directory_lease_seconds,
         )
-        self.directory = ReplicatedDirectory(
-            members, node.routes.__contains__, self._reactor, node.slices, limits
-        )
+        self.directory = ReplicatedDirectory(members, self._is_held, self._reactor, node.slices, limits)
         self.directory.table.added = node.data_plane.change
         return self.directory
 
+    def _is_held(self, address: str) -> bool:
+        return self.members.is_held(address)
+
     def startService(self) -> None:
-        self.members.start()
+        self.members.start(self._federates)
         self.directory.start()
         super().startService()
 

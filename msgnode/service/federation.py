@@ -107,7 +107,7 @@ class Federation(MultiService):
         notifications = add_link_operations(self._node, parts.operations, self._reactor)
         notifications.setServiceParent(self)
         parts.overlay.listen_to_nodes(notifications)
-        parts.exchange.start()
+        parts.exchange.start(federates=_has_links(self._node.config))
         store, found = parts.store, self._recovered
         parts.streams.start(
             parts.exchange, stored_streams(store, found) if isinstance(store, SpoolStreamStore) else ()
@@ -238,6 +238,7 @@ class _Parts:
                 traffic_recorder,
                 self._seal.trust_changed,
                 reactor,
+                federates=made is None,
             )
 
     def _is_key_of_member(self, digest: bytes) -> bool:

@@ -48,7 +48,7 @@ EVERYWHERE = [
     "docs/traffic-log.md",
     "docs/mining.md",
 ]
-EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md"]
+EVERYWHERE += ["docs/backends.md", "docs/federation.md", "docs/records.md", "docs/cluster.md"]
 CONFIG = (TOP / "etc/msgnode.toml").read_text("utf-8")
 OPERATIONS = (TOP / "docs/operations.md").read_text("utf-8")
 # Their defaults depend on the machine, or stand for a listener.
@@ -285,9 +285,7 @@ def test_operations_names_every_metric_of_a_cluster():
     docs/operations.md explains every metric that a node of a cluster has in addition, and no other.
     """
     documented = rows("docs/operations.md", "## Monitoring of a cluster")
-    known = [
-        (f"msgnode_{name}", kind, *(f"`{each}`" for each in labels)) for name, kind, labels, _ in METRICS
-    ]
+    known = [(f"msgnode_{row[0]}", row[1], *(f"`{label}`" for label in row[2])) for row in METRICS]
 
     found = [(cells[0].strip("`"), *cells[1].split(", ")) for cells in documented]
 

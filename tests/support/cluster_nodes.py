@@ -28,6 +28,7 @@ class SharedDirectory:
         self.runtimes: dict[str, dict[str, None]] = {}
         self.hidden: set[str] = set()
         self.asked: list[str] = []
+        self.members: dict[str, MemberExchange] = {}
         self.settling: list[Deferred[None]] | None = None  # a list: nothing is settled yet
 
     def find(self, address: str, node: str) -> Iterator[str]:
@@ -39,6 +40,9 @@ class SharedDirectory:
                     break
                 address = address.rpartition("/")[0]
         return (each for each in found or () if each != node)
+
+    def gateways(self, address: str, node: str) -> Iterator[str]:
+        return (name for name, member in self.members.items() if name != node and member.is_held(address))
 
 
 class DirectoryView:
@@ -58,7 +62,8 @@ class DirectoryView:
 
     def ask(self, address: str) -> Deferred[tuple[str, ...]]:
         self._shared.asked.append(address)
-        return succeed(tuple(self._shared.find(address, self._node)))
+        found = tuple(self._shared.find(address, self._node))
+        return succeed(found or tuple(self._shared.gateways(address, self._node)))
 
     def bound(self, address: str) -> None:
         self._shared.held.setdefault(address, {})[self._node] = None
@@ -96,6 +101,7 @@ class ClusterNode(Far):
             self.node.traffic_recorder,
             network.clock.seconds,
         )
+        network.directory.members[self.name] = self.members
 
     def bare(self, name: str) -> Client:
         """
@@ -108,18 +114,19 @@ class ClusterNode(Far):
 
 class MemoryCluster(MemoryNetwork):
     """
-    Nodes `n1`, `n2` and so on of one domain.
+    Nodes `n1`, `n2` and so on of one domain. With `foreign`, which has one node, the first is the gateway.
     """
 
-    def __init__(self, count: int, **given: Any) -> None:
-        super().__init__()
+    def __init__(self, count: int, foreign: str = "", **given: Any) -> None:
+        super().__init__(*([foreign] if foreign else ()))
         self.directory = SharedDirectory()
         self.domains.add(DOMAIN)
         for number in range(1, count + 1):
             far = ClusterNode(self, f"n{number}", number, **given)
             self.nodes[far.name] = far
-            far.exchange.start()
-            far.members.start()
+            is_gateway = bool(foreign) and number == 1
+            far.exchange.start(federates=is_gateway)
+            far.members.start(is_gateway)
 
     def __getitem__(self, node: str) -> ClusterNode:
         found = self.nodes[f"mn://{DOMAIN}/{node}"]

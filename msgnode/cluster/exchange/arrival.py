@@ -9,7 +9,8 @@ from msgnode.sessions.session import Session
 
 class MemberArrival(NodeConnection):
     """
-    The origin of one message of another member. `sender` is who its client is, as that member has verified.
+    The origin of one message of another member. `sender` is who its client is, as that member has verified,
+    and `sender_fields` the same as it goes to another domain.
 
     To policies it is no message of a peer: the two nodes are one domain.
     """
@@ -21,6 +22,7 @@ class MemberArrival(NodeConnection):
         super().__init__(_member(node), _carry_nothing)
         self.peer = node
         self.session = session
+        self.sender_fields = identity
         user = identity.get("user", "")
         self.sender = Identity(user, identity.get("idp", "")) if user else None
 

@@ -12,7 +12,7 @@ from time import time_ns
 from typing import Any, Protocol
 
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -29,6 +29,8 @@ from msgnode.links.exchange.receipts import RemoteReceipt, to_remote
 from msgnode.links.exchange.status import DELIVERED
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
+from msgnode.policy.decision.addresses import split
+from msgnode.protocol.address import is_multicast
 from msgnode.protocol.errors import FAILED, Malformed, NoRoute, Rejected, failure_code
 from msgnode.protocol.message import Message, compose, decode, recall
 from msgnode.sessions.routing import RUNTIMES
@@ -41,6 +43,7 @@ from msgnode.transport.cork import corked
 ASKED = "asked"  # the kind of a message whose sender wants a receipt of the member that delivers it
 UNKNOWN_SECONDS = 1.0  # for which members are not asked again for an address that none of them holds
 MAX_UNKNOWN = 10_000
+GATEWAY_SECONDS = 30.0  # for which a member is known to reach another domain
 
 log = Logger()
 _receipt = msgspec.msgpack.Decoder(RemoteReceipt)
@@ -81,6 +84,8 @@ class MemberExchange:
         self._traffic_recorder = traffic_recorder
         self._seconds = seconds
         self._unknown: BoundedCache[str, float] = BoundedCache(MAX_UNKNOWN)
+        self._gateways: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_UNKNOWN)  # by host
+        self.federates = False  # does this node reach other domains by itself?
         self._own = exchange.homes.own
         self._last = ""  # the address that was changed last
         self._failures = FailureLog(log)
@@ -99,10 +104,12 @@ class MemberExchange:
     def _options(self) -> ExchangeOptions:
         return self._exchange.options
 
-    def start(self) -> None:
+    def start(self, federates: bool = False) -> None:
         """
-        Connects to the bus, when the sessions of before a restart are there.
+        Connects to the bus, when the sessions of before a restart are there. A node that `federates` sends
+        what members have for other domains.
         """
+        self.federates = federates
         self._node.join_cluster(self)
 
     # -- ClusterMembers: what this node holds ----------------------------------------------
@@ -141,18 +148,60 @@ class MemberExchange:
         if is_held_here:
             # A session here that has it as part of its runtimeURL is the only one.
             return () if address.startswith(RUNTIMES) else self._directory.shared(address)
-        return () if address.startswith("mn:") else self._directory.holders(address)
+        if address.startswith("mn:"):
+            return ()
+        found = self._directory.holders(address)
+        if found or not self._gateways or self.is_own(address):
+            return found
+        return self._gateway(split(address)[1])
+
+    def _gateway(self, host: str) -> tuple[str, ...]:
+        """
+        The member that reaches the domain of this host, as it has said lately.
+        """
+        gateway, until = self._gateways.get(host) or ("", 0.0)
+        return (gateway,) if gateway and self._seconds() < until else ()
+
+    def is_own(self, address: str) -> bool:
+        """
+        Is it an address of this domain?
+        """
+        host = split(address)[1]
+        return host == self._own or host.endswith(f".{self._own}")
+
+    def is_held(self, address: str) -> bool:
+        """
+        Does this node hold the address, or reach its domain? What it answers when a member asks.
+        """
+        if self._node.routes.resolve(address):
+            return True
+        return self.federates and self._exchange.homes.home(address) not in ("", self._own)
 
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
+        if is_multicast(address) and self.is_own(address):
+            return None  # every subscriber's member has told it
         now = self._seconds()
         unknown_since = self._unknown.get(address)
         if unknown_since is not None and now < unknown_since + UNKNOWN_SECONDS:
             return None
         return self._directory.ask(address).addCallback(self._asked, address)
 
+    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
+        """
+        Refuses subscriptions in domains that another member reaches, for nothing published there would come.
+        """
+        by_host = {split(address)[1]: address for address in addresses if not self.is_own(address)}
+        if not by_host:
+            return None
+        asked = [self._directory.ask(address) for address in by_host.values()]
+        return gatherResults(asked).addCallback(_check_unreached)
+
     def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:
         if not nodes:
             self._unknown.put(address, self._seconds())
+        elif not self.is_own(address):
+            nodes = nodes[:1]
+            self._gateways.put(split(address)[1], (nodes[0], self._seconds() + GATEWAY_SECONDS))
         return nodes
 
     # -- ClusterMembers: sending -------------------------------------------------------------
@@ -255,6 +304,9 @@ class MemberExchange:
             self._failures.note("a message for {node} could not be sent", Failure(), node=node)
 
     def _send_receipt(self, node: str, receipt: Message) -> None:
+        """
+        Sends a final receipt to the member where its asker is.
+        """
         envelope, payload = to_remote(receipt, self._ids.next(), True)
         envelope.ttl_millis = int(1000 * self._options.max_wait_seconds)
         try:
@@ -382,6 +434,12 @@ class MemberExchange:
         if is_awaited(message) or wants_answer(message):
             reply = message.reply({**why.body(), "reason": printable(why.reason)})
             self.carry(source, reply.data)
+
+
+def _check_unreached(found: list[tuple[str, ...]]) -> None:
+    for nodes in found:
+        if nodes:
+            raise Rejected(f"subscribe at {nodes[0]}, which has links to that domain", 502, "no-path")
 
 
 def _may_gather(message: Message, node: str) -> bool:

@@ -194,14 +194,16 @@ class Exchange:
         """
         self.rates.apply()
 
-    def start(self) -> None:
+    def start(self, federates: bool = True) -> None:
         """
-        Connects to the bus, when the sessions of before a restart are there.
+        Connects to the bus, when the sessions of before a restart are there. A node that does not federate
+        reaches no other domain by itself.
         """
         restored = [session for session in self._node.sessions if not session.is_node]
         self.receipts.start(restored, self.options.max_wait_seconds)
         self.nodes.start()
-        self._node.federate(self)
+        if federates:
+            self._node.federate(self)
         self.gateways.start()
         self.outgoing.start()
         self.allocations.start()

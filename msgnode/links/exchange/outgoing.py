@@ -169,7 +169,7 @@ class Outgoing:
         domain, sender = self._homes.home(message.to), self._homes.home(message.from_)
         is_given = sender == domain and bool(session.bindings.get(message.from_, 0) & ALLOCATED)
         passed = None
-        if (sender != self._homes.own and not is_given) or session.is_node:
+        if (sender != self._homes.own and not is_given) or self._is_foreign(session):
             passed = self._passing_on.find(message, session)
         node = self._gateways.choose(domain)
         far = self._nodes.find(node) if node else None
@@ -182,8 +182,25 @@ class Outgoing:
             self._allocations.request(message, session)
         return node, far, passed
 
+    def _is_foreign(self, session: Session) -> bool:
+        """
+        Is it the session of a node of another domain?
+        """
+        return session.is_node and domain_of(session.runtime) != self._homes.own
+
+    def _identity(self, message: Message, session: Session) -> dict[str, str]:
+        """
+        The identity of the sender, also if another node of this domain has verified it.
+        """
+        if not session.is_node:
+            return identity_of(session, self._homes.own)
+        found: dict[str, str] = getattr(message.origin, "sender_fields", {})
+        return found
+
     def _may_gather(self, message: Message, node: str) -> bool:
-        is_own = self._homes.home(message.from_) == self._homes.own
+        is_own = self._homes.home(message.from_) == self._homes.own and not isinstance(
+            getattr(message.origin, "sender_fields", None), dict
+        )
         return (
             is_own
             and not Allocations.is_service(message.to)
@@ -196,7 +213,7 @@ class Outgoing:
         """
         self._gathering.leave()
         envelope = envelope_of(message, self._ids.next(), self._options)
-        envelope.identity = identity_of(session, self._homes.own)
+        envelope.identity = self._identity(message, session)
         payload = without_via(message)
         sid = 0 if payload is message.data else session.sid  # the stub of the sender would hear it
         self._origins.sign(envelope, message, payload, sid, node, domain_of(node))

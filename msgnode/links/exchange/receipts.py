@@ -146,6 +146,8 @@ class AskedReceipts:
     def _tell_waiting(key: Key, asked: Asked, session: Session) -> None:
         from_, id, to = key
         asked.is_waiting = True
+        if session.is_node:
+            return  # its node tells its client so, and waits for the final one
         body = {"code": 202, "description": WAITING, "to": to, "final": False}
         session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
 
@@ -234,10 +236,10 @@ class AskedReceipts:
         The session that asked; after a restart, the one that holds the address it sent from.
         """
         session = self._routes.listener(from_, asked.sid) if asked.sid else None
-        if session is None:
-            found = self._routes.resolve(from_)
-            session = found[0] if found else None
-        return session if session is not None and not session.is_node else None
+        if session is not None:
+            return session
+        found = self._routes.resolve(from_)
+        return found[0] if found and not found[0].is_node else None
 
 
 def _sound(path: Path) -> Path:

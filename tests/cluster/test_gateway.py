@@ -1,0 +1,141 @@
+"""
+Messages to and from another domain, which one member reaches for all.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.support.cluster_nodes import MemoryCluster
+
+B = "b.example"
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    return MemoryCluster(3, foreign=B)
+
+
+def far(cluster: MemoryCluster) -> Any:
+    return cluster.nodes[f"mn://{B}/n1"]
+
+
+def codes(messages: list[dict[str, Any]]) -> list[int]:
+    return [message["body"]["code"] for message in messages if message["type"] in ("response", "receipt")]
+
+
+def test_request_to_another_domain(cluster: MemoryCluster) -> None:
+    """
+    A client of a member without links asks a client of another domain, and gets its answers; members are
+    asked for the way once.
+    """
+    ann, bob = cluster["n2"].client("ann"), far(cluster).client("bob")
+
+    for number in range(3):
+        ann.request(bob.hyperty, id=number)
+        cluster.flow()
+        [got] = bob.take()
+        bob.tell(
+            {"id": number, "type": "response", "from": bob.hyperty, "to": got["from"], "body": {"code": 200}}
+        )
+        cluster.flow()
+
+    assert [200, 200, 200] == codes(ann.take())
+    assert [bob.hyperty] == cluster.directory.asked
+
+
+def test_request_from_another_domain(cluster: MemoryCluster) -> None:
+    """
+    A client of another domain asks a client of a member without links, and gets its answer and its receipt.
+    """
+    ann, bob = cluster["n3"].client("ann"), far(cluster).client("bob")
+
+    bob.request(ann.hyperty, receipt=True)
+    cluster.flow()
+    [got] = ann.take()
+    ann.tell(
+        {"id": got["id"], "type": "response", "from": ann.hyperty, "to": bob.hyperty, "body": {"code": 200}}
+    )
+    cluster.flow()
+
+    assert [202, 200] == codes(bob.take())
+
+
+def test_receipt_of_another_domain(cluster: MemoryCluster) -> None:
+    """
+    The receipt of a message to another domain comes to the client that asked, once.
+    """
+    ann, bob = cluster["n2"].client("ann"), far(cluster).client("bob")
+
+    ann.request(bob.hyperty, "ping", receipt=True)
+    cluster.flow()
+
+    assert 1 == len(bob.take())
+    assert [202] == codes(ann.take())
+
+
+def test_refusal_of_another_domain(cluster: MemoryCluster) -> None:
+    """
+    A request to an address of another domain that no session has is answered 404, once.
+    """
+    ann = cluster["n2"].client("ann")
+
+    ann.request(f"hyperty://{B}/nobody")
+    cluster.flow()
+
+    assert [404] == codes(ann.take())
+
+
+def test_identity_of_the_sender(cluster: MemoryCluster) -> None:
+    """
+    The other domain gets the identity of the client that sent the message, not that of the gateway.
+    """
+    ann, bob = cluster["n2"].client("ann"), far(cluster).client("bob")
+    ann.session.identity = "ann@a.example"
+
+    ann.request(bob.hyperty)
+    cluster.flow()
+
+    identities = [envelope.identity for to, envelope, _ in cluster["n1"].streams.sent if B in to]
+    assert ["ann@a.example"] == [each["user"] for each in identities]
+
+
+def test_other_domain_is_away(cluster: MemoryCluster) -> None:
+    """
+    While the other domain has no route, a message with a receipt waits at the gateway, and is delivered then.
+    """
+    ann, bob = cluster["n2"].client("ann"), far(cluster).client("bob")
+    ann.request(bob.hyperty, "ping", id=6)
+    cluster.flow()
+    bob.take()
+    cluster.cut.add(frozenset((cluster["n1"].name, far(cluster).name)))
+
+    ann.request(bob.hyperty, "ping", receipt=True)
+    cluster.flow()
+    assert [] == ann.take()
+    cluster.cut.clear()
+    cluster.flow()
+
+    assert 1 == len(bob.take())
+    assert [202] == codes(ann.take())
+
+
+def test_subscription_in_another_domain_is_refused(cluster: MemoryCluster) -> None:
+    """
+    A member without links refuses a subscription in a domain that another member reaches, and names that one;
+    one to a host that is no domain is accepted.
+    """
+    ann, al = cluster["n2"].client("ann"), cluster["n1"].client("al")
+    manager = "domain://msg-node.a.example/sm"
+
+    for host in (B, "nowhere.example"):
+        ann.request(manager, "subscribe", body={"resources": [f"comm://{host}/room/changes"]})
+    refused, accepted = ann.take()
+    al.request(manager, "subscribe", body={"resources": [f"comm://{B}/room/changes"]})
+    cluster.flow()
+
+    assert 502 == refused["body"]["code"]
+    assert "subscribe at mn://a.example/n1" in refused["body"]["desc"]
+    assert 200 == accepted["body"]["code"]
+    assert [200] == codes(al.take())
+    assert [cluster["n1"].name] == list(cluster.directory.held[f"comm://{B}/room/changes"])
