@@ -75,8 +75,8 @@ class Holders:
 class SessionHolders(msgspec.Struct, frozen=True, eq=False, gc=False):
     """
     The holders of a runtimeURL, with the session in each view. `names` is the member whose session has the
-    highest (generation, member): the others are letting it go, and who else is bound to its name hears
-    nothing.
+    highest (generation, member): the others are letting it go, and another session that is bound to its name
+    hears nothing. Where sessions have no generations all members that hold it count.
     """
 
     holders: Holders
@@ -91,8 +91,9 @@ class SessionHolders(msgspec.Struct, frozen=True, eq=False, gc=False):
         if not valid:
             return self.holders.names
         # Of two views of a member the newer one counts, which is the later.
-        latest = {entry.view.node: entry for entry in valid}.values()
-        return max(latest, key=lambda entry: (entry.generation, entry.view.node)).view.names
+        latest = {entry.view.node: entry for entry in valid}
+        generation, node = max((entry.generation, node) for node, entry in latest.items())
+        return (node,) if generation else tuple(sorted(latest))
 
     @property
     def views(self) -> tuple[View, ...]:

@@ -134,6 +134,19 @@ def test_session_tells_token_hash_and_generation():
     assert c.directory.holders(RUNTIME) == (A,)
 
 
+def test_sessions_without_generations_are_found_at_all_members():
+    """
+    Where sessions do not move, messages for a name go to each member that has a session of that name.
+    """
+    cluster, a, b, c = directories(A, B, C)
+
+    a.open(RUNTIME, generation=0)
+    b.open(RUNTIME, generation=0)
+    cluster.run(0.1)
+
+    assert c.directory.holders(RUNTIME + "/sm") == (A, B)
+
+
 def test_session_that_two_members_hold_is_noticed():
     """
     A member learns that another one holds a session of its own, too, and of no other session.
