@@ -397,6 +397,8 @@ class Node:
         for address in self.routes.addresses():
             members.bound(address)
         self._router.cluster = self.routes.held = members
+        if self._subscription.foreign is None:
+            self._subscription.foreign = members
         self.data_plane.change_all()
 
     @property

@@ -55,7 +55,20 @@ class Listening(Protocol):
     where: str
 
 
-class ForeignDomains(Protocol):
+class ForeignSubscriptions(Protocol):
+    """
+    Subscriptions at other domains, as the bus makes them.
+    """
+
+    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
+        """
+        Subscribes at the domains that decide about these addresses; None if there are none.
+
+        The result fails with Rejected if one of them refuses, or does not answer in time.
+        """
+
+
+class ForeignDomains(ForeignSubscriptions, Protocol):
     """
     The domains that this node reaches over links, as the bus sees them (links/exchange).
 
@@ -97,13 +110,6 @@ class ForeignDomains(Protocol):
         Sends the copies of one message to a list, made within, as one message for each domain.
         """
 
-    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
-        """
-        Subscribes at the domains that decide about these addresses; None if there are none.
-
-        The result fails with Rejected if one of them refuses, or does not answer in time.
-        """
-
     def unbound(self, address: str, session: Session) -> None:
         """
         The session is no longer bound to the address.
@@ -136,7 +142,7 @@ class HeldAddresses(Protocol):
         """
 
 
-class ClusterMembers(HeldAddresses, Protocol):
+class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
     """
     The other nodes of this domain, as the bus sees them (cluster/exchange).
 

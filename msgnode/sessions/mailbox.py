@@ -472,6 +472,29 @@ class Mailbox:
         kept.key, kept.data = self.last_key, data
         self.journal.append(self.sid, kept, number)
 
+    # -- moves between nodes ---------------------------------------------------------
+
+    def adopt(self, data: bytes, until: float, priority: int, number: int = 0) -> None:
+        """
+        Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
+        come first, in the order of their numbers.
+        """
+        self.last_key += 1
+        kept = QueuedMessage(self.last_key, data, len(data), until, priority)
+        if number and self.outbox is not None:
+            self.journal.append(self.sid, kept, number)
+            self.outbox.restore_sent(kept, number)
+        else:
+            self._requeue(kept)
+
+    def hand_over(self, key: int) -> None:
+        """
+        Removes the queued messages up to that key: another node has them on disk.
+        """
+        for kept in self._queue.remove(lambda each: each.key <= key) if self._queue else ():
+            self.send_receipt(kept, 202)
+            self.journal.remove(self.sid, kept, missed=False)
+
     # -- on disk ---------------------------------------------------------------
 
     def restore_queue(self, queued: list[QueuedMessage]) -> None:

@@ -224,6 +224,15 @@ class Sessions(Service):
         self._note("opened", session, None)
         return session
 
+    def adopt_token(self, session: Session, token_hash: bytes) -> None:
+        """
+        Gives the session the token that it had at another node.
+        """
+        session.token_hash = token_hash
+        if token_hash:
+            self._by_token[token_hash] = session
+        self._session_store.changed(session)
+
     def rename(self, session: Session, runtime: str) -> None:
         """
         Gives an anonymous session its runtimeURL; its bindings and messages stay.

@@ -118,3 +118,24 @@ def test_other_domain_is_away(cluster: MemoryCluster) -> None:
 
     assert 1 == len(bob.take())
     assert [202] == codes(ann.take())
+
+
+def test_subscription_in_another_domain_is_refused(cluster: MemoryCluster) -> None:
+    """
+    A member without links refuses a subscription in a domain that another member reaches, and names that one;
+    one to a host that is no domain is accepted.
+    """
+    ann, al = cluster["n2"].client("ann"), cluster["n1"].client("al")
+    manager = "domain://msg-node.a.example/sm"
+
+    for host in (B, "nowhere.example"):
+        ann.request(manager, "subscribe", body={"resources": [f"comm://{host}/room/changes"]})
+    refused, accepted = ann.take()
+    al.request(manager, "subscribe", body={"resources": [f"comm://{B}/room/changes"]})
+    cluster.flow()
+
+    assert 502 == refused["body"]["code"]
+    assert "subscribe at mn://a.example/n1" in refused["body"]["desc"]
+    assert 200 == accepted["body"]["code"]
+    assert [200] == codes(al.take())
+    assert [cluster["n1"].name] == list(cluster.directory.held[f"comm://{B}/room/changes"])

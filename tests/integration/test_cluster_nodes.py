@@ -96,6 +96,30 @@ def test_publication_to_all_nodes(whole: Cluster) -> None:
     ann.close()
 
 
+def test_subscriber_elsewhere_while_messages_are_carried(whole: Cluster) -> None:
+    """
+    A subscriber at another node hears what is published from then on, also where the compiled data plane
+    carries it to a subscriber at the same node by itself.
+    """
+    topic = f"comm://{DOMAIN}/carried/changes"
+    eve, here = whole.nodes[0].client("eve"), whole.nodes[0].client("here")
+    subscribe(here, f"runtime://{DOMAIN}/here", topic)
+    update = {"id": 1, "type": "update", "from": f"runtime://{DOMAIN}/eve/x", "to": topic}
+    for number in range(50):
+        eve.send({**update, "body": {"n": number}})
+        assert number == received(here)["body"]["n"]
+
+    there = whole.nodes[1].client("there")
+    subscribe(there, f"runtime://{DOMAIN}/there", topic)
+    for number in range(50, 60):
+        eve.send({**update, "body": {"n": number}})
+
+    for hearer in (here, there):
+        assert list(range(50, 60)) == [received(hearer)["body"]["n"] for _ in range(10)]
+    for client in (eve, here, there):
+        client.close()
+
+
 def test_receipt_and_unknown_address(whole: Cluster) -> None:
     """
     The receipt of a message to another node says that it was delivered; to an address that no session has,

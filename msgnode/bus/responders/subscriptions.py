@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from msgnode.bus.components import ForeignDomains
+from msgnode.bus.components import ForeignSubscriptions
 from msgnode.bus.responders.bindings import Binder, Making, Requests, flatten_strings
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
@@ -58,7 +58,7 @@ class Subscription:
         self._requests = requests
         self._limits = limits
         self.policy: Policy | None = None
-        self.foreign: ForeignDomains | None = None
+        self.foreign: ForeignSubscriptions | None = None
         # May a session serve this address of the node's own?
         self.may_serve: MayServe = lambda address, message, session: False
 

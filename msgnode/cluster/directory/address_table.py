@@ -74,8 +74,9 @@ class Holders:
 
 class SessionHolders(msgspec.Struct, frozen=True, eq=False, gc=False):
     """
-    The holders of a runtimeURL, with the session in each view. `names` are the members that hold the session;
-    who else is bound to its name hears nothing.
+    The holders of a runtimeURL, with the session in each view. `names` is the member whose session has the
+    highest (generation, member): the others are letting it go, and another session that is bound to its name
+    hears nothing. Where sessions have no generations all members that hold it count.
     """
 
     holders: Holders
@@ -86,8 +87,13 @@ class SessionHolders(msgspec.Struct, frozen=True, eq=False, gc=False):
         sessions = self.sessions
         if len(sessions) == 1 and sessions[0].view.is_valid:
             return sessions[0].view.names
-        names = {entry.view.node for entry in sessions if entry.view.is_valid}
-        return tuple(sorted(names)) or self.holders.names
+        valid = [entry for entry in sessions if entry.view.is_valid]
+        if not valid:
+            return self.holders.names
+        # Of two views of a member the newer one counts, which is the later.
+        latest = {entry.view.node: entry for entry in valid}
+        generation, node = max((entry.generation, node) for node, entry in latest.items())
+        return (node,) if generation else tuple(sorted(latest))
 
     @property
     def views(self) -> tuple[View, ...]:

@@ -30,6 +30,7 @@ from msgnode.cluster.directory.wire import (
     HeldSession,
     Piece,
     Seen,
+    Sync,
     decode,
 )
 from msgnode.cluster.membership import Members
@@ -40,6 +41,8 @@ log = Logger()
 TICK_SECONDS = 1.0
 ALIVE_SECONDS = 5.0  # a member gets a sign of life at least as often
 SUSPECT_SECONDS = 15.0
+SILENCE_SECONDS = 10.0  # without any member: sessions may have moved meanwhile
+COMPARE_SECONDS = 2.0
 LEAP_SECONDS = 2.0  # more between two ticks: this node did not run, so silence then proves nothing
 
 
@@ -64,7 +67,8 @@ class ReplicatedDirectory:
     The directory of a cluster, and a listener to its members.
 
     `is_bound` tells whether an address is bound here; it decides what a question of another member is
-    answered.
+    answered. `session_shared` is called with the name of a session that is held here, when a member says that
+    it holds it, too; `heard_again` when a member is heard after SILENCE_SECONDS without any.
     """
 
     def __init__(
@@ -79,6 +83,8 @@ class ReplicatedDirectory:
         self.limits = limits or DirectoryLimits()
         self.table = AddressTable()
         self.own = OwnAddresses()
+        self.session_shared: Callable[[str], None] = lambda name: None
+        self.heard_again: Callable[[], None] = lambda: None
         self._members = members
         self._is_bound = is_bound
         self._clock = clock
@@ -91,6 +97,9 @@ class ReplicatedDirectory:
         self._tick_call: IDelayedCall | None = None
         self._ticked_at = self._started_at = 0.0
         self._is_sweeping = False
+        self._heard_at = float("-inf")  # of any member
+        self._last_sync = 0
+        self._comparisons: dict[int, tuple[set[str], Deferred[None], IDelayedCall]] = {}
 
     # -- life ----------------------------------------------------------------------
 
@@ -105,6 +114,8 @@ class ReplicatedDirectory:
         self._turn_call = self._tick_call = None
         self._settling.stop()
         self._questions.stop()
+        for id in list(self._comparisons):
+            self._compared(id)
 
     # -- lookups -------------------------------------------------------------------
 
@@ -149,11 +160,33 @@ class ReplicatedDirectory:
         known = self._known
         return all(node in known and known[node].replica.is_complete for node in nodes)
 
-    def last_heard(self) -> float | None:
+    def compare(self) -> Deferred[None]:
         """
-        When a member was heard last, by the clock; None if none is known.
+        Fires when all members that are up have sent all their changes until now; after COMPARE_SECONDS at
+        most. `session_shared` was called for what they hold, too, then.
         """
-        return max((member.heard_at for member in self._known.values()), default=None)
+        self._last_sync += 1
+        done: Deferred[None] = Deferred()
+        asked = {node for node in self._reachable() if self._known[node].follower.send(Sync(self._last_sync))}
+        if not asked:
+            done.callback(None)
+            return done
+        timer = self._clock.callLater(COMPARE_SECONDS, self._compared, self._last_sync)
+        self._comparisons[self._last_sync] = (asked, done, timer)
+        return done
+
+    def _synced(self, node: str, id: int) -> None:
+        if id in self._comparisons:
+            asked = self._comparisons[id][0]
+            asked.discard(node)
+            if not asked:
+                self._compared(id)
+
+    def _compared(self, id: int) -> None:
+        _, done, timer = self._comparisons.pop(id)
+        if timer.active():
+            timer.cancel()
+        done.callback(None)
 
     # -- this node's addresses -----------------------------------------------------
 
@@ -192,7 +225,7 @@ class ReplicatedDirectory:
             if len(self._known) >= self.limits.members:
                 log.error("{node} is ignored: there are {most} members", node=node, most=self.limits.members)
                 return
-            replica = Replica(node, self.table, self.limits, self.counts)
+            replica = Replica(node, self.table, self.limits, self.counts, self._session_added)
             follower = Follower(node, self._members, self.own, self._log, self.counts)
             now = self._clock.seconds()
             member = self._known[node] = _Member(replica, follower, now, now)
@@ -208,7 +241,15 @@ class ReplicatedDirectory:
         if member is not None:
             member.is_up = False
             member.follower.link_down()
-            self._questions.unreachable(node)
+            self._unreachable(node)
+
+    def _unreachable(self, node: str) -> None:
+        """
+        Wait for no answer of the member.
+        """
+        self._questions.unreachable(node)
+        for id in list(self._comparisons):
+            self._synced(node, id)
 
     def has_room(self, node: str) -> None:
         member = self._known.get(node)
@@ -241,11 +282,19 @@ class ReplicatedDirectory:
                 self._wake()
         elif isinstance(statement, Ask):
             member.follower.send(Found(statement.id, self._is_bound(statement.address)))
-        else:
+        elif isinstance(statement, Found):
             self._questions.answered(node, statement.id, statement.held)
+        elif isinstance(statement, Sync):
+            member.follower.sync(statement.id)
+            self._wake()
+        else:
+            self._synced(node, statement.id)
 
     def _heard(self, node: str, member: _Member) -> None:
-        member.heard_at = self._clock.seconds()
+        now = member.heard_at = self._clock.seconds()
+        silent, self._heard_at = now - self._heard_at, now
+        if SILENCE_SECONDS <= silent < float("inf"):
+            self.heard_again()
         if member.is_suspected:
             member.is_suspected = False
             member.owes_seen = member.asks_again = True
@@ -257,6 +306,10 @@ class ReplicatedDirectory:
         elif member.replica.must_ask():
             member.owes_seen = member.asks_again = True
         self._wake()
+
+    def _session_added(self, name: str) -> None:
+        if self.own.session(name) is not None:
+            self.session_shared(name)
 
     # -- sending -------------------------------------------------------------------
 
@@ -329,7 +382,7 @@ class ReplicatedDirectory:
             self._settling.check()
         elif silent >= SUSPECT_SECONDS and not member.is_suspected:
             member.is_suspected = True
-            self._questions.unreachable(node)
+            self._unreachable(node)
             self._settling.check()
             log.warn("{node} is suspected: it was silent for {silent} seconds", node=node, silent=silent)
 

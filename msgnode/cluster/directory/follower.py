@@ -2,6 +2,7 @@
 A follower: a member that is sent this node's addresses.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 from msgnode.cluster.directory.limits import DirectoryCounts
@@ -12,11 +13,13 @@ from msgnode.cluster.directory.wire import (
     AnyStatement,
     Piece,
     Seen,
+    Synced,
     encode,
 )
 from msgnode.cluster.membership import Members
 
 DELTAS_PER_TURN = 16
+MAX_SYNCS = 16  # that wait for earlier changes; the oldest is dropped
 
 
 class Follower:
@@ -41,6 +44,7 @@ class Follower:
         self._follows = False  # it said from where to continue, since its link is up
         self._index = 0  # in the log, of its next delta
         self._pieces: Iterator[Piece] | None = None
+        self._syncs: deque[int] = deque(maxlen=MAX_SYNCS)
         self._base = 0  # of the last snapshot
         self._is_complete = False  # it has acknowledged all of that
 
@@ -54,6 +58,7 @@ class Follower:
     def link_down(self) -> None:
         self._unsent, self._pieces = None, None
         self._has_room = self._follows = False
+        self._syncs.clear()
 
     def room(self) -> None:
         self._has_room = True
@@ -101,6 +106,12 @@ class Follower:
         self._unsent = encode(next(self._pieces))
         self._counts.snapshots_sent += 1
 
+    def sync(self, id: int) -> None:
+        """
+        Send `Synced` after all changes that there are now.
+        """
+        self._syncs.append(id)
+
     # -- sending -------------------------------------------------------------------
 
     def send(self, statement: AnyStatement) -> bool:
@@ -127,7 +138,11 @@ class Follower:
             self._counts.deltas_sent += 1
             if not self._send(payload):
                 return False
-        return self._send_piece() or self._index < self._log.next_index
+        if self._send_piece() or self._index < self._log.next_index:
+            return True
+        while self._syncs and not self._own.has_changes and self.send(Synced(self._syncs[0])):
+            self._syncs.popleft()
+        return False
 
     def _send_piece(self) -> bool:
         if self._pieces is None:

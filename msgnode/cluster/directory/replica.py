@@ -2,6 +2,8 @@
 A replica: what this node has of one member's addresses, and how it follows their changes.
 """
 
+from collections.abc import Callable
+
 from msgnode.cluster.directory.address_table import AddressTable, View
 from msgnode.cluster.directory.limits import DirectoryCounts, DirectoryLimits
 from msgnode.cluster.directory.wire import SHARDS, Delta, HeldSession, Piece, Seen
@@ -18,7 +20,12 @@ class Replica:
     """
 
     def __init__(
-        self, node: str, table: AddressTable, limits: DirectoryLimits, counts: DirectoryCounts
+        self,
+        node: str,
+        table: AddressTable,
+        limits: DirectoryLimits,
+        counts: DirectoryCounts,
+        session_added: Callable[[str], None],
     ) -> None:
         self.epoch = (b"", 0)
         self.is_truncated = False  # addresses were refused, because a limit was reached
@@ -26,6 +33,7 @@ class Replica:
         self._table = table
         self._limits = limits
         self._counts = counts
+        self._session_added = session_added
         self._number = 0
         self._position = 0
         self._views: list[View] = []  # the complete one, and that of a snapshot under way
@@ -134,6 +142,7 @@ class Replica:
         for session in sessions:
             if self._has_room(view):
                 self._table.add_session(session, view)
+                self._session_added(session.name)
 
     def _has_room(self, view: View) -> bool:
         limits, table = self._limits, self._table

@@ -108,7 +108,23 @@ class Found(Statement, tag="found"):
     held: bool
 
 
-AnyStatement = Seen | Delta | Piece | Ask | Found
+class Sync(Statement, tag="sync"):
+    """
+    Asks for `Synced`, which follows all changes that the receiver has made until now.
+    """
+
+    id: Counter
+
+
+class Synced(Statement, tag="synced"):
+    """
+    The answer to a `Sync`.
+    """
+
+    id: Counter
+
+
+AnyStatement = Seen | Delta | Piece | Ask | Found | Sync | Synced
 
 _decoder = msgspec.msgpack.Decoder(AnyStatement)
 _encoder = msgspec.msgpack.Encoder()

@@ -12,7 +12,7 @@ from time import time_ns
 from typing import Any, Protocol
 
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -185,6 +185,16 @@ class MemberExchange:
         if unknown_since is not None and now < unknown_since + UNKNOWN_SECONDS:
             return None
         return self._directory.ask(address).addCallback(self._asked, address)
+
+    def subscribe(self, message: Message, addresses: list[str], session: Session) -> Deferred[None] | None:
+        """
+        Refuses subscriptions in domains that another member reaches, for nothing published there would come.
+        """
+        by_host = {split(address)[1]: address for address in addresses if not self.is_own(address)}
+        if not by_host:
+            return None
+        asked = [self._directory.ask(address) for address in by_host.values()]
+        return gatherResults(asked).addCallback(_check_unreached)
 
     def _asked(self, nodes: tuple[str, ...], address: str) -> tuple[str, ...]:
         if not nodes:
@@ -424,6 +434,12 @@ class MemberExchange:
         if is_awaited(message) or wants_answer(message):
             reply = message.reply({**why.body(), "reason": printable(why.reason)})
             self.carry(source, reply.data)
+
+
+def _check_unreached(found: list[tuple[str, ...]]) -> None:
+    for nodes in found:
+        if nodes:
+            raise Rejected(f"subscribe at {nodes[0]}, which has links to that domain", 502, "no-path")
 
 
 def _may_gather(message: Message, node: str) -> bool:

@@ -131,6 +131,37 @@ def test_session_tells_token_hash_and_generation():
         (A, 7, HASH),
     ]
     assert c.directory.sessions(ONE) == []
+    assert c.directory.holders(RUNTIME) == (A,)
+
+
+def test_sessions_without_generations_are_found_at_all_members():
+    """
+    Where sessions do not move, messages for a name go to each member that has a session of that name.
+    """
+    cluster, a, b, c = directories(A, B, C)
+
+    a.open(RUNTIME, generation=0)
+    b.open(RUNTIME, generation=0)
+    cluster.run(0.1)
+
+    assert c.directory.holders(RUNTIME + "/sm") == (A, B)
+
+
+def test_session_that_two_members_hold_is_noticed():
+    """
+    A member learns that another one holds a session of its own, too, and of no other session.
+    """
+    cluster, a, b = directories(A, B)
+    shared = []
+    a.directory.session_shared = shared.append
+    a.open(RUNTIME)
+    cluster.run(0.1)
+
+    b.open(RUNTIME, generation=2)
+    b.open(RUNTIME + "2")
+    cluster.run(0.1)
+
+    assert shared == [RUNTIME]
 
 
 def test_newcomer_gets_a_snapshot():

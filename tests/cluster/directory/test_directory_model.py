@@ -48,7 +48,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     def unbind_many(self, node, first, count):
         self.nodes[node].unbind(*MANY[first : first + count])
 
-    @rule(node=NODES, name=st.sampled_from(RUNTIMES), generation=st.integers(0, 9))
+    @rule(node=NODES, name=st.sampled_from(RUNTIMES), generation=st.integers(0, 3))
     def open(self, node, name, generation):
         self.nodes[node].open(name, generation)
 
@@ -145,9 +145,9 @@ def _holders(others, address):
     The nodes that hold the address: a session with that name, or above it, comes before what is bound.
     """
     for name in (address, address.rpartition("/")[0]):
-        with_session = tuple(node for node in others if name in others[node].sessions)
-        if with_session and (name == address or address.startswith("hyperty-runtime:")):
-            return with_session
+        held = [(others[node].sessions[name], node) for node in others if name in others[node].sessions]
+        if held and (name == address or address.startswith("hyperty-runtime:")):
+            return (max(held)[1],) if max(held)[0] else tuple(sorted(node for _, node in held))
     return tuple(node for node in others if address in others[node].directory.own)
 
 

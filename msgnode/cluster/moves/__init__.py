@@ -1,0 +1,3 @@
+"""
+Moves of sessions from one member of a cluster to another.
+"""

@@ -1,0 +1,138 @@
+"""
+The handovers of this node to one other member, and their statements in turn.
+"""
+
+from collections import deque
+
+from twisted.internet.interfaces import IReactorTime
+
+from msgnode.cluster.membership import Members
+from msgnode.cluster.moves.handover import MOVING, OVER, Handover
+from msgnode.cluster.moves.wire import AnyStatement, Fragment, Messages, encode
+
+MOVING_AT_ONCE = 16  # handovers whose messages are under way to one member
+BYTES_PER_TURN = 512 * 1024
+STATEMENTS_PER_TURN = 64
+MAX_REPLIES = 20_000
+RETRY_SECONDS = 5.0
+
+
+class Departures:
+    """
+    The statements to one member: answers first, then the parts of handovers in turn.
+    """
+
+    def __init__(self, node: str, members: Members, clock: IReactorTime) -> None:
+        self.is_up = False
+        self.handovers: dict[bytes, Handover] = {}
+        self._node = node
+        self._members = members
+        self._clock = clock
+        self._has_room = False
+        self._replies: deque[AnyStatement] = deque()
+        self._unsent: bytes | None = None
+        self._ready: dict[bytes, None] = {}  # handovers that may have something to send, in order
+        self._moving: set[bytes] = set()
+        self._parked: dict[bytes, None] = {}  # handovers that wait until fewer are moving
+
+    def link_up(self) -> None:
+        self.is_up = self._has_room = True
+        for handover in self.handovers.values():
+            handover.offer_again()
+            self._ready[handover.release.id] = None
+
+    def link_down(self) -> None:
+        self.is_up = self._has_room = False
+        self._replies.clear()
+        self._unsent = None
+        self._ready.clear()
+        self._moving.clear()
+        self._parked.clear()
+
+    def room(self) -> None:
+        self._has_room = self.is_up
+
+    def reply(self, statement: AnyStatement) -> None:
+        """
+        Send an answer; lost if the link is down. Beyond the bound it is dropped: it is asked for again.
+        """
+        if self.is_up and len(self._replies) < MAX_REPLIES:
+            self._replies.append(statement)
+
+    def add(self, handover: Handover) -> None:
+        self.handovers[handover.release.id] = handover
+        self.wake(handover)
+
+    def wake(self, handover: Handover) -> None:
+        """
+        The handover may have something to send.
+        """
+        id = handover.release.id
+        self._moving.discard(id)
+        if handover.phase == OVER:
+            self.handovers.pop(id, None)
+        elif self.is_up:
+            self._ready[id] = None
+        if self._parked and len(self._moving) < MOVING_AT_ONCE:
+            parked = next(iter(self._parked))
+            del self._parked[parked]
+            self._ready[parked] = None
+
+    def tick(self) -> None:
+        """
+        Offer again what is not answered. Call it every second.
+        """
+        self.room()
+        before = self._clock.seconds() - RETRY_SECONDS
+        for id, handover in self.handovers.items():
+            if self.is_up and handover.sent_at < before:
+                handover.offer_again()
+                self._moving.discard(id)
+                self._ready[id] = None
+
+    def pump(self) -> bool:
+        """
+        Send a little. Is there more for the next turn?
+        """
+        if not self._send_unsent():
+            return False
+        while self._replies:
+            if not self._send(self._replies.popleft()):
+                return False
+        size = 0
+        for _ in range(STATEMENTS_PER_TURN):
+            if not self._ready or size > BYTES_PER_TURN:
+                break
+            id = next(iter(self._ready))
+            del self._ready[id]
+            handover = self.handovers.get(id)
+            if handover is None:
+                continue
+            if handover.phase == MOVING and id not in self._moving and len(self._moving) >= MOVING_AT_ONCE:
+                self._parked[id] = None
+                continue
+            statement = handover.next()
+            if statement is None:
+                continue
+            handover.sent_at = self._clock.seconds()
+            self._ready[id] = None
+            if isinstance(statement, Messages | Fragment):
+                self._moving.add(id)
+            payload = encode(statement)
+            size += len(payload)
+            self._unsent = payload
+            if not self._send_unsent():
+                return False
+        return bool(self._ready)
+
+    def _send(self, statement: AnyStatement) -> bool:
+        self._unsent = encode(statement)
+        return self._send_unsent()
+
+    def _send_unsent(self) -> bool:
+        if self._unsent is not None and self._has_room:
+            if self._members.send(self._node, self._unsent):
+                self._unsent = None
+            else:
+                self._has_room = False
+        return self._has_room

@@ -1,0 +1,359 @@
+"""
+Moves of sessions between the members of a cluster.
+
+A session is held by one member. Its generation rises with each move, and is written to disk by the member
+that releases it before it lets go. Where two members hold a session, after a partition or because its holder
+was dead, the highest (generation, member) keeps it, and the other one hands over what it has. What was
+released goes to one member only, even if that is away for long, so that nothing comes twice.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.cluster.membership import Members
+from msgnode.cluster.moves.arrivals import Arrivals
+from msgnode.cluster.moves.departures import Departures
+from msgnode.cluster.moves.handover import Handover
+from msgnode.cluster.moves.session_holder import Release, SessionHolder
+from msgnode.cluster.moves.takes import Outcome, Takes
+from msgnode.cluster.moves.wire import (
+    HEAD_BYTES,
+    PART_BYTES,
+    Answer,
+    AnyStatement,
+    End,
+    Fragment,
+    Got,
+    Messages,
+    Offer,
+    State,
+    Take,
+    Want,
+    decode,
+)
+
+log = Logger()
+
+TICK_SECONDS = 1.0
+MAX_MOVES = 10_000  # requests under way, and arrivals
+MAX_MEMBERS = 64
+ID_BYTES = 8
+NOT_HERE = 404
+
+
+class SessionDirectory(Protocol):
+    """
+    The directory, as moves use it.
+    """
+
+    def other_holders(self, name: str) -> list[tuple[int, str]]:
+        """
+        The other members that hold the session, as (generation, member), the highest last.
+        """
+
+    def held(self, name: str, generation: int) -> None:
+        """
+        Notes that this node holds the session.
+        """
+
+    def let_go(self, name: str) -> None:
+        """
+        Notes that this node does not hold the session any more.
+        """
+
+
+class MoveCounts(msgspec.Struct):
+    """
+    The counts of moves since the node started. `lost` are sessions that another member had with a higher
+    generation; `malformed` are payloads that were dropped.
+    """
+
+    asked: int = 0
+    unanswered: int = 0
+    released: int = 0
+    lost: int = 0
+    imported: int = 0
+    ended: int = 0
+    malformed: int = 0
+
+
+class Moves:
+    """
+    The moves of sessions from and to this node, and a listener to its members.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        holder: SessionHolder,
+        directory: SessionDirectory,
+        clock: IReactorTime,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.counts = MoveCounts()
+        self._members = members
+        self._holder = holder
+        self._directory = directory
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._known: dict[str, Departures] = {}
+        self._by_name: dict[str, list[Handover]] = {}  # the newest last
+        self._releasing: set[str] = set()  # names whose release is not on disk yet
+        self._unreleased: set[str] = set()  # names whose release could not be written
+        self._takes = Takes(members.node, clock, self._reply, MAX_MOVES)
+        self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES)
+        self._logged: set[str] = set()
+        self._turn_call: IDelayedCall | None = None
+        self._tick_call: IDelayedCall | None = None
+
+    def start(self) -> None:
+        """
+        Continue the handovers of before a restart.
+        """
+        for release in self._holder.releases():
+            self._hand_over(release)
+        self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        for call in (self._turn_call, self._tick_call):
+            if call is not None:
+                call.cancel()
+        self._turn_call = self._tick_call = None
+        self._takes.stop()
+
+    @property
+    def under_way(self) -> tuple[int, int, int]:
+        """
+        The numbers of requests, of sessions that arrive, and of sessions that are handed over.
+        """
+        leaving = sum(len(departures.handovers) for departures in self._known.values())
+        return len(self._takes), len(self._arrivals), leaving
+
+    # -- of this node --------------------------------------------------------------
+
+    def take(self, name: str, claim: bytes, found: tuple[str, ...] = ()) -> Deferred[Outcome] | None:
+        """
+        Ask for a session that a client has opened here; None if no other member is known to hold it. `found`
+        are members that said so when they were asked. The result comes after 2 s at most, and never fails.
+        """
+        holders = [(0, node) for node in found]
+        holders += [(each.release.generation, each.release.to) for each in self._by_name.get(name, ())]
+        holders += self._directory.other_holders(name)
+        if not holders:
+            return None
+        generation, node = max(holders)
+        self.counts.asked += 1
+        taken = self._takes.take(name, claim, node, generation)
+        self._wake()
+        return taken
+
+    def compare(self, name: str) -> None:
+        """
+        Another member holds the session, too: let it go if that one has the higher (generation, member).
+        """
+        generation = self._holder.generation(name)
+        holders = self._directory.other_holders(name)
+        if generation is None:
+            self._let_go(name)
+        if generation is None or not holders or name in self._releasing:
+            return
+        if holders[-1] > (generation, self._members.node):
+            self.counts.lost += 1
+            self._release(name, *holders[-1])
+
+    def more(self, name: str) -> None:
+        """
+        There are more messages for a session that was released.
+        """
+        for handover in self._by_name.get(name, ()):
+            self._departures(handover.release.to).wake(handover)
+        self._wake()
+
+    def _release(self, name: str, generation: int, to: str) -> None:
+        release = Release(self._random_bytes(ID_BYTES), name, generation, to)
+        self._releasing.add(name)
+        self._holder.release(release).addCallbacks(
+            self._released, self._not_released, (release,), {}, (release,)
+        )
+
+    def _released(self, done: None, release: Release) -> None:
+        self._releasing.discard(release.name)
+        self.counts.released += 1
+        self._hand_over(release)
+        self.compare(release.name)  # a client may have begun it again meanwhile
+
+    def _not_released(self, why: Failure, release: Release) -> None:
+        """
+        The disk fails. The session is held until the release can be written, or is asked for again.
+        """
+        self._releasing.discard(release.name)
+        self._unreleased.add(release.name)
+        log.warn(
+            "{name} could not be released to {node}: {why}",
+            name=release.name,
+            node=release.to,
+            why=why.getErrorMessage(),
+        )
+
+    def _hand_over(self, release: Release) -> None:
+        part_bytes = min(PART_BYTES, self._members.max_payload - HEAD_BYTES)
+        handover = Handover(release, self._holder, part_bytes)
+        self._by_name.setdefault(release.name, []).append(handover)
+        self._departures(release.to).add(handover)
+        self._wake()
+
+    def _imported(self, release: Release) -> None:
+        """
+        A session is held here now, unless it was let go before all of it came.
+        """
+        self.counts.imported += 1
+        generation = self._holder.generation(release.name)
+        if generation is not None:
+            self._directory.held(release.name, generation)
+            self._takes.imported(release.name, generation)
+            self.compare(release.name)
+        self.more(release.name)
+
+    # -- the listener to members ---------------------------------------------------
+
+    def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
+        self._departures(node).link_up()
+        self._takes.member_up(node)
+        self._wake()
+
+    def member_down(self, node: str) -> None:
+        self._departures(node).link_down()
+        self._arrivals.member_down(node)
+
+    def has_room(self, node: str) -> None:
+        self._departures(node).room()
+        self._wake()
+
+    def member_heard(self, node: str, payload: bytes) -> None:
+        try:
+            statement = decode(payload)
+        except msgspec.DecodeError as why:
+            self.counts.malformed += 1
+            if node not in self._logged:
+                self._logged.add(node)
+                log.warn("{node} sent a malformed statement about sessions: {why}", node=node, why=str(why))
+            return
+        if isinstance(statement, Take):
+            self._asked(node, statement)
+        elif isinstance(statement, Answer):
+            self._takes.answered(node, statement)
+        elif isinstance(statement, Want | Got):
+            self._advanced(node, statement)
+        else:
+            self._arrived(node, statement)
+        self._wake()
+
+    def _asked(self, node: str, take: Take) -> None:
+        """
+        A member has a client that opens this session.
+        """
+        name, generation = take.name, self._holder.generation(take.name)
+        if name in self._releasing or (generation is not None and self._arrivals.is_importing(name)):
+            self._reply(node, Answer(take.id, 0, "", "", generation or 0))
+        elif generation is not None:
+            refusal = self._holder.refusal(name, take.claim)
+            if refusal is not None:
+                self._reply(node, Answer(take.id, *refusal, "", generation))
+            else:
+                holders = self._directory.other_holders(name)
+                highest = max(generation, holders[-1][0] if holders else 0)
+                self._release(name, highest + 1, node)
+        elif name in self._by_name:
+            release = self._by_name[name][-1].release
+            self._reply(node, Answer(take.id, 0, "", release.to, release.generation))
+        elif self._arrivals.is_importing(name):
+            self._reply(node, Answer(take.id, 0, "", "", 0))
+        else:
+            holders = [each for each in self._directory.other_holders(name) if each[1] != node]
+            if holders:
+                self._reply(node, Answer(take.id, 0, "", holders[-1][1], holders[-1][0]))
+            else:
+                self._reply(node, Answer(take.id, NOT_HERE, "no-session", "", 0))
+
+    def _advanced(self, node: str, statement: Want | Got) -> None:
+        departures = self._departures(node)
+        handover = departures.handovers.get(statement.id)
+        if handover is None:
+            return
+        if isinstance(statement, Want):
+            handover.wanted(statement)
+        else:
+            handover.got(statement)
+        departures.wake(handover)
+        name = handover.release.name
+        self._let_go(name)
+        if isinstance(statement, Got) and statement.ended:
+            self.counts.ended += 1
+            if self._holder.generation(name) is None:
+                self._directory.let_go(name)
+            left = [each for each in self._by_name.get(name, ()) if each is not handover]
+            if left:
+                self._by_name[name] = left
+            else:
+                self._by_name.pop(name, None)
+
+    def _let_go(self, name: str) -> None:
+        """
+        Leave the directory once the new holder is in it: until then this node is the one that can be found.
+        """
+        if self._holder.generation(name) is not None:
+            return
+        holders = self._directory.other_holders(name)
+        for handover in self._by_name.get(name, ()):
+            if handover.is_imported and holders and holders[-1][0] >= handover.release.generation:
+                self._directory.let_go(name)
+
+    def _arrived(self, node: str, statement: Offer | State | Messages | Fragment | End) -> None:
+        arrivals = self._arrivals
+        if isinstance(statement, Offer):
+            arrivals.offered(node, statement)
+        elif isinstance(statement, State):
+            arrivals.state(node, statement)
+        elif isinstance(statement, Messages):
+            arrivals.messages(node, statement)
+        elif isinstance(statement, Fragment):
+            arrivals.fragment(node, statement)
+        else:
+            arrivals.end(node, statement)
+
+    # -- sending -------------------------------------------------------------------
+
+    def _departures(self, node: str) -> Departures:
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = Departures(node, self._members, self._clock)
+        return found
+
+    def _reply(self, node: str, statement: AnyStatement) -> None:
+        self._departures(node).reply(statement)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._turn_call is None:
+            self._turn_call = self._clock.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        self._turn_call = None
+        if any([departures.pump() for departures in self._known.values()]):
+            self._wake()
+
+    def _tick(self) -> None:
+        self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
+        for departures in self._known.values():
+            departures.tick()
+        unreleased, self._unreleased = self._unreleased, set()
+        for name in unreleased:
+            self.compare(name)
+        self._wake()

@@ -1,0 +1,81 @@
+"""
+The gate before clients of a node that did not run, or heard no other member, for a while.
+
+Its sessions may have moved meanwhile. Nothing is read from a client until the members have said what they
+hold, and the sessions that this node has lost are closed.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+log = Logger()
+
+TICK_SECONDS = 1.0
+LEAP_SECONDS = 5.0
+
+
+class ReadGate:
+    """
+    The gate. `compare` fires when the generations of all sessions were compared, and is called again if the
+    gate is closed meanwhile; `closed` and `opened` are called when reading has to stop, and may go on.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        compare: Callable[[], Deferred[None]],
+        closed: Callable[[], None],
+        opened: Callable[[], None],
+    ) -> None:
+        self.is_open = True
+        self.times_closed = 0
+        self._clock = clock
+        self._compare = compare
+        self._closed = closed
+        self._opened = opened
+        self._ticked_at = clock.seconds()
+        self._tick_call: IDelayedCall | None = None
+
+    def start(self) -> None:
+        self._ticked_at = self._clock.seconds()
+        self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        if self._tick_call is not None:
+            self._tick_call.cancel()
+            self._tick_call = None
+
+    def check(self) -> bool:
+        """
+        May a client be read now? Call it before a read is processed: the event loop may serve sockets first
+        after the process was stopped.
+        """
+        leap = self._clock.seconds() - self._ticked_at - TICK_SECONDS
+        if leap >= LEAP_SECONDS:
+            self._ticked_at = self._clock.seconds()
+            self.close(f"the node did not run for {leap:.0f} seconds")
+        return self.is_open
+
+    def close(self, why: str) -> None:
+        """
+        Close the gate until the generations are compared.
+        """
+        self.times_closed += 1
+        if self.is_open:
+            self.is_open = False
+            log.warn("no client is read until sessions are compared with other members: {why}", why=why)
+            self._closed()
+        self._compare().addBoth(self._compared, self.times_closed)
+
+    def _compared(self, result: object, time: int) -> None:
+        if time == self.times_closed and not self.is_open:
+            self.is_open = True
+            self._opened()
+
+    def _tick(self) -> None:
+        self.check()
+        self._ticked_at = self._clock.seconds()
+        self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)

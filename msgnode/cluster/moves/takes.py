@@ -1,0 +1,127 @@
+"""
+The requests of this node for sessions that other members hold.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from msgnode.cluster.moves.wire import Answer, AnyStatement, Take
+
+TAKE_SECONDS = 2.0
+RETRY_SECONDS = 0.1
+
+TAKEN, REFUSED, GONE, UNANSWERED = "taken", "refused", "gone", "unanswered"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """
+    The result of a request for a session.
+
+    TAKEN: it is held here now. REFUSED: the client may not have it, for `code` and `reason`. GONE: its holder
+    does not know it. UNANSWERED: its holder did not answer; the session begins again here with `generation`,
+    and its client has missed what the holder may hand over later.
+    """
+
+    kind: str
+    generation: int
+    code: int = 0
+    reason: str = ""
+
+
+class _Request(msgspec.Struct, eq=False):
+    name: str
+    claim: bytes
+    node: str  # that is asked
+    generation: int  # the highest that is known
+    waiters: list[Deferred[Outcome]]
+    timers: list[IDelayedCall]
+
+
+class Takes:
+    """
+    The requests under way, one for each session, within a bound.
+    """
+
+    def __init__(
+        self, node: str, clock: IReactorTime, send: Callable[[str, AnyStatement], None], most: int
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._send = send
+        self._most = most
+        self._last_id = 0
+        self._by_id: dict[int, _Request] = {}
+        self._ids: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def take(self, name: str, claim: bytes, holder: str, generation: int) -> Deferred[Outcome]:
+        """
+        The outcome of asking `holder`, and the members that it names, for the session.
+        """
+        done: Deferred[Outcome] = Deferred()
+        id = self._ids.get(name)
+        if id is not None:
+            self._by_id[id].waiters.append(done)
+            return done
+        if len(self._by_id) >= self._most:
+            return succeed(Outcome(REFUSED, generation, 1013, "full"))
+        self._last_id += 1
+        id = self._ids[name] = self._last_id
+        request = self._by_id[id] = _Request(name, claim, holder, generation, [done], [])
+        request.timers.append(self._clock.callLater(TAKE_SECONDS, self._expire, id))
+        self._ask(id)
+        return done
+
+    def _ask(self, id: int) -> None:
+        request = self._by_id[id]
+        self._send(request.node, Take(id, request.name, request.claim))
+
+    def answered(self, of: str, answer: Answer) -> None:
+        request = self._by_id.get(answer.id)
+        if request is None or request.node != of:
+            return
+        request.generation = max(request.generation, answer.generation)
+        if answer.code:
+            kind = GONE if answer.code == 404 else REFUSED
+            self._finish(answer.id, Outcome(kind, request.generation, answer.code, answer.reason))
+        elif answer.node != self._node:  # else it is on its way
+            request.node = answer.node or of
+            del request.timers[1:]
+            request.timers.append(self._clock.callLater(RETRY_SECONDS, self._ask, answer.id))
+
+    def imported(self, name: str, generation: int) -> None:
+        """
+        The session is held here now.
+        """
+        id = self._ids.get(name)
+        if id is not None:
+            self._finish(id, Outcome(TAKEN, generation))
+
+    def member_up(self, node: str) -> None:
+        """
+        Ask the member again: its link was down.
+        """
+        for id, request in self._by_id.items():
+            if request.node == node:
+                self._ask(id)
+
+    def _expire(self, id: int) -> None:
+        self._finish(id, Outcome(UNANSWERED, self._by_id[id].generation + 1))
+
+    def _finish(self, id: int, outcome: Outcome) -> None:
+        request = self._by_id.pop(id)
+        del self._ids[request.name]
+        for timer in request.timers:
+            if timer.active():
+                timer.cancel()
+        for waiter in request.waiters:
+            waiter.callback(outcome)
+
+    def stop(self) -> None:
+        for id in list(self._by_id):
+            self._expire(id)

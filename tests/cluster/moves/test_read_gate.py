@@ -1,0 +1,157 @@
+"""
+A node that did not run, or heard nobody, reads no client until it knows which sessions it still holds.
+"""
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from msgnode.cluster.moves.read_gate import ReadGate
+from tests.support.cluster_directory import A, B, directories
+from tests.support.cluster_moves import World
+
+S = "hyperty-runtime://example.com/s"
+
+
+class Gated:
+    """
+    A gate with comparisons that end when the test says so.
+    """
+
+    def __init__(self):
+        self.clock = Clock()
+        self.events: list[str] = []
+        self.comparisons: list[Deferred] = []
+        self.gate = ReadGate(
+            self.clock,
+            self.compare,
+            lambda: self.events.append("closed"),
+            lambda: self.events.append("opened"),
+        )
+        self.gate.start()
+
+    def compare(self):
+        self.comparisons.append(Deferred())
+        return self.comparisons[-1]
+
+
+def test_gate_is_open_while_the_clock_goes_on():
+    """
+    A node whose event loop is busy for less than five seconds goes on.
+    """
+    gated = Gated()
+
+    for seconds in (1, 1, 4, 1, 5):
+        gated.clock.advance(seconds)
+        assert gated.gate.check()
+
+    assert gated.events == []
+
+
+def test_leap_of_the_clock_closes_the_gate_until_sessions_are_compared():
+    """
+    After five seconds without a turn no client is read before the comparison has ended.
+    """
+    gated = Gated()
+    gated.clock.advance(1)
+
+    gated.clock.rightNow += 61  # no timer has run yet when the first socket is read
+    first = gated.gate.check()
+    gated.clock.advance(0)
+
+    assert not first
+    assert gated.events == ["closed"]
+    assert len(gated.comparisons) == 1
+    gated.comparisons[0].callback(None)
+    assert gated.gate.check()
+    assert gated.events == ["closed", "opened"]
+
+
+def test_gate_that_is_closed_again_waits_for_the_later_comparison():
+    """
+    A comparison that began before a second stop opens nothing.
+    """
+    gated = Gated()
+    gated.clock.advance(10)
+    gated.gate.close("again")
+
+    gated.comparisons[0].callback(None)
+    assert not gated.gate.check()
+    gated.comparisons[1].errback(RuntimeError("stopped"))
+
+    assert gated.gate.check()
+
+
+def test_comparison_follows_all_changes_of_the_members():
+    """
+    When a comparison ends this node knows all that the members held when it began.
+    """
+    cluster, a, b = directories(A, B, capacity=2, max_payload=2000)
+    many = [f"comm://example.com/{number}" for number in range(500)]
+    b.bind(*many)
+    done = a.directory.compare()
+
+    while not done.called:
+        cluster.clock.advance(0.001)
+
+    assert {a.directory.holders(address) for address in many} == {(B,)}
+
+
+def test_comparison_ends_without_an_answer():
+    """
+    A member that is stopped, lost or absent holds the comparison up for two seconds at most.
+    """
+    cluster, a, _ = directories(A, B)
+    cluster.stop(B)
+    stopped = a.directory.compare()
+    cluster.run(1.9)
+    assert not stopped.called
+    cluster.run(0.2)
+    assert stopped.called
+
+    lost = a.directory.compare()
+    cluster.cut(A, B)
+    assert lost.called
+    assert a.directory.compare().called
+
+
+def test_member_after_silence_is_noticed():
+    """
+    A node that heard no member for ten seconds learns when it hears one again, and not at its start.
+    """
+    cluster, a, _ = directories(A, B)
+    heard = []
+    a.directory.heard_again = lambda: heard.append(cluster.clock.seconds())
+    cluster.run(30)
+    assert heard == []
+
+    cluster.cut(A, B)
+    cluster.run(12)
+    cluster.restore(A, B)
+    cluster.run(0.1)
+
+    assert len(heard) == 1
+
+
+def test_stopped_holder_has_let_go_when_the_comparison_ends():
+    """
+    A holder that was stopped while its session moved holds it no more when its gate opens.
+    """
+    world = World()
+    client = world.client(S)
+    client.connect(A)
+    node = world.nodes[A]
+    opened = []
+    gate = ReadGate(node.clock, node.directory.compare, lambda: None, lambda: opened.append(True))
+    gate.start()
+    world.run(1)
+    world.stop(A)
+    client.connect(B)
+    world.run(60)
+    world.resume(A)
+    world.run(0.002)
+    assert not gate.is_open
+
+    while not opened:
+        world.run(0.002)
+
+    assert world.holders(S) == [B]
