@@ -42,6 +42,7 @@ class Backlog:
 
     def __init__(self, parts: StreamParts, node: str, index: int, report: Report) -> None:
         self.bounds = SendQueueBounds(parts, node)
+        self.transit: Callable[[], float] = lambda: 0.0  # seconds that a message is under way, about
         self.lanes: dict[int, SenderLane] = {}
         self.expiry = Expiry()
         self.removal = Removal(parts.clock)
@@ -197,7 +198,8 @@ class Backlog:
         """
         The outcome of an entry that the destination does not deliver: it was stale, or could not be read.
         """
-        if entry.ended is not None or self._parts.clock.seconds() > entry.until - STALE_MARGIN_SECONDS:
+        margin = STALE_MARGIN_SECONDS + 2 * self.transit()
+        if entry.ended is not None or self._parts.clock.seconds() > entry.until - margin:
             return entry.ended or STALE
         return NOT_DECRYPTED if entry.flags & WRAPPED else NOT_READ
 
