@@ -2,6 +2,8 @@
 Streams are bounded: queues, memory, and how long a message may wait.
 """
 
+import os
+
 import pytest
 
 from msgnode.links.stream.common import ENTRY_BYTES, StreamLimits
@@ -132,6 +134,22 @@ def test_a_message_that_is_too_long_is_refused():
 
     with pytest.raises(NoRoom):
         a.send(b.name, bytes(1001))
+
+
+def test_a_message_that_is_too_long_for_the_destination_is_told():
+    """
+    The destination may take shorter messages than the source: the sender learns that it was not delivered.
+    """
+    net = FakeNet()
+    a = StreamNode(net, "mn://a.example/1")
+    b = StreamNode(net, "mn://b.example/1", limits=StreamLimits(message_bytes=1000))
+
+    long = a.send(b.name, os.urandom(2000))
+    a.send(b.name, b"short")
+    net.run(1)
+
+    assert b.payloads == [b"short"]
+    assert [(each.code, each.reason) for each in a.outcomes[long]] == [(502, "malformed")]
 
 
 def test_the_number_of_peers_is_bounded():

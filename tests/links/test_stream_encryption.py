@@ -189,7 +189,8 @@ def test_a_message_that_cannot_be_encrypted_is_never_sent_in_clear(mode, keys):
 
 def test_a_message_that_was_wrapped_for_another_key_is_counted():
     """
-    A message under an RSA key that this node does not have any more is dropped, and the stream goes on.
+    A message under an RSA key that this node does not have any more is dropped, its sender learns that, and
+    the stream goes on.
     """
     net = FakeNet()
     a = StreamNode(net, "mn://a.example/1")
@@ -198,12 +199,13 @@ def test_a_message_that_was_wrapped_for_another_key_is_counted():
     net.run(1)
     b.ring.current.rsa = None
 
-    a.send(b.name, SECRET, encrypt=True)
+    wrong = a.send(b.name, SECRET, encrypt=True)
     a.send(b.name, b"next")
     net.run(1)
 
     assert b.payloads == [b"open", b"next"]
     assert b.streams.counts["unreadable"] == 1
+    assert [(each.code, each.reason) for each in a.outcomes[wrong]] == [(502, "no-key")]
 
 
 def test_a_key_ring_keeps_the_key_before_for_a_minute():

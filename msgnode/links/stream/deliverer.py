@@ -144,10 +144,18 @@ class Deliverer:
         return self._parts.limits.pending - len(self.pending) if self.has_room else 0
 
     def deliver(
-        self, lane: int, data: bytes, flags: int, ttl: float, path: Path, count: Callable[[], None]
+        self,
+        lane: int,
+        data: bytes,
+        flags: int,
+        ttl: float,
+        path: Path,
+        count: Callable[[], None],
+        refuse: Callable[[], None],
     ) -> None:
         """
-        Deliver a message, unless it was known. One that cannot be read is dropped.
+        Deliver a message, unless it was known. One that cannot be read is dropped; `refuse` lets its source
+        know.
 
         `count` takes it into the stream's count: as soon as the listener is done with it, so that a batch
         that the listener then writes has both; else when it is in the inbound journal.
@@ -159,18 +167,18 @@ class Deliverer:
             envelope, payload = parts.codec.decode(data)
         except Malformed:
             parts.drop(self._source, "malformed")
-            count()
+            refuse()
             return
         except NotReadable as why:
             parts.drop(self._source, why.cause)
-            count()
+            refuse()
             return
         if not parts.recent.add((self._domain, envelope.kind, *envelope.id)):
             parts.counts["known-id"] += 1
             count()
             return
         if envelope.kind == SEVERAL:
-            self._deliver_several(lane, envelope, payload, ttl, path, count)
+            self._deliver_several(lane, envelope, payload, ttl, path, count, refuse)
             return
         delivery = Delivery(self._finished, lane, len(payload), parts.clock.seconds() + ttl)
         delivery.count = count
@@ -191,7 +199,14 @@ class Deliverer:
         delivery.place = store.keep_inbound(self._index, delivery.lane, delivery.key, data, delivery.until)
 
     def _deliver_several(
-        self, lane: int, envelope: Envelope, payload: bytes, ttl: float, path: Path, count: Callable[[], None]
+        self,
+        lane: int,
+        envelope: Envelope,
+        payload: bytes,
+        ttl: float,
+        path: Path,
+        count: Callable[[], None],
+        refuse: Callable[[], None],
     ) -> None:
         """
         Deliver several messages that came as one.
@@ -201,7 +216,7 @@ class Deliverer:
             payloads = unpack(payload)
         except Malformed:
             parts.drop(self._source, "malformed")
-            count()
+            refuse()
             return
         if len(payload) > most and any([len(each) > most for each in payloads]):
             payloads = [each for each in payloads if len(each) <= most]

@@ -6,6 +6,7 @@ is on disk it is acknowledged.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from twisted.internet.interfaces import IDelayedCall
 
@@ -242,7 +243,8 @@ class IncomingStream:
         if ttl <= 0:
             self._pass_over(number, lane)
         else:
-            self.deliverer.deliver(number, data, flags, ttl, path, lambda: self._count(number, lane))
+            taken, refused = partial(self._count, number, lane), partial(self._refuse, number, lane)
+            self.deliverer.deliver(number, data, flags, ttl, path, taken, refused)
 
     def _count(self, number: int, lane: ReceiverLane) -> None:
         lane.advance()
@@ -253,6 +255,12 @@ class IncomingStream:
         The next message is stale, or its source dropped it.
         """
         self._parts.counts["stale"] += 1
+        self._refuse(number, lane)
+
+    def _refuse(self, number: int, lane: ReceiverLane) -> None:
+        """
+        The next message is not delivered; the acknowledgement says so.
+        """
         lane.advance(is_stale=True)
         self._record(number, lane)
 

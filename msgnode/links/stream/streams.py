@@ -116,6 +116,8 @@ NO_PATH = Outcome(502, "no-path", "this node has given up the node of the other 
 NO_KEY = Outcome(502, "no-key", "it must be encrypted, and the node offers no key for that")
 IN_DOUBT = Outcome(504, "in-doubt", "the node has lost its memory of what was sent to it")
 UNCONFIRMED = Outcome(504, "in-doubt", "the other node has not acknowledged it; it may have been delivered")
+NOT_DECRYPTED = Outcome(502, "no-key", "the other node could not decrypt it")
+NOT_READ = Outcome(502, "malformed", "the other node cannot read it, or takes none of its length")
 UNREADABLE = Outcome(507, "disk", "it cannot be read back from the disk")
 
 

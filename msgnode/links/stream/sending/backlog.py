@@ -14,17 +14,20 @@ from msgnode.links.stream.storage.store import StoredPeer
 from msgnode.links.stream.streams import (
     ACKNOWLEDGED,
     IN_DOUBT,
+    NOT_DECRYPTED,
+    NOT_READ,
     STALE,
     UNCONFIRMED,
     Envelope,
     Outcome,
 )
 from msgnode.links.wire.datagram import PRIORITIES
-from msgnode.links.wire.stream_header import Acknowledgement
+from msgnode.links.wire.stream_header import WRAPPED, Acknowledgement
 
 FIRST_ROOM_BYTES = 1024 * 1024  # under way before the destination has said how much it takes
 OVERDUE_SECONDS = 3600.0  # after its time to live, what was sent and is not acknowledged ends
 OVERDUE_RECOVERED_SECONDS = 60.0  # if the node was started again since: only the stream knows of it
+STALE_MARGIN_SECONDS = 5.0  # before its time to live ends, a destination may take a message for stale
 TURN_MESSAGES = 256  # sent or dropped in one turn of the event loop
 
 Report = Callable[[Entry, Envelope | None, bytes, Outcome], None]
@@ -39,6 +42,7 @@ class Backlog:
 
     def __init__(self, parts: StreamParts, node: str, index: int, report: Report) -> None:
         self.bounds = SendQueueBounds(parts, node)
+        self.transit: Callable[[], float] = lambda: 0.0  # seconds that a message is under way, about
         self.lanes: dict[int, SenderLane] = {}
         self.expiry = Expiry()
         self.removal = Removal(parts.clock)
@@ -187,8 +191,17 @@ class Backlog:
                     continue  # it was withdrawn
                 self.flight_bytes -= entry.size
                 found.append(entry)
-                self.settle(entry, (entry.ended or STALE) if is_stale else ACKNOWLEDGED)
+                self.settle(entry, self._refused(entry) if is_stale else ACKNOWLEDGED)
         return found
+
+    def _refused(self, entry: Entry) -> Outcome:
+        """
+        The outcome of an entry that the destination does not deliver: it was stale, or could not be read.
+        """
+        margin = STALE_MARGIN_SECONDS + 2 * self.transit()
+        if entry.ended is not None or self._parts.clock.seconds() > entry.until - margin:
+            return entry.ended or STALE
+        return NOT_DECRYPTED if entry.flags & WRAPPED else NOT_READ
 
     def settle(self, entry: Entry, outcome: Outcome) -> None:
         """

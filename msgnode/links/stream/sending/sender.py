@@ -70,6 +70,7 @@ class OutgoingStream:
         self._pumping = False
         self._blocked = False  # the network takes nothing
         self.retransmission = Retransmission(self, parts, node)
+        self.backlog.transit = lambda: self.retransmission.timeout.transit
         self.backlog.removal.on_idle = self.pump
 
     def __len__(self) -> int:
