@@ -106,6 +106,20 @@ def test_request_to_a_member_that_is_silent(cluster: MemoryCluster) -> None:
     assert [404, 408] == codes(ann.take())
 
 
+def test_messages_of_before_a_restart(cluster: MemoryCluster) -> None:
+    """
+    The sender of a message from before a restart, which was lost then, gets its answer and its receipt.
+    """
+    ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
+    ann.request(bob.hyperty, receipt=True)
+    [(to, envelope, payload)] = cluster["n1"].streams.sent
+    cluster.wire.clear()
+
+    cluster["n1"].exchange.ended(to, envelope, payload, STALE)
+
+    assert [408, 404] == codes(ann.take())
+
+
 def test_unknown_address_is_asked_for(cluster: MemoryCluster) -> None:
     """
     Who holds an address that the directory does not have is asked at all members, once in a second for one

@@ -16,6 +16,8 @@ from msgnode.sessions.limits.memory_budget import text_size
 from msgnode.sessions.queue import FOREVER, default_ttl
 from msgnode.sessions.session import Session
 
+# The kind of a message to another node of this domain, where the node that delivers it gives the receipt.
+ASKED = "asked"
 MAX_IDENTITY_BYTES = 4096
 START_BITS = 40  # of a counter, for the messages of one start
 _fields_of = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -17,7 +17,7 @@ from msgnode.links.exchange.allocations import Allocations
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.deliveries import Deliveries
 from msgnode.links.exchange.domains import Gateways, HomeDomains
-from msgnode.links.exchange.envelopes import MessageIds, envelope_of
+from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of
 from msgnode.links.exchange.incoming import Incoming
 from msgnode.links.exchange.node_parts import ExchangeOptions, NodeParts
 from msgnode.links.exchange.node_sessions import Arrival, NodeSessions
@@ -325,7 +325,7 @@ class Exchange:
         """
         Tells the sender of a message from before a restart what became of it.
         """
-        if envelope.kind == "message":
+        if envelope.kind in ("message", ASKED):
             with self._node.ingress.together:
                 self.outgoing.ended(envelope, payload, outcome)
 

@@ -1,0 +1,171 @@
+"""
+Sending to members: messages of clients here, and receipts and answers of this node.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from msgnode.bus.receipts import RECEIPT
+from msgnode.bus.router import Router
+from msgnode.links.exchange.counts import ExchangeCounts
+from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of, identity_of
+from msgnode.links.exchange.gathering import Gathering
+from msgnode.links.exchange.node_parts import ExchangeOptions
+from msgnode.links.exchange.outgoing import Outgoing
+from msgnode.links.exchange.receipts import to_remote
+from msgnode.links.overlay.network import Network
+from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
+from msgnode.protocol.errors import Rejected
+from msgnode.protocol.message import Message, recall
+from msgnode.sessions.session import Session
+from msgnode.structures.log_limits import FailureLog
+
+log = Logger()
+
+
+class MemberSending:
+    """
+    The sender of messages to members. `own` is this domain. `is_open`: is the output of this turn collected?
+    `before_write` is that of the journal.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        network: Network,
+        outgoing: Outgoing,
+        router: Callable[[], Router],
+        own: str,
+        ids: MessageIds,
+        is_open: Callable[[], bool],
+        before_write: Callable[[Callable[[], object]], None],
+        options: ExchangeOptions,
+        counts: ExchangeCounts,
+    ) -> None:
+        self._streams = streams
+        self._network = network
+        self._outgoing = outgoing
+        self._router = router
+        self._own = own
+        self._ids = ids
+        self._is_open = is_open
+        self._before_write = before_write
+        self._options = options
+        self._counts = counts
+        self._gatherings: dict[str, Gathering] = {}  # by member
+        self._failures = FailureLog(log)
+
+    def send(self, message: Message, session: Session, node: str) -> None:
+        gathering = self._gathering(node)
+        if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+            self.send_alone(message, session, node)
+
+    def _gathering(self, node: str) -> Gathering:
+        """
+        The short messages to a member that leave together at the end of this turn.
+        """
+        found = self._gatherings.get(node)
+        if found is None:
+            found = self._gatherings[node] = Gathering(
+                self,
+                self._streams,
+                self._network,
+                self._router(),
+                self._own,
+                _may_gather,
+                self._ids,
+                self._is_open,
+                self._before_write,
+                self._options,
+                self._counts,
+            )
+        return found
+
+    # -- Sending, of what is gathered -----------------------------------------------------------
+
+    def send_alone(self, message: Message, session: Session, node: str) -> None:
+        """
+        Sends one message, after those that are gathered. Raises Rejected.
+        """
+        self._gathering(node).leave()
+        envelope = self._envelope(message, session)
+        if message.receipt:
+            envelope.kind = ASKED
+        self._outgoing.send_to(message, session, node, envelope, message.data, "wait")
+
+    def refused(self, message: Message, sid: int, why: Rejected) -> None:
+        self._outgoing.refused(message, sid, why)
+
+    def lost(self, message: Message, sid: int, outcome: Outcome) -> None:
+        self._outgoing.lost(message, sid, outcome)
+
+    # -- copies ------------------------------------------------------------------------------
+
+    def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
+        reached = 0
+        for node in nodes:
+            gathering = self._gathering(node)
+            try:
+                if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+                    self._send_copy(message, session, node)
+            except Rejected as why:  # NoRoom
+                self._counts.note(node, why.reason)
+            else:
+                reached += 1
+        message.outcome, message.recipients = "", 0  # which the router adds up
+        return reached
+
+    def _send_copy(self, message: Message, session: Session, node: str) -> None:
+        self._gathering(node).leave()
+        envelope = self._envelope(message, session)
+        self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+        self._counts.note(node, "sent")
+
+    def _envelope(self, message: Message, session: Session) -> Envelope:
+        envelope = envelope_of(message, self._ids.next(), self._options)
+        envelope.identity = identity_of(session, self._own)
+        return envelope
+
+    def _lost(self, node: str, envelope: Envelope, outcome: Outcome) -> None:
+        """
+        Counts a copy that did not get to its member. The sender is not notified of one of several.
+        """
+        if outcome.reason != "acknowledged":
+            self._counts.note(node, outcome.reason)
+
+    # -- what the bus delivers to a member's session ------------------------------------------
+
+    def carry(self, node: str, data: bytes) -> None:
+        """
+        Sends a receipt or an answer of this node to the member where its asker is. Never raises.
+        """
+        try:
+            message = recall(data)
+            if message.type.lower() == "receipt" and message.from_ == RECEIPT:
+                self.send_receipt(node, message)
+            else:
+                envelope = envelope_of(message, self._ids.next(), self._options)
+                self._streams.send(node, envelope, message.data, is_answer=True)
+        except Rejected as why:
+            self._counts.note(node, why.reason)
+        except Exception:
+            self._counts.note(node, "failed")
+            self._failures.note("a message for {node} could not be sent", Failure(), node=node)
+
+    def send_receipt(self, node: str, receipt: Message) -> None:
+        """
+        Sends a final receipt to the member where its asker is.
+        """
+        envelope, payload = to_remote(receipt, self._ids.next(), True)
+        envelope.ttl_millis = int(1000 * self._options.max_wait_seconds)
+        try:
+            self._streams.send(node, envelope, payload)
+        except NoRoom:
+            self._counts.note(node, "overflow")
+
+
+def _may_gather(message: Message, node: str) -> bool:
+    return True
