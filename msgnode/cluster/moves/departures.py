@@ -10,9 +10,10 @@ from msgnode.cluster.membership import Members
 from msgnode.cluster.moves.handover import MOVING, OVER, Handover
 from msgnode.cluster.moves.wire import AnyStatement, Fragment, Messages, encode
 
-MOVING_AT_ONCE = 16  # handovers whose messages are under way to one member
+MOVING_AT_ONCE = 32  # handovers whose messages are under way to one member: 8 MiB
 BYTES_PER_TURN = 512 * 1024
 STATEMENTS_PER_TURN = 64
+REPLIES_PER_TURN = 256
 MAX_REPLIES = 20_000
 RETRY_SECONDS = 5.0
 
@@ -73,10 +74,6 @@ class Departures:
             self.handovers.pop(id, None)
         elif self.is_up:
             self._ready[id] = None
-        if self._parked and len(self._moving) < MOVING_AT_ONCE:
-            parked = next(iter(self._parked))
-            del self._parked[parked]
-            self._ready[parked] = None
 
     def tick(self) -> None:
         """
@@ -96,34 +93,51 @@ class Departures:
         """
         if not self._send_unsent():
             return False
-        while self._replies:
+        for _ in range(min(REPLIES_PER_TURN, len(self._replies))):
             if not self._send(self._replies.popleft()):
                 return False
         size = 0
         for _ in range(STATEMENTS_PER_TURN):
-            if not self._ready or size > BYTES_PER_TURN:
-                break
-            id = next(iter(self._ready))
-            del self._ready[id]
-            handover = self.handovers.get(id)
+            handover = self._next_ready() if size <= BYTES_PER_TURN else None
             if handover is None:
-                continue
-            if handover.phase == MOVING and id not in self._moving and len(self._moving) >= MOVING_AT_ONCE:
-                self._parked[id] = None
-                continue
+                break
             statement = handover.next()
             if statement is None:
                 continue
             handover.sent_at = self._clock.seconds()
-            self._ready[id] = None
+            self._ready[handover.release.id] = None
             if isinstance(statement, Messages | Fragment):
-                self._moving.add(id)
+                self._moving.add(handover.release.id)
             payload = encode(statement)
             size += len(payload)
             self._unsent = payload
             if not self._send_unsent():
                 return False
-        return bool(self._ready)
+        return bool(self._replies or self._ready or (self._parked and not self._is_moving_enough))
+
+    @property
+    def _is_moving_enough(self) -> bool:
+        return len(self._moving) >= MOVING_AT_ONCE
+
+    def _next_ready(self) -> Handover | None:
+        """
+        The next handover that may have something to send. One with messages waits while others are moving.
+        """
+        while self._ready:
+            id = next(iter(self._ready))
+            del self._ready[id]
+            handover = self.handovers.get(id)
+            if handover is None:
+                continue
+            if handover.phase != MOVING or id in self._moving or not self._is_moving_enough:
+                return handover
+            self._parked[id] = None
+        while self._parked and not self._is_moving_enough:
+            id = next(iter(self._parked))
+            del self._parked[id]
+            if id in self.handovers:
+                return self.handovers[id]
+        return None
 
     def _send(self, statement: AnyStatement) -> bool:
         self._unsent = encode(statement)

@@ -117,6 +117,29 @@ class DirectoryMachine(RuleBasedStateMachine):
         assert asked.called
         assert set(found) <= others
 
+    @rule(node=NODES, number=st.integers(0, 99), seconds=st.sampled_from((0.0, 0.003, 0.6)))
+    def bind_and_settle(self, node, number, seconds):
+        """
+        When a change is settled in time, all members that are not suspected have it.
+        """
+        address, binder = f"comm://example.com/settled/{number}", self.nodes[node]
+        binder.bind(address)
+        late = binder.directory.counts.unsettled
+        found = []
+
+        def settled(done):
+            if binder.directory.counts.unsettled == late:
+                found.extend(
+                    node in self.nodes[other].directory.holders(address)
+                    for other in (A, B, C)
+                    if other != node and not binder.directory.is_suspected(other)
+                )
+
+        binder.directory.settled(address).addCallback(settled)
+        self.cluster.run(seconds)
+        binder.unbind(address)
+        assert all(found)
+
     def teardown(self):
         if not hasattr(self, "cluster"):
             return
