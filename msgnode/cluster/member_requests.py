@@ -125,7 +125,11 @@ class MemberRequests:
             return answered
         self._number += 1
         number = self._number
-        if not self._members.send(node, _encode(Asked(number, subject, body))):
+        request = _encode(Asked(number, subject, body))
+        if len(request) > self._members.max_payload:
+            answered.errback(Rejected(_too_long(request, self._members.max_payload), 413, "too-long"))
+            return answered
+        if not self._members.send(node, request):
             self.counts.unanswered += 1
             answered.errback(NoAnswer(f"{node} is away"))
             return answered
@@ -231,11 +235,20 @@ class MemberRequests:
         if isinstance(made, Failure):
             assert isinstance(made.value, Rejected)
             self._refuse(node, number, made.value)
-        else:
-            self.counts.answered += 1
-            self._members.send(node, _encode(Answered(number, 200, made)))
+            return
+        answer = _encode(Answered(number, 200, made))
+        if len(answer) > self._members.max_payload:
+            too_long = _too_long(answer, self._members.max_payload)
+            self._refuse(node, number, Rejected(too_long, 413, "too-long"))
+            return
+        self.counts.answered += 1
+        self._members.send(node, answer)
 
     def _refuse(self, node: str, number: int, why: Rejected) -> None:
         self.counts.refused += 1
         text = str(why)[:300]
         self._members.send(node, _encode(Answered(number, why.code, b"", text, why.reason[:64])))
+
+
+def _too_long(data: bytes, most: int) -> str:
+    return f"what members ask and answer has at most {most} bytes, not {len(data)}"

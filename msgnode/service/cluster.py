@@ -24,6 +24,7 @@ from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
+from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
@@ -36,6 +37,7 @@ from msgnode.links.wire.stream_header import INSTANCE_BYTES, Epoch
 from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
 from msgnode.node import Node
+from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
 
@@ -111,14 +113,31 @@ class Cluster(MultiService):
         self.directory.table.added = node.data_plane.change
         channel.listener = self.directory
         channel = channels.make(b"r")
+        self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
-        owners = Owners(members, self.requests, node.config.cluster.members)
+        owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
         self._leases: PoolLeases | None = None
         if owners.view:
             self._leases = node.allocation.leases = PoolLeases(
                 members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
             )
         return channels
+
+    def share_policies(self, policies: PolicyStore) -> None:
+        """
+        Has policies that are pushed to one node live at all of `cluster.members`.
+        """
+        if self._owners.view:
+            members = self._channel
+            policies.domain = DomainPolicies(
+                members.node,
+                self._owners,
+                self.requests,
+                members.up,
+                members.max_payload,
+                policies,
+                self._reactor,
+            )
 
     def _is_held(self, address: str) -> bool:
         return self.members.is_held(address)

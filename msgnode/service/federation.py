@@ -51,6 +51,7 @@ from msgnode.links.trust.origin_signer import OriginSigner
 from msgnode.links.wire.node_name import domain_of
 from msgnode.links.wire.stream_header import Epoch
 from msgnode.node import Node
+from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.cluster import Cluster
 from msgnode.service.stream_state import epochs_of, name_of, stored_streams, stream_limits
 from msgnode.service.wiring import add_link_operations
@@ -82,6 +83,7 @@ class Federation(MultiService):
         self._recovered: dict[int, Any] = {}
         self._next_epoch: Callable[[], Epoch] | None = None
         self._parts: _Parts | None = None
+        self.policies: PolicyStore | None = None  # that a cluster shares
 
     def recover(self, found: Mapping[int, Any]) -> None:
         """
@@ -106,6 +108,8 @@ class Federation(MultiService):
         parts.links.setServiceParent(self)
         if parts.cluster is not None:
             parts.cluster.setServiceParent(self)
+            if self.policies is not None:
+                parts.cluster.share_policies(self.policies)
         parts.asking.setServiceParent(self)
         notifications = add_link_operations(self._node, parts.operations, self._reactor)
         notifications.setServiceParent(self)

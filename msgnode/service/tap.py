@@ -123,6 +123,8 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     lag = EventLoopLag(reactor)
     admins = AdminTokens(config.state)
     policies = make_policy_store(node, reactor, in_thread)
+    if federation is not None:
+        federation.policies = policies
     served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins)
     with exit_on_config_error(where):
         listening = [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]

@@ -108,6 +108,21 @@ class AnswerTests(RequestCase):
         self.assertEqual([400, 500, 501], [self.refused(each)[0] for each in asked])
         self.assertEqual(1, len(self.flushLoggedErrors(TypeError)))
 
+    def test_what_no_payload_has_room_for_is_refused(self) -> None:
+        """
+        A request or an answer that is too long is refused, and its size is said.
+        """
+        most = self.cluster.max_payload
+        self.b.offer("echo", lambda node, body: bytes(most))
+
+        asked = [self.a.ask(B, "echo", body) for body in (bytes(most), b"")]
+        self.cluster.run(0.1)
+
+        for each in asked:
+            code, reason, text = self.refused(each)
+            self.assertEqual((413, "too-long"), (code, reason))
+            self.assertIn(f"at most {most} bytes", text)
+
 
 class NoAnswerTests(RequestCase):
     """

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ from tests.support.examples import TOP
 
 from .clustered import DOMAIN, Cluster, Member, allocate, subscribe, until
 from .federated import free_port
-from .process import Lines, NodeProcess, fetched
+from .process import PATIENCE, Lines, NodeProcess, fetched
 
 ANN, BOB, CARL, DAVE = (f"runtime://{DOMAIN}/{name}" for name in ("ann", "bob", "carl", "dave"))
 TOPIC = f"comm://{DOMAIN}/chat/changes"
@@ -359,3 +361,53 @@ def _lease_and_return(cluster: Cluster) -> None:
     until(lambda: f"{owner} is away" in lease(client, name, 1)[1])
     ann.close()
     bob.close()
+
+
+def test_policies_pushed_to_one_node_are_live_at_the_other() -> None:
+    """
+    A push is answered when both have it, and each node refuses what the policies refuse; a node that was away
+    has them when it is back.
+    """
+    cluster = Cluster(2, 'members = ["n1", "n2"]\n[policy]\nsource = "push"\n')
+    try:
+        _push_and_follow(cluster)
+    finally:
+        cluster.stop()
+
+
+def _push_and_follow(cluster: Cluster) -> None:
+    first, second = cluster.nodes
+    one, two = (
+        (TOP / f"etc/policies/{name}.json").read_bytes() for name in ("block-partner", "office-hours")
+    )
+    revision = _policies(first, one)
+    assert revision == _policies(first) == _policies(second)
+
+    away, pushes = (
+        (first, second) if owner_of("policy", (first.name, second.name)) == second.name else (second, first)
+    )
+    away.kill()
+    revision = _policies(pushes, two)
+    away.start()
+
+    until(lambda: _policies(away) == revision)
+    away.kill()
+    pushes.kill()
+    away.start()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        _policies(away, one)
+    assert refused.value.code == 503
+    assert _policies(away) == revision
+
+
+def _policies(node: Member, data: bytes | None = None) -> str:
+    """
+    The revision that is live; `data` is pushed before.
+    """
+    token = (node.directory / "state/admin-token").read_text().strip()
+    method = "GET" if data is None else "PUT"
+    request = urllib.request.Request(f"http://127.0.0.1:{node.admin}/policy/policies", data, method=method)
+    request.add_header("Authorization", f"Bearer {token}")
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return str(answer.headers["ETag"])

@@ -8,7 +8,7 @@ assignment. After any error, the previous version stays live.
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, maybeDeferred
@@ -37,6 +37,7 @@ from msgnode.structures.log_limits import FailureLog
 log = Logger()
 
 PUSH = "push"
+EDIT_ATTEMPTS = 3  # of an edit of the domain's policies, if others come first
 
 
 class PolicyRejected(Rejected):
@@ -50,6 +51,17 @@ class PolicyRejected(Rejected):
 
     def body(self) -> dict[str, Any]:
         return {**super().body(), "problems": self.problems} if self.problems else super().body()
+
+
+class PolicyDomain(Protocol):
+    """
+    The policies of a domain of several nodes (cluster/ownership).
+    """
+
+    def push(self, files: Files, who: str, if_match: str | None, force: bool) -> Deferred[Version]:
+        """
+        Replaces the live policies of all nodes. Fails with PolicyRejected.
+        """
 
 
 class PolicyStore(Service):
@@ -70,6 +82,7 @@ class PolicyStore(Service):
         run: Callable[..., Deferred[Any]] = maybeDeferred,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self.domain: PolicyDomain | None = None  # None: this node alone decides
         self.failed = 0
         self.wrong = ""
         self._misread = ""  # errors of the document read last
@@ -230,7 +243,30 @@ class PolicyStore(Service):
         """
         Replace the live policies. Fails with PolicyRejected.
         """
+        if self.domain is not None and self._options.source == PUSH:
+            return self.domain.push(files, who, if_match, force)
+        return self.push_here(files, who, if_match, force)
+
+    def push_here(self, files: Files, who: str, if_match: str | None, force: bool) -> Deferred[Version]:
+        """
+        Replace the live policies of this node. Fails with PolicyRejected.
+        """
         return self._one_at_a_time.run(self._push, files, who, if_match, force)
+
+    def follow(self, version: Version) -> Deferred[None]:
+        """
+        Make a version of the domain live here, under a number of this node. Fails with PolicyRejected.
+        """
+        return self._one_at_a_time.run(self._follow, version)
+
+    @inlineCallbacks
+    def _follow(self, version: Version) -> Generator[Deferred[Any], Any, None]:
+        self._may_push()
+        try:
+            yield self._take(version.files, version.origin, must_last=True)
+        except PolicyRefused as why:
+            self.failed += 1
+            raise PolicyRejected(_in_words(why), 400, problems(why)) from None
 
     def edit(
         self,
@@ -243,12 +279,26 @@ class PolicyStore(Service):
         Edit the live document by `change`. Edits are serialized, so that none is lost.
         """
 
-        def turn() -> Deferred[Version]:
+        def edited() -> Files:
             content = self.content()
             change(content)
-            return self._push((("document", to_text(content.document())),), who, if_match, force)
+            return (("document", to_text(content.document())),)
 
-        return self._one_at_a_time.run(turn)
+        if self.domain is None or self._options.source != PUSH:
+            return self._one_at_a_time.run(lambda: self._push(edited(), who, if_match, force))
+
+        def edit_domain(attempts: int) -> Deferred[Version]:
+            live = self.live
+            base = if_match or (live.revision if live is not None else None)
+            pushed = maybeDeferred(lambda: self.push(edited(), who, base, force))
+            return pushed.addErrback(again, attempts - 1)
+
+        def again(why: Failure, attempts: int) -> Any:
+            # An edit at another node was first, and is live here by now.
+            is_late = isinstance(why.value, PolicyRejected) and why.value.code == 412
+            return edit_domain(attempts) if is_late and attempts and if_match is None else why
+
+        return edit_domain(EDIT_ATTEMPTS)
 
     def content(self) -> DocumentEditor:
         """
