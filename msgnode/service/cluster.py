@@ -20,6 +20,7 @@ from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.joining import Joining
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
@@ -30,9 +31,9 @@ from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.overlay.overlay import Overlay
+from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.links.stream.storage import epochs
-from msgnode.links.stream.streams import Streams
-from msgnode.links.wire.node_name import parse
+from msgnode.links.wire.node_name import domain_of, parse
 from msgnode.links.wire.stream_header import INSTANCE_BYTES, Epoch
 from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
@@ -57,13 +58,14 @@ class Cluster(MultiService):
         epoch: Epoch,
         key: bytes,
         overlay: Overlay,
-        streams: Streams,
+        streams: NodeStreams,
         exchange: Exchange,
         ids: MessageIds,
         traffic_recorder: TrafficRecorder,
         keys_changed: Callable[[], None],
         reactor: Any,
         federates: bool,
+        joined: Callable[[], None],
     ) -> None:
         super().__init__()
         self._federates = federates
@@ -93,6 +95,16 @@ class Cluster(MultiService):
         self.carrier.setServiceParent(self)
         self.members = MemberExchange(
             node, streams, overlay, exchange, self.directory, ids, traffic_recorder, reactor.seconds
+        )
+        self._streams = streams
+        carrier = self.carrier
+        self._joining = Joining(
+            lambda: carrier.is_connected,
+            lambda: carrier.claim.is_granted,
+            self._missing,
+            self.directory.compare,
+            joined,
+            reactor,
         )
         node.cluster_status = self
 
@@ -146,12 +158,25 @@ class Cluster(MultiService):
         self.members.start(self._federates)
         self.directory.start()
         super().startService()
+        self._joining.start()
 
     def stopService(self) -> Deferred[Any]:
+        self._joining.stop()
         self.directory.stop()
         self.requests.stop()
         stopped: Deferred[Any] = super().stopService()
         return stopped
+
+    def _missing(self) -> set[str]:
+        """
+        The members that this node has known, or that the configuration names, and that are not reached.
+        """
+        domain, own = self._node.config.domain, self.carrier.table.node
+        known = {node for node in self._streams.peers if domain_of(node) == domain}
+        known |= {f"mn://{domain}/{name}" for name in self._node.config.cluster.members}
+        known |= set(self.carrier.table.up())
+        up = set(self.carrier.table.up())
+        return {node for node in known - {own} if node not in up or not self._has_route(node)}
 
     # -- ClusterStatus -----------------------------------------------------------------
 

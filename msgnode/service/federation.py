@@ -84,6 +84,8 @@ class Federation(MultiService):
         self._next_epoch: Callable[[], Epoch] | None = None
         self._parts: _Parts | None = None
         self.policies: PolicyStore | None = None  # that a cluster shares
+        # Called when clients may be served: a node of a cluster first learns what the other members hold.
+        self.joined: Callable[[], None] = lambda: None
 
     def recover(self, found: Mapping[int, Any]) -> None:
         """
@@ -103,7 +105,7 @@ class Federation(MultiService):
     def startService(self) -> None:
         next_epoch, self._next_epoch = self._next_epoch or self._epochs(), None
         parts = self._parts = _Parts(
-            self._node, self._traffic_recorder, self._spool, next_epoch, self._reactor
+            self._node, self._traffic_recorder, self._spool, next_epoch, self._reactor, self.joined
         )
         parts.links.setServiceParent(self)
         if parts.cluster is not None:
@@ -172,6 +174,7 @@ class _Parts:
         spool: Spool | None,
         next_epoch: Callable[[], Epoch],
         reactor: Any,
+        joined: Callable[[], None],
     ) -> None:
         config = self._config = node.config
         self._node = node
@@ -248,6 +251,7 @@ class _Parts:
                 self._seal.trust_changed,
                 reactor,
                 federates=made is None,
+                joined=joined,
             )
         self.rotation = KeyRotation(
             keys,

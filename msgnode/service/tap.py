@@ -129,6 +129,11 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     with exit_on_config_error(where):
         listening = [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
+    if federation is not None and config.cluster.url:
+        clients = [listener for listener in listening if listener.kind != "admin"]
+        for listener in clients:
+            listener.hold()
+        federation.joined = partial(_release, clients)
     reactor.callWhenRunning(tokens.start)
     return [
         _reloading(
@@ -149,6 +154,11 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
     ]
+
+
+def _release(listening: list[Listener]) -> None:
+    for listener in listening:
+        listener.release()
 
 
 def _traffic_log(config: Config, reactor: Any, in_thread: Callable[..., Any]) -> TrafficLog | None:

@@ -40,6 +40,8 @@ class Listener(StreamServerEndpointService):
     def __init__(self, listen: Listen, factory: Any, reactor: Any) -> None:
         self.kind: str = listen.kind
         self.where = ""  # the bound address, once it listens
+        self._is_held = False
+        self._port: Any = None
         self._listen = listen
         try:
             table = as_table(listen)
@@ -56,6 +58,17 @@ class Listener(StreamServerEndpointService):
         if table.endpoint.startswith("ssl:"):
             log.warn("{kind}: {endpoint}: {what}", kind=listen.kind, endpoint=listen.endpoint, what=READ_ONCE)
         super().__init__(endpoint, self.tls or factory)
+
+    def hold(self) -> None:
+        """
+        Accept no connection until `release`: those that are made meanwhile wait in the accept queue.
+        """
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        if self._port is not None and self.running:
+            self._port.startReading()
 
     @property
     def scheme(self) -> str:
@@ -80,6 +93,9 @@ class Listener(StreamServerEndpointService):
             where=self.where,
             hint=_hint(kind, endpoint, self.tls is not None),
         )
+        if self._is_held and hasattr(port, "stopReading"):
+            self._port = port
+            self._port.stopReading()
         listening = getattr(port, "socket", None)
         if listening is not None:  # a port in memory has none
             keep_alive(listening)

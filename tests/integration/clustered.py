@@ -34,6 +34,7 @@ class Member:
         listen = "\n".join(f'{kind} = ["tcp:{port}:interface=127.0.0.1"]' for kind, port in where.items())
         self.file.write_text(
             f'domain = "{DOMAIN}"\nnode = "{name}"\n{listen}\n'
+            f"[session]\nqueue_messages = 20000\n"
             f'[admin]\nlisten = "tcp:{self.admin}:interface=127.0.0.1"\n[cluster]\nurl = ["{url}"]\n{more}'
         )
         self.process: NodeProcess | None = None

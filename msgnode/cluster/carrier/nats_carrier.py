@@ -72,7 +72,7 @@ class NatsCarrier(MultiService):
         self._name = name
         self._conflict = conflict
         self._client = connect(self)
-        self._is_connected = self._is_subscribed = False
+        self.is_connected = self._is_subscribed = False
         self._failure = "no server has answered yet"
         greeting = Greeting(version, epoch, key, MAX_PACKET_BYTES, [])
         self.table = MemberTable(
@@ -96,7 +96,7 @@ class NatsCarrier(MultiService):
         """
         The reason why members are not reached; empty if there is none.
         """
-        if not self._is_connected:
+        if not self.is_connected:
             return f"no connection to NATS: {self._failure}"
         return "" if self.claim.is_granted else "the name of this node is not claimed yet"
 
@@ -148,7 +148,7 @@ class NatsCarrier(MultiService):
         return self.claim.is_granted and self._publish(subject, data)
 
     def _publish(self, subject: str, data: bytes) -> bool:
-        if not self._is_connected:
+        if not self.is_connected:
             return False
         try:
             self._client.publish(subject, data)
@@ -172,7 +172,7 @@ class NatsCarrier(MultiService):
             )
             log.error("the cluster is not joined: {why}", why=self._failure)
             return
-        self._is_connected, self._failure = True, ""
+        self.is_connected, self._failure = True, ""
         self.table.max_packet = min(MAX_PACKET_BYTES, info.max_payload)
         log.info("connected to the NATS server {name}", name=printable(info.server_name))
         if not self._is_subscribed:
@@ -183,9 +183,9 @@ class NatsCarrier(MultiService):
             self._begin()
 
     def disconnected(self, reason: Exception) -> None:
-        if self._is_connected and self.running:
+        if self.is_connected and self.running:
             log.warn("the connection to NATS is lost: {why}", why=printable(str(reason)))
-        self._is_connected = False
+        self.is_connected = False
         self._note(reason)
 
     def failed(self, error: Exception) -> None:

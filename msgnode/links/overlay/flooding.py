@@ -179,6 +179,7 @@ class Flooding:
             self._timer = self._clock.callLater(WAIT_SECONDS, self._turn)
 
     def _take(self, neighbour: Neighbour, compact: str) -> None:
+        advertisement: Advertisement | None = None
         try:
             advertisement = self._seal.read(compact)
             if advertisement.node == self._node:
@@ -190,7 +191,11 @@ class Flooding:
             else:
                 self._old(neighbour, advertisement)
         except Refused as why:
-            self._refusals.refuse(neighbour.node, why.reason, str(why))
+            is_own = advertisement is not None and advertisement.node == self._node
+            if is_own and neighbour.link.is_steady and why.reason == "untrusted":
+                self._refusals.count("own-former")  # of an earlier start, by a key of that start
+            else:
+                self._refusals.refuse(neighbour.node, why.reason, str(why))
 
     def _old(self, neighbour: Neighbour, advertisement: Advertisement) -> None:
         """
