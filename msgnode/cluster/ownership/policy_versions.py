@@ -52,7 +52,7 @@ class Follow(msgspec.Struct, array_like=True, tag="follow"):
 
 class Outcome(msgspec.Struct, array_like=True):
     """
-    What became of it: 200, or the code, text and problems of a refusal; and the revision that is live.
+    The outcome: 200, or the code, text and problems of a refusal; and the revision that is live.
     """
 
     code: int
@@ -79,7 +79,7 @@ _encode = msgspec.msgpack.encode
 
 class _Coming(msgspec.Struct, eq=False):
     """
-    What has come from a member of what it sends.
+    The parts that have come from a member.
     """
 
     number: int
