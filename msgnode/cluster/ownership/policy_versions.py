@@ -188,7 +188,7 @@ class DomainPolicies:
 
     def _compared(self, node: str, body: bytes) -> Deferred[None] | None:
         live = self._policies.live
-        if live is None or body.decode() == live.revision:
+        if live is None or body == live.revision.encode():
             return None
         return self._show(node, live)
 
