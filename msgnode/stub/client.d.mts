@@ -36,7 +36,7 @@ interface Header {
 /** What a message needs of its client. */
 interface Requester {
     readonly domain: string;
-    readonly world: Pick<typeof globalThis, 'setTimeout' | 'clearTimeout'>;
+    readonly world: Pick<typeof globalThis, 'setTimeout' | 'clearTimeout' | 'Date'>;
     send(fields: Fields): void;
     passOn(fields: Fields, to: string): void;
     request(to: string, body?: unknown, options?: {
@@ -100,7 +100,8 @@ declare class Message<Record = undefined, Answer = undefined> {
      * Let another address answer.
      *
      * If the sender allows it (`forward`), the message goes on unchanged, and the other recipient answers the
-     * sender.  Otherwise, and for addresses of the node itself, this client sends the request and returns its answer.
+     * sender.  Otherwise, and for addresses of the node itself, this client sends the request and returns its answer,
+     * each treated by nodes as the other client asked: `log`, `encrypt`, `priority`.
      */
     forward(to: string, seconds?: number): Promise<void>;
     private _set;

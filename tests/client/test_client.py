@@ -102,6 +102,34 @@ class ClientSuite:
 
         self.assertEqual((["T"], "T"), (seen, answer.fields["transaction"]))
 
+    def test_a_request_that_is_forwarded_is_treated_as_its_sender_asked(self: Any) -> None:
+        """
+        What must not be logged, or only travel encrypted, is not logged either when it goes on in the name
+        of the client that forwards it, and its time to live runs on; so it is with the answer.
+        """
+        treated = {"priority": 8, "bulk": True, "log": False, "compress": False, "encrypt": True}
+        seen: list[Message] = []
+
+        def second(request: Message) -> None:
+            seen.append(request.keep())
+            send = {"id": request.id, "type": "response", "from": request.to, "to": request.from_}
+            self.b.send({**send, **treated, "body": {"code": 200}})
+
+        self.b.result(self.b.subscribe(f"{LAMP}/2", second))
+        held: list[Message] = []
+        self.serve(lambda request: held.append(request.hold()))
+        asked = self.a.request(LAMP, {"n": 1}, ttl=30, **treated)
+        self.net.pump()
+        self.net.advance(4)
+        held[0].forward(f"{LAMP}/2")
+
+        answer = self.a.result(asked)
+
+        request = seen[0].fields
+        self.assertEqual(treated, {name: request.get(name) for name in treated})
+        self.assertEqual(treated, {name: answer.fields.get(name) for name in treated})
+        self.assertTrue(25 < request["ttl"] <= 26, request["ttl"])
+
     def test_receipt_transaction(self: Any) -> None:
         """
         A receipt belongs to its message's transaction.

@@ -149,6 +149,28 @@ test('the handler of everything is asked last, for what others do not handle', (
   assert.deepEqual(it.sent().map(({ body }) => body.value ?? body.code), ['mine', 'mine', 501]);
 });
 
+test('a request that is forwarded is treated by nodes as its sender asked, and so is the answer', async () => {
+  const it = new Fixture();
+  it.accept();
+  const held = [];
+  it.client.handle(`${RT}/a`, (message) => held.push(message.hold()));
+  const treated = { priority: 8, bulk: true, log: false, compress: false, encrypt: true, traceparent: '00-1' };
+  const request = { id: 1, type: 'read', from: 'runtime://localhost/2', to: `${RT}/a`, body: { n: 1 } };
+  it.say({ ...request, transaction: 'T', ttl: 30, ...treated });
+
+  it.world.advance(4000);
+  held[0].forward('hyperty://localhost/b');
+  const onward = it.sent().find(({ type }) => type === 'read');
+  it.say({ id: onward.id, type: 'response', from: onward.to, to: RT, ...treated, body: { code: 200 } });
+  await settled();
+
+  const { id, type, from, to, body, ...header } = onward;
+  assert.deepEqual([from, to, body, header], [RT, 'hyperty://localhost/b', { n: 1 }, { transaction: 'T', ttl: 26, ...treated }]);
+  const [answer] = it.sent();
+  const again = { id: 1, type: 'response', from: `${RT}/a`, to: 'runtime://localhost/2', transaction: 'T' };
+  assert.deepEqual(answer, { ...again, ...treated, body: { code: 200 } });
+});
+
 /** All that the client needs of generated code. */
 const ASK = {
   id: '7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a12',
