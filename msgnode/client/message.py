@@ -325,7 +325,11 @@ class Message:
         if not self.wants_answer:
             return
         if isinstance(error, Refused):
-            self._refuse({**error.body, "desc": error.text, "description": error.text}, error.code)
+            try:
+                self._refuse({**error.body, "desc": error.text, "description": error.text}, error.code)
+            except (TypeError, ValueError, RecursionError):
+                log.failure("the body of a refusal is no JSON: {type} for {to}", type=self.type, to=self.to)
+                self.refuse(error.code, str(error.text))
         elif isinstance(error, TimedOut):
             self.refuse(504, str(error))
         else:

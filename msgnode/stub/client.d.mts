@@ -85,7 +85,7 @@ declare class Message<Record = undefined, Answer = undefined> {
      * Answer with a body, or with a value, which becomes the body's `value`.  Only the first answer counts.
      *
      * The answer to a typed request is a value of its record, and `reply` unless it is given; throws an error with the
-     * slot's name if it does not fit.
+     * slot's name if it does not fit.  Throws if JSON does not have the value.
      */
     answer(result?: Answerable<Answer>, code?: number): void;
     private _bodyOf;
@@ -219,7 +219,7 @@ type Handler = (message: Message) => unknown;
 /** What a handler of a record may return: the answer, or nothing, and `message.reply` is the answer. */
 type Answered<Answer> = Answer | typeof NOT_HANDLED | undefined | null | void;
 /** What is called with each message that has a record. */
-type RecordHandler<Request, Answer> = (message: Message<Request, Answer>) => Answered<Answer> | Message<Request, Answer> | Promise<Answered<Answer> | Message<Request, Answer>>;
+type RecordHandler<Request, Answer> = (message: Message<Request, Answer>) => Answered<Answer> | Message<Request, Answer> | PromiseLike<Answered<Answer> | Message<Request, Answer>>;
 interface HandlerOptions {
     /** Run an asynchronous handler for one message after another, never at the same time. */
     serial?: boolean;

@@ -367,6 +367,20 @@ class ClientSuite:
         self.assertEqual({"code": 200, "value": 5}, self.ask({"n": 5}).body)
         self.assertTrue(self.b.is_open)
 
+    def test_a_refusal_whose_body_is_no_json_is_answered_without_it(self: Any) -> None:
+        """
+        The sender gets the code and the text; the mistake is in the log, and the connection stays.
+        """
+
+        def refusing(request: Message) -> None:
+            raise Refused(403, "not yours", {"why": object()})
+
+        self.serve(refusing)
+
+        self.assertEqual((403, "not yours"), self.refusal(self.a.request(LAMP)))
+        self.assertEqual(1, len(self.flushLoggedErrors(TypeError)))
+        self.assertTrue(self.b.is_open)
+
     def test_a_text_with_a_lone_surrogate_is_returned_as_it_came(self: Any) -> None:
         """
         Half of a character is no UTF-8, but JSON may have it as an escape.

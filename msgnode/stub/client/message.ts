@@ -142,7 +142,7 @@ export class Message<Record = undefined, Answer = undefined> {
    * Answer with a body, or with a value, which becomes the body's `value`.  Only the first answer counts.
    *
    * The answer to a typed request is a value of its record, and `reply` unless it is given; throws an error with the
-   * slot's name if it does not fit.
+   * slot's name if it does not fit.  Throws if JSON does not have the value.
    */
   answer(result?: Answerable<Answer>, code = 200): void {
     if (!this._answered) this._send(this._bodyOf(result), code, this._type?.id);
@@ -155,9 +155,9 @@ export class Message<Record = undefined, Answer = undefined> {
 
   private _send(body: Body, code: number, record: unknown, header: Fields = {}): void {
     if (this._answered) return;
+    sendAnswer(this._client, this.fields, { code, ...body }, record, header);
     this._answered = true;
     this._client.world.clearTimeout(this._deadline);
-    sendAnswer(this._client, this.fields, { code, ...body }, record, header);
   }
 
   /** Answer with an error; `reason` is one word, for programs. */
@@ -260,7 +260,12 @@ export class Message<Record = undefined, Answer = undefined> {
     if (!(error instanceof ClientError)) this._client.report(error);
     if (!this.wantsAnswer) return;
     if (error instanceof Refused) {
-      this._send({ ...error.body, desc: error.text, description: error.text }, error.code, this._type?.id);
+      try {
+        this._send({ ...error.body, desc: error.text, description: error.text }, error.code, this._type?.id);
+      } catch (why) {
+        this._client.report(why);
+        this.refuse(error.code, `${error.text}`);
+      }
     } else if (error instanceof TimedOut) {
       this.refuse(504, error.message);
     } else {
@@ -271,7 +276,7 @@ export class Message<Record = undefined, Answer = undefined> {
 
 /**
  * Send the response to a request, with its id, and its transaction if it has one; `record` is the id of the record in
- * the body.
+ * the body.  Throws if JSON does not have the body; what hinders the client is reported.
  */
 export function sendAnswer(client: Requester, request: Fields, body: Body, record?: unknown, header: Fields = {}): void {
   const { id, from, to, transaction } = request;
@@ -282,6 +287,7 @@ export function sendAnswer(client: Requester, request: Fields, body: Body, recor
   try {
     client.send(answer);
   } catch (error) {
+    if (!(error instanceof ClientError)) throw error;
     client.report(error);
   }
 }
