@@ -70,6 +70,7 @@ def rounds(request, tmp_path_factory):
         [answer] = language([(RECORDS[name].id, text)])
         return json.loads(answer)
 
+    told.is_c = request.param is by_c
     return told
 
 
@@ -265,6 +266,45 @@ def test_a_value_that_does_not_fit_is_refused(rounds, value):
     """
     with pytest.raises((AssertionError, ValueError)):
         rounds("COUNT", {"TOTAL": value})
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\udc00b", "\udc00\ud800"])
+def test_half_of_a_character_is_refused_with_the_slot(rounds, value):
+    """
+    A STRING has no lone surrogate in any language; a whole character outside of the first plane is one.
+    """
+    fits = {"REMOTE_NODE": "mn://b.example/n1", "TYPE": "\U0001f600"}
+
+    assert rounds("NOTIFY_REMOTE_NODE_ADDED", fits) == fits
+    with pytest.raises((AssertionError, ValueError)) as raised:
+        rounds("NOTIFY_REMOTE_NODE_ADDED", fits | {"TYPE": value})
+
+    assert raised.match(
+        r"\bTYPE: expected STRING without lone surrogates" if not rounds.is_c else "does not fit"
+    )
+
+
+@pytest.mark.parametrize("slot, value", [("LIST", ["a", "\ud800"]), ("MODE", "\udfff")])
+def test_half_of_a_character_in_an_array_or_an_enum_is_refused_with_the_slot(rounds, slot, value):
+    """
+    The error names the slot, not the type of its elements; C has arrays as JSON.
+    """
+    if not (rounds.is_c and slot == "LIST"):
+        with pytest.raises(
+            (AssertionError, ValueError), match=rf"does not fit|\b{slot}: expected .* without"
+        ):
+            rounds("DOUBLE", {slot: value})
+
+
+def test_half_of_a_character_in_a_key_of_a_map_is_refused_with_the_slot(rounds):
+    """
+    Keys are texts like others; C has maps as JSON.
+    """
+    if not rounds.is_c:
+        with pytest.raises(
+            (AssertionError, ValueError), match="CLASS: expected keys without lone surrogates"
+        ):
+            rounds("REGISTER", {"CLASS": {"\ud800": "a"}})
 
 
 def test_a_mandatory_slot_must_be_there(rounds):
