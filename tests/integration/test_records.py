@@ -248,6 +248,26 @@ def test_slots_by_key_are_read(rounds):
     assert list(told.values()) == ["mn://b.example/n1", "SERVER"]
 
 
+def test_slots_by_name_and_by_key_in_one_body_are_refused(rounds):
+    """
+    A body has one form, also if the key is that of a slot of a newer definition; C reads both.
+    """
+    for key in ("2", "99"):
+        if not rounds.is_c:
+            with pytest.raises((AssertionError, ValueError), match=r"by name.* by key"):
+                rounds("NOTIFY_REMOTE_NODE_ADDED", {"REMOTE_NODE": "mn://b/n", "TYPE": "x", key: "y"})
+
+
+def test_a_key_of_a_newer_slot_stays_among_keys(rounds):
+    """
+    What was read by key is written by key if a member that is no slot has one, so that it can be read again.
+    """
+    body = {"1": "mn://b.example/n1", "2": "SERVER", "99": 5}
+
+    if not rounds.is_c:
+        assert rounds("NOTIFY_REMOTE_NODE_ADDED", body) == body
+
+
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**53 + 1])
 def test_a_long_is_exact(rounds, value):
     """
