@@ -60,18 +60,22 @@ RECORDS = {record.name: record for record in FOUND}
 
 @pytest.fixture(scope="module", params=LANGUAGES)
 def rounds(request, tmp_path_factory):
+    return Round(request.param, tmp_path_factory.mktemp("generated"))
+
+
+class Round:
     """
     A function that returns the body which a language writes after it has read a body of a record.
     """
-    language = request.param(FOUND, tmp_path_factory.mktemp("generated"))
 
-    def told(name, body):
+    def __init__(self, language, place):
+        self.is_c = language is by_c
+        self._told = language(FOUND, place)
+
+    def __call__(self, name, body):
         text = body if isinstance(body, str) else json.dumps(body)
-        [answer] = language([(RECORDS[name].id, text)])
+        [answer] = self._told([(RECORDS[name].id, text)])
         return json.loads(answer)
-
-    told.is_c = request.param is by_c
-    return told
 
 
 @needs("node", TSC, "java", "javac", "gcc")
@@ -282,9 +286,9 @@ def test_a_long_is_exact(rounds, value):
 @pytest.mark.parametrize("value", [str(2**63), "x", 1.5, True])
 def test_a_value_that_does_not_fit_is_refused(rounds, value):
     """
-    Generated code refuses a value of another type or out of range.
+    Generated code refuses a value of another type or out of range, with the name of its slot.
     """
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError), match=r"\bTOTAL: "):
         rounds("COUNT", {"TOTAL": value})
 
 
@@ -300,7 +304,7 @@ def test_half_of_a_character_is_refused_with_the_slot(rounds, value):
         rounds("NOTIFY_REMOTE_NODE_ADDED", fits | {"TYPE": value})
 
     assert raised.match(
-        r"\bTYPE: expected STRING without lone surrogates" if not rounds.is_c else "does not fit"
+        r"\bTYPE: expected STRING without lone surrogates" if not rounds.is_c else r"\bTYPE: .* does not fit"
     )
 
 
@@ -310,9 +314,7 @@ def test_half_of_a_character_in_an_array_or_an_enum_is_refused_with_the_slot(rou
     The error names the slot, not the type of its elements; C has arrays as JSON.
     """
     if not (rounds.is_c and slot == "LIST"):
-        with pytest.raises(
-            (AssertionError, ValueError), match=rf"does not fit|\b{slot}: expected .* without"
-        ):
+        with pytest.raises((AssertionError, ValueError), match=rf"\b{slot}: .* without|\b{slot}: .* not fit"):
             rounds("DOUBLE", {slot: value})
 
 
@@ -329,9 +331,9 @@ def test_half_of_a_character_in_a_key_of_a_map_is_refused_with_the_slot(rounds):
 
 def test_a_mandatory_slot_must_be_there(rounds):
     """
-    Generated code refuses a body without a mandatory slot.
+    Generated code refuses a body without a mandatory slot, and names the slot.
     """
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError), match=r"\bREMOTE_NODE: "):
         rounds("NOTIFY_REMOTE_NODE_ADDED", {"TYPE": "SERVER"})
 
 
