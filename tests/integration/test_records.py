@@ -189,7 +189,7 @@ def test_names_of_builtins_compile(rounds):
     """
     Slots named after what their types refer to, and namespaces named after headers of C, compile as well.
     """
-    body = {"PROPERTY": "x", "BYTES": "YQ==", "FLOAT": 0.5, "LIST": ["y"], "MODE": "DEFAULT", "STR": "z"}
+    body = {"PROPERTY": "x", "BYTES": "YQ==", "FLOAT": 0.5, "LIST": ["y"], "MODE": "DEFAULT", "TYPE": "z"}
 
     assert rounds("DOUBLE", body) == body
 
