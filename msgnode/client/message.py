@@ -49,6 +49,8 @@ class _NotHandled:
 NOT_HANDLED = _NotHandled()  # answered 501, "not processed"
 # Types of messages that are not requests.
 _NEWS = frozenset({"update", "response", "receipt", "event", "ack"})
+# Header fields that say how nodes treat a message; they hold for what is forwarded, too.
+_TREATMENT = ("priority", "bulk", "log", "compress", "encrypt", "traceparent")
 
 encode = lossless_json.dumps  # a lone surrogate that came may go on
 
@@ -97,13 +99,24 @@ class Message:
     message, or it is the answer to a typed request; otherwise None.
     """
 
-    __slots__ = ("__weakref__", "_answered", "_client", "_deadline", "_reply", "fields", "held", "record")
+    __slots__ = (
+        "__weakref__",
+        "_answered",
+        "_client",
+        "_deadline",
+        "_received_at",
+        "_reply",
+        "fields",
+        "held",
+        "record",
+    )
 
     def __init__(self, fields: dict[str, Any], client: Requester) -> None:
         self.fields = fields
         self._client = client
         self._answered = self.held = False
         self._deadline: IDelayedCall | None = None
+        self._received_at = client.reactor.seconds() if "ttl" in fields else 0.0
         self._reply: Any = None
         self.record: Any = None
 
@@ -175,8 +188,8 @@ class Message:
             return result, ""
         return {} if result is None else {"value": result}, ""
 
-    def _send(self, body: dict[str, Any], record: str, code: int = 200) -> None:
-        send_answer(self._client, self.fields, {"code": code, **body}, record)
+    def _send(self, body: dict[str, Any], record: str, code: int = 200, **header: Any) -> None:
+        send_answer(self._client, self.fields, {"code": code, **body}, record, **header)
         self._answered = True
         if self._deadline is not None and self._deadline.active():
             self._deadline.cancel()
@@ -230,21 +243,26 @@ class Message:
 
         If its sender allows it (`forward`), the message is forwarded unchanged,
         and the other recipient answers the sender.  Otherwise, and for addresses
-        of the node itself, this client sends the request and returns its answer.
+        of the node itself, this client sends the request and returns its answer,
+        each treated by nodes as the other client asked: `log`, `encrypt`, `priority`.
         """
         if self.fields.get("forward") is True and not Domain(self._client.domain).owns(to):
             self._client.pass_on(self.fields, to)
             self.keep()
             return succeed(None)
         self.hold(seconds)
-        header = {name: self.fields[name] for name in ("record", "transaction") if name in self.fields}
+        header = _given(self.fields, "record", "transaction", *_TREATMENT)
+        ttl = self.fields.get("ttl")
+        if isinstance(ttl, int | float):
+            header["ttl"] = max(0, ttl - (self._client.reactor.seconds() - self._received_at))
         body = self.fields.get("body")
         asked = self._client.request(to, body, type=self.type, timeout=seconds, **header)
         return asked.addCallbacks(self._pass_on, self.fail)
 
     def _pass_on(self, reply: "Message") -> None:
         if not self._answered:
-            self._send(reply.body, str(reply.fields.get("record") or ""))
+            record = str(reply.fields.get("record") or "")
+            self._send(reply.body, record, **_given(reply.fields, *_TREATMENT))
 
     def read_as(self, record: RecordClass) -> bool:
         """
@@ -307,14 +325,24 @@ class Message:
         if not self.wants_answer:
             return
         if isinstance(error, Refused):
-            self._refuse({**error.body, "desc": error.text, "description": error.text}, error.code)
+            try:
+                self._refuse({**error.body, "desc": error.text, "description": error.text}, error.code)
+            except (TypeError, ValueError, RecursionError):
+                log.failure("the body of a refusal is no JSON: {type} for {to}", type=self.type, to=self.to)
+                self.refuse(error.code, str(error.text))
         elif isinstance(error, TimedOut):
             self.refuse(504, str(error))
         else:
             self.refuse(500, "the recipient failed over this message")
 
 
-def send_answer(client: Requester, request: dict[str, Any], body: dict[str, Any], record: str = "") -> None:
+def _given(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}
+
+
+def send_answer(
+    client: Requester, request: dict[str, Any], body: dict[str, Any], record: str = "", **header: Any
+) -> None:
     """
     Send the response to a request, with its id, and its transaction if it has one; `record` is the id of the
     record in the body.
@@ -324,6 +352,7 @@ def send_answer(client: Requester, request: dict[str, Any], body: dict[str, Any]
         "type": "response",
         "from": request.get("to"),
         "to": request.get("from"),
+        **header,
     }
     if "transaction" in request:
         answer["transaction"] = request["transaction"]

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from msgnode.protocol.errors import Malformed
+from msgnode.structures.error_words import shown
 
 UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"  # a regular expression
 _EXPECTED = {
@@ -63,7 +64,7 @@ def decode_error(data: bytes, why: Exception) -> Malformed:
             text = f"'{key}' is missing"
             break
         if key in fields and not _fits(key, fields[key]):
-            text = f"'{key}' must be {expected}, not {_kind(fields[key])}"
+            text = f"'{key}' must be {expected}, not {_found(key, fields[key])}"
             break
     log = fields.get("log") is not False
     if not _fits("id", id) or not isinstance(from_, str):
@@ -131,6 +132,14 @@ def _is_transaction(value: object) -> bool:
 
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and value >= 0
+
+
+def _found(key: str, value: object) -> str:
+    if isinstance(value, str) and key == "record":
+        return shown(value)
+    if isinstance(value, str) and key == "transaction":
+        return f"a text of {len(value)}"
+    return _kind(value)
 
 
 def _kind(value: object) -> str:

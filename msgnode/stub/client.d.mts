@@ -36,7 +36,7 @@ interface Header {
 /** What a message needs of its client. */
 interface Requester {
     readonly domain: string;
-    readonly world: Pick<typeof globalThis, 'setTimeout' | 'clearTimeout'>;
+    readonly world: Pick<typeof globalThis, 'setTimeout' | 'clearTimeout' | 'Date'>;
     send(fields: Fields): void;
     passOn(fields: Fields, to: string): void;
     request(to: string, body?: unknown, options?: {
@@ -85,7 +85,7 @@ declare class Message<Record = undefined, Answer = undefined> {
      * Answer with a body, or with a value, which becomes the body's `value`.  Only the first answer counts.
      *
      * The answer to a typed request is a value of its record, and `reply` unless it is given; throws an error with the
-     * slot's name if it does not fit.
+     * slot's name if it does not fit.  Throws if JSON does not have the value.
      */
     answer(result?: Answerable<Answer>, code?: number): void;
     private _bodyOf;
@@ -100,7 +100,8 @@ declare class Message<Record = undefined, Answer = undefined> {
      * Let another address answer.
      *
      * If the sender allows it (`forward`), the message goes on unchanged, and the other recipient answers the
-     * sender.  Otherwise, and for addresses of the node itself, this client sends the request and returns its answer.
+     * sender.  Otherwise, and for addresses of the node itself, this client sends the request and returns its answer,
+     * each treated by nodes as the other client asked: `log`, `encrypt`, `priority`.
      */
     forward(to: string, seconds?: number): Promise<void>;
     private _set;
@@ -218,7 +219,7 @@ type Handler = (message: Message) => unknown;
 /** What a handler of a record may return: the answer, or nothing, and `message.reply` is the answer. */
 type Answered<Answer> = Answer | typeof NOT_HANDLED | undefined | null | void;
 /** What is called with each message that has a record. */
-type RecordHandler<Request, Answer> = (message: Message<Request, Answer>) => Answered<Answer> | Message<Request, Answer> | Promise<Answered<Answer> | Message<Request, Answer>>;
+type RecordHandler<Request, Answer> = (message: Message<Request, Answer>) => Answered<Answer> | Message<Request, Answer> | PromiseLike<Answered<Answer> | Message<Request, Answer>>;
 interface HandlerOptions {
     /** Run an asynchronous handler for one message after another, never at the same time. */
     serial?: boolean;

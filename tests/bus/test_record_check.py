@@ -131,10 +131,25 @@ class KnownRecordTests(RecordsCase):
         self.assertEqual(0, self.node.known_records.checked)
 
     def test_a_record_that_is_no_uuid_is_answered_400_with_the_name_of_the_field(self) -> None:
-        for wrong in (5, "GET_TEMPERATURE", f"{GET_TEMPERATURE}\n", {}):
+        long = f"'{'x' * 78}…"
+        for wrong, found in (
+            (5, "the number 5"),
+            ("GET_TEMPERATURE", "'GET_TEMPERATURE'"),
+            (f"{GET_TEMPERATURE}\n", f"'{GET_TEMPERATURE}\\n'"),
+            ("x" * 100_000, long),
+            ({}, "an object"),
+        ):
             body = self.send({"ROOM": "hall"}, record=wrong)["body"]
             self.assertEqual(400, body["code"])
-            self.assertIn("'record' must be the UUID of a record", body["desc"])
+            self.assertEqual(f"'record' must be the UUID of a record, not {found}", body["desc"])
+
+    def test_a_transaction_that_is_too_long_is_answered_400_with_its_length(self) -> None:
+        body = self.send({"ROOM": "hall"}, transaction="x" * 65)["body"]
+
+        self.assertIn(
+            "a text of at most 64 characters, or an integer of at most 64 bits, not a text of 65",
+            body["desc"],
+        )
 
     def test_each_copy_of_a_message_to_a_list_has_the_record(self) -> None:
         self.assertIsNone(self.send({"ROOM": "hall"}, to=[LAMP, "runtime://example.org/away"]))

@@ -102,6 +102,34 @@ class ClientSuite:
 
         self.assertEqual((["T"], "T"), (seen, answer.fields["transaction"]))
 
+    def test_a_request_that_is_forwarded_is_treated_as_its_sender_asked(self: Any) -> None:
+        """
+        What must not be logged, or only travel encrypted, is not logged either when it goes on in the name
+        of the client that forwards it, and its time to live runs on; so it is with the answer.
+        """
+        treated = {"priority": 8, "bulk": True, "log": False, "compress": False, "encrypt": True}
+        seen: list[Message] = []
+
+        def second(request: Message) -> None:
+            seen.append(request.keep())
+            send = {"id": request.id, "type": "response", "from": request.to, "to": request.from_}
+            self.b.send({**send, **treated, "body": {"code": 200}})
+
+        self.b.result(self.b.subscribe(f"{LAMP}/2", second))
+        held: list[Message] = []
+        self.serve(lambda request: held.append(request.hold()))
+        asked = self.a.request(LAMP, {"n": 1}, ttl=30, **treated)
+        self.net.pump()
+        self.net.advance(4)
+        held[0].forward(f"{LAMP}/2")
+
+        answer = self.a.result(asked)
+
+        request = seen[0].fields
+        self.assertEqual(treated, {name: request.get(name) for name in treated})
+        self.assertEqual(treated, {name: answer.fields.get(name) for name in treated})
+        self.assertTrue(25 < request["ttl"] <= 26, request["ttl"])
+
     def test_receipt_transaction(self: Any) -> None:
         """
         A receipt belongs to its message's transaction.
@@ -337,6 +365,20 @@ class ClientSuite:
         self.assertEqual((500, "the recipient failed over this message"), self.refusal(self.a.request(LAMP)))
         self.assertEqual(1, len(self.flushLoggedErrors(TypeError)))
         self.assertEqual({"code": 200, "value": 5}, self.ask({"n": 5}).body)
+        self.assertTrue(self.b.is_open)
+
+    def test_a_refusal_whose_body_is_no_json_is_answered_without_it(self: Any) -> None:
+        """
+        The sender gets the code and the text; the mistake is in the log, and the connection stays.
+        """
+
+        def refusing(request: Message) -> None:
+            raise Refused(403, "not yours", {"why": object()})
+
+        self.serve(refusing)
+
+        self.assertEqual((403, "not yours"), self.refusal(self.a.request(LAMP)))
+        self.assertEqual(1, len(self.flushLoggedErrors(TypeError)))
         self.assertTrue(self.b.is_open)
 
     def test_a_text_with_a_lone_surrogate_is_returned_as_it_came(self: Any) -> None:

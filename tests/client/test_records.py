@@ -231,6 +231,18 @@ class RecordTests(SynchronousTestCase):
         )
         self.assertEqual([], seen + self.a.came)
 
+    def test_a_body_with_names_and_keys_is_refused_before_the_handler(self) -> None:
+        """
+        The sender gets 400 with the key, as from a node, be it of a slot of the record or a newer one.
+        """
+        self.b.handle(GetTemperature, lambda message: self.fail("it was handled"))
+        for key in ("2", "99"):
+            why = f"{key}: expected slots by name, as ROOM, or all by key, found 'x'"
+
+            refused = self.refusal({"ROOM": "hall", key: "x"}, record=GetTemperature.ID)
+
+            self.assertEqual((400, f"this is no GET_TEMPERATURE: {why}", "record"), refused)
+
     def test_an_ill_typed_answer_is_refused_to_its_asker(self) -> None:
         """
         An answer that does not fit the record of the request is 502 with the reason `record`.

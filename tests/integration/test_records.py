@@ -60,17 +60,22 @@ RECORDS = {record.name: record for record in FOUND}
 
 @pytest.fixture(scope="module", params=LANGUAGES)
 def rounds(request, tmp_path_factory):
+    return Round(request.param, tmp_path_factory.mktemp("generated"))
+
+
+class Round:
     """
     A function that returns the body which a language writes after it has read a body of a record.
     """
-    language = request.param(FOUND, tmp_path_factory.mktemp("generated"))
 
-    def told(name, body):
+    def __init__(self, language, place):
+        self.is_c = language is by_c
+        self._told = language(FOUND, place)
+
+    def __call__(self, name, body):
         text = body if isinstance(body, str) else json.dumps(body)
-        [answer] = language([(RECORDS[name].id, text)])
+        [answer] = self._told([(RECORDS[name].id, text)])
         return json.loads(answer)
-
-    return told
 
 
 @needs("node", TSC, "java", "javac", "gcc")
@@ -184,7 +189,7 @@ def test_names_of_builtins_compile(rounds):
     """
     Slots named after what their types refer to, and namespaces named after headers of C, compile as well.
     """
-    body = {"PROPERTY": "x", "BYTES": "YQ==", "FLOAT": 0.5, "LIST": ["y"], "MODE": "DEFAULT", "STR": "z"}
+    body = {"PROPERTY": "x", "BYTES": "YQ==", "FLOAT": 0.5, "LIST": ["y"], "MODE": "DEFAULT", "TYPE": "z"}
 
     assert rounds("DOUBLE", body) == body
 
@@ -247,6 +252,26 @@ def test_slots_by_key_are_read(rounds):
     assert list(told.values()) == ["mn://b.example/n1", "SERVER"]
 
 
+def test_slots_by_name_and_by_key_in_one_body_are_refused(rounds):
+    """
+    A body has one form, also if the key is that of a slot of a newer definition; C reads both.
+    """
+    for key in ("2", "99"):
+        if not rounds.is_c:
+            with pytest.raises((AssertionError, ValueError), match=r"by name.* by key"):
+                rounds("NOTIFY_REMOTE_NODE_ADDED", {"REMOTE_NODE": "mn://b/n", "TYPE": "x", key: "y"})
+
+
+def test_a_key_of_a_newer_slot_stays_among_keys(rounds):
+    """
+    What was read by key is written by key if a member that is no slot has one, so that it can be read again.
+    """
+    body = {"1": "mn://b.example/n1", "2": "SERVER", "99": 5}
+
+    if not rounds.is_c:
+        assert rounds("NOTIFY_REMOTE_NODE_ADDED", body) == body
+
+
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**53 + 1])
 def test_a_long_is_exact(rounds, value):
     """
@@ -261,17 +286,54 @@ def test_a_long_is_exact(rounds, value):
 @pytest.mark.parametrize("value", [str(2**63), "x", 1.5, True])
 def test_a_value_that_does_not_fit_is_refused(rounds, value):
     """
-    Generated code refuses a value of another type or out of range.
+    Generated code refuses a value of another type or out of range, with the name of its slot.
     """
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError), match=r"\bTOTAL: "):
         rounds("COUNT", {"TOTAL": value})
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\udc00b", "\udc00\ud800"])
+def test_half_of_a_character_is_refused_with_the_slot(rounds, value):
+    """
+    A STRING has no lone surrogate in any language; a whole character outside of the first plane is one.
+    """
+    fits = {"REMOTE_NODE": "mn://b.example/n1", "TYPE": "\U0001f600"}
+
+    assert rounds("NOTIFY_REMOTE_NODE_ADDED", fits) == fits
+    with pytest.raises((AssertionError, ValueError)) as raised:
+        rounds("NOTIFY_REMOTE_NODE_ADDED", fits | {"TYPE": value})
+
+    assert raised.match(
+        r"\bTYPE: expected STRING without lone surrogates" if not rounds.is_c else r"\bTYPE: .* does not fit"
+    )
+
+
+@pytest.mark.parametrize("slot, value", [("LIST", ["a", "\ud800"]), ("MODE", "\udfff")])
+def test_half_of_a_character_in_an_array_or_an_enum_is_refused_with_the_slot(rounds, slot, value):
+    """
+    The error names the slot, not the type of its elements; C has arrays as JSON.
+    """
+    if not (rounds.is_c and slot == "LIST"):
+        with pytest.raises((AssertionError, ValueError), match=rf"\b{slot}: .* without|\b{slot}: .* not fit"):
+            rounds("DOUBLE", {slot: value})
+
+
+def test_half_of_a_character_in_a_key_of_a_map_is_refused_with_the_slot(rounds):
+    """
+    Keys are texts like others; C has maps as JSON.
+    """
+    if not rounds.is_c:
+        with pytest.raises(
+            (AssertionError, ValueError), match="CLASS: expected keys without lone surrogates"
+        ):
+            rounds("REGISTER", {"CLASS": {"\ud800": "a"}})
 
 
 def test_a_mandatory_slot_must_be_there(rounds):
     """
-    Generated code refuses a body without a mandatory slot.
+    Generated code refuses a body without a mandatory slot, and names the slot.
     """
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError), match=r"\bREMOTE_NODE: "):
         rounds("NOTIFY_REMOTE_NODE_ADDED", {"TYPE": "SERVER"})
 
 

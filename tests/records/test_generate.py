@@ -156,6 +156,17 @@ def test_macros_of_c_are_unique():
         c.generate(some("X", slots=slots))
 
 
+def test_slots_of_c_named_after_members_of_the_runtime_have_an_underscore():
+    """
+    A structure has members of its own: the body that was read, and the slot that was refused.
+    """
+    slots = (Slot(key=1, name="EXTRA", type="STRING"), Slot(key=2, name="BAD_SLOT", type="STRING"))
+
+    text = c.generate(some("X", slots=slots))["common.h"]
+
+    assert "struct records_string extra_;" in text and "struct records_string bad_slot_;" in text
+
+
 def test_a_value_named_default_has_its_macro():
     """
     The value DEFAULT of an enum is another thing than the slot's default.

@@ -149,6 +149,86 @@ test('the handler of everything is asked last, for what others do not handle', (
   assert.deepEqual(it.sent().map(({ body }) => body.value ?? body.code), ['mine', 'mine', 501]);
 });
 
+test('a request that is forwarded is treated by nodes as its sender asked, and so is the answer', async () => {
+  const it = new Fixture();
+  it.accept();
+  const held = [];
+  it.client.handle(`${RT}/a`, (message) => held.push(message.hold()));
+  const treated = { priority: 8, bulk: true, log: false, compress: false, encrypt: true, traceparent: '00-1' };
+  const request = { id: 1, type: 'read', from: 'runtime://localhost/2', to: `${RT}/a`, body: { n: 1 } };
+  it.say({ ...request, transaction: 'T', ttl: 30, ...treated });
+
+  it.world.advance(4000);
+  held[0].forward('hyperty://localhost/b');
+  const onward = it.sent().find(({ type }) => type === 'read');
+  it.say({ id: onward.id, type: 'response', from: onward.to, to: RT, ...treated, body: { code: 200 } });
+  await settled();
+
+  const { id, type, from, to, body, ...header } = onward;
+  assert.deepEqual([from, to, body, header], [RT, 'hyperty://localhost/b', { n: 1 }, { transaction: 'T', ttl: 26, ...treated }]);
+  const [answer] = it.sent();
+  const again = { id: 1, type: 'response', from: `${RT}/a`, to: 'runtime://localhost/2', transaction: 'T' };
+  assert.deepEqual(answer, { ...again, ...treated, body: { code: 200 } });
+});
+
+for (const [what, result] of [
+  ['a BigInt', () => ({ n: 1n })],
+  ['a cycle', () => { const body = {}; body.body = body; return body; }],
+  ['a promise of a BigInt', async () => 1n],
+]) {
+  test(`a handler that returns what JSON does not have, ${what}, answers 500`, async () => {
+    const it = new Fixture();
+    it.accept();
+    it.client.handle(`${RT}/a`, (message) => (message.body.n ? result() : 'fine'));
+    const request = (id, body) => ({ id, type: 'read', from: 'runtime://localhost/2', to: `${RT}/a`, body });
+
+    it.say(request(1, { n: 1 }), request(2, {}));
+    await settled();
+
+    const codes = Object.fromEntries(it.sent().map(({ id, body }) => [id, body.code]));
+    assert.deepEqual([codes, it.reported.map(({ name }) => name)], [{ 1: 500, 2: 200 }, ['TypeError']]);
+  });
+}
+
+test('a refusal whose body JSON does not have is answered without it', () => {
+  const it = new Fixture();
+  it.accept();
+  it.client.handle(`${RT}/a`, () => {
+    throw new Refused(403, 'not yours', { n: 1n });
+  });
+
+  it.say({ id: 1, type: 'read', from: 'runtime://localhost/2', to: `${RT}/a` });
+
+  const refused = { desc: 'not yours', description: 'not yours', code: 403 };
+  assert.deepEqual([it.sent().map(({ body }) => body), it.reported.length], [[refused], 1]);
+});
+
+test('an answer that JSON does not have is refused where it is given, and another may follow', () => {
+  const it = new Fixture();
+  it.accept();
+  const held = [];
+  it.client.handle(`${RT}/a`, (message) => held.push(message.hold()));
+  it.say({ id: 1, type: 'read', from: 'runtime://localhost/2', to: `${RT}/a` });
+
+  assert.throws(() => held[0].answer(1n), TypeError);
+  held[0].answer('1');
+
+  assert.deepEqual(it.sent().map(({ body }) => body), [{ code: 200, value: '1' }]);
+});
+
+test('a handler may return anything that has a `then`', async () => {
+  const it = new Fixture();
+  it.accept();
+  it.client.handle(`${RT}/a`, () => ({ then: (resolve) => setImmediate(resolve, { state: 'on' }) }));
+
+  it.say({ id: 1, type: 'read', from: 'runtime://localhost/2', to: `${RT}/a` });
+  assert.deepEqual(it.sent(), []);
+  await settled();
+  await settled();
+
+  assert.deepEqual(it.sent().map(({ body }) => body), [{ code: 200, state: 'on' }]);
+});
+
 /** All that the client needs of generated code. */
 const ASK = {
   id: '7a0c9a3e-5a0e-4f6f-9d52-0c3c8a2f0a12',
@@ -223,6 +303,8 @@ test('a typed request that does not fit is not sent', async () => {
   const strict = { ...ASK, toBody: () => { throw new Error('N: expected INTEGER'); } };
 
   await assert.rejects(it.client.request(NEWS, strict, {}), /N: expected/);
+  await assert.rejects(it.client.deliver(NEWS, strict, {}), /N: expected/);
+  await assert.rejects(it.client.deliver(NEWS, { n: 1n }), TypeError);
   assert.throws(() => it.client.publish(NEWS, strict, {}), /N: expected/);
   assert.deepEqual(it.sent(), []);
 });

@@ -228,6 +228,8 @@ def by_c(definitions: Definitions, place: Path):
   if (strncmp(id, "{record.id}", 36) == 0) {{
     struct {c.prefix(module, record)} value;
     result = {c.prefix(module, record)}_read(&value, body, strlen(body), memory, sizeof memory);
+    if (value.bad_slot != NULL)
+      fprintf(stderr, "%s: ", value.bad_slot);
     if (result == RECORDS_OK)
       result = {c.prefix(module, record)}_write(&value, out, sizeof out, &length);
   }}

@@ -125,6 +125,8 @@ def _record(description: str, slots: list[Slot], name: str) -> Iterator[str]:
         yield f"  struct {_type(slot)} {field_name(slot)};"
     yield "  /** The body that was read: its members that are no slots are written. */"
     yield "  struct records_json extra;"
+    yield "  /** The name of the slot that was refused when a body was read, or NULL. */"
+    yield "  const char *bad_slot;"
     yield "};"
     yield ""
     yield from _table(slots, name)
@@ -140,7 +142,7 @@ def field_name(slot: Slot) -> str:
     The member of a slot.
     """
     name = slot.name.lower()
-    return name + "_" if name in _KEYWORDS or name == "extra" else name
+    return name + "_" if name in _KEYWORDS or name in ("extra", "bad_slot") else name
 
 
 def _type(slot: Slot) -> str:
@@ -159,9 +161,9 @@ def _kind(slot: Slot) -> str:
 
 
 def _table(slots: list[Slot], name: str) -> Iterator[str]:
+    # Tables are read by columns, not by lines of 80 characters.
+    yield "// clang-format off"
     if slots:
-        # Tables are read by columns, not by lines of 80 characters.
-        yield "// clang-format off"
         yield f"static const struct records_slot {name}_slots[] = {{"
         for slot in slots:
             low, high = INTEGERS.get(slot.type, (0, 0)) if _type(slot) == "records_integer" else (0, 0)
@@ -172,13 +174,12 @@ def _table(slots: list[Slot], name: str) -> Iterator[str]:
             row = (slot.key, f'"{slot.name}"', f"RECORDS_{_kind(slot)}", mandatory, offset, least, most)
             yield f"    {{{', '.join(map(str, row))}}},"
         yield "};"
-        yield "// clang-format on"
         yield ""
     first = f"{name}_slots" if slots else "NULL"
     yield f"static const struct records_type {name}_type = {{"
-    offset = f"offsetof(struct {name}, extra)}};"
-    line = f"    {first}, {len(slots)}, {offset}"
-    yield from [line] if len(line) <= _WIDTH else [f"    {first}, {len(slots)},", f"    {offset}"]
+    offsets = ", ".join(f"offsetof(struct {name}, {member})" for member in ("extra", "bad_slot"))
+    yield f"    {first}, {len(slots)}, {offsets}}};"
+    yield "// clang-format on"
 
 
 def _functions(name: str) -> Iterator[str]:

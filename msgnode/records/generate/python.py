@@ -30,9 +30,9 @@ _TYPES = {
 _RUNTIME = ("UNSET", "Enum", "Message", "Record", "Slot", "UnsetType")
 _RESERVED_CLASSES = (*keyword.kwlist, "Any", "BadSlot", "ClassVar", *_RUNTIME)
 # Members of the runtime, and what annotations and defaults of a class refer to.
-_RESERVED_FIELDS = {"extra", "from_body", "to_body", "property", "datetime", "uuid"}
+_RESERVED_FIELDS = {"extra", "from_body", "to_body", "property", "builtins", "datetime", "uuid"}
 _RESERVED_FIELDS |= {"bool", "bytes", "dict", "float", "int", "list", "str", "tuple"}
-_RESERVED_MODULES = (*keyword.kwlist, "records_runtime", "datetime", "uuid")
+_RESERVED_MODULES = (*keyword.kwlist, "records_runtime", "builtins", "datetime", "uuid")
 
 
 def generate(definitions: Definitions) -> Files:
@@ -61,7 +61,7 @@ def _module(plan: Plan, module: Module) -> str:
     heading = [f"# {line}" for line in plan.heading()]
     heading += ['"""', f"Typed messages of the namespace {module.namespace}.", '"""', ""]
     heading += ["from __future__ import annotations", ""]
-    standard = [f"import {name}" for name in ("datetime", "uuid") if f"{name}." in text]
+    standard = [f"import {name}" for name in ("builtins", "datetime", "uuid") if f"{name}." in text]
     heading += [*standard, f"from typing import {', '.join(typing)}", ""]
     heading += [f"from . import {other} as _{other}" for other in others]
     heading.append(f"from .records_runtime import {', '.join(sorted(used, key=_isort))}")
@@ -135,7 +135,8 @@ def _class(
     lines += _assigned("    NAME: ClassVar[str] =", f'"{record.name}"')
     if record.has_answer and name != plan.answer_name(record):
         answer = plan.answer_name(record)
-        lines += [f"    ANSWER: ClassVar[type[{answer}]] = {answer}"]
+        kind = "builtins.type" if "type" in fields.values() else "type"
+        lines += [f"    ANSWER: ClassVar[{kind}[{answer}]] = {answer}"]
     if record.has_same_answer:
         lines += ["    HAS_SAME_ANSWER: ClassVar[bool] = True"]
     if not slots:

@@ -254,7 +254,7 @@ export class Client {
     to: string, record: RecordType<Request, any>, value: Request, options?: DeliverOptions,
   ): Promise<Delivery>;
   deliver(to: string, body?: unknown, options?: DeliverOptions): Promise<Delivery>;
-  deliver(to: string, ...given: unknown[]): Promise<Delivery> {
+  async deliver(to: string, ...given: unknown[]): Promise<Delivery> {
     return this._ask(this._receipts, 'update', to, parted(given), { receipt: true });
   }
 

@@ -15,7 +15,7 @@ export type Answered<Answer> = Answer | typeof NOT_HANDLED | undefined | null | 
 /** What is called with each message that has a record. */
 export type RecordHandler<Request, Answer> = (
   message: Message<Request, Answer>,
-) => Answered<Answer> | Message<Request, Answer> | Promise<Answered<Answer> | Message<Request, Answer>>;
+) => Answered<Answer> | Message<Request, Answer> | PromiseLike<Answered<Answer> | Message<Request, Answer>>;
 
 export interface HandlerOptions {
   /** Run an asynchronous handler for one message after another, never at the same time. */
@@ -89,13 +89,16 @@ export class Handlers {
       result === NOT_HANDLED && !message._held ? this._ask(message, others) : message._settle(result);
     try {
       const result = handler(message);
-      if (result instanceof Promise) result.then(settle).catch((error) => message._fail(error));
+      if (isThenable(result)) Promise.resolve(result).then(settle).catch((error) => message._fail(error));
       else settle(result);
     } catch (error) {
       message._fail(error);
     }
   }
 }
+
+const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof (value as Partial<PromiseLike<unknown>> | null | undefined)?.then === 'function';
 
 /** The same handler, whose next call begins when what the last one returned is settled. */
 function oneByOne(handler: AnyHandler): AnyHandler {

@@ -38,7 +38,7 @@ export interface Header {
 /** What a message needs of its client. */
 export interface Requester {
   readonly domain: string;
-  readonly world: Pick<typeof globalThis, 'setTimeout' | 'clearTimeout'>;
+  readonly world: Pick<typeof globalThis, 'setTimeout' | 'clearTimeout' | 'Date'>;
   send(fields: Fields): void;
   passOn(fields: Fields, to: string): void;
   request(to: string, body?: unknown, options?: { type?: string; timeout?: number; record?: string } & Header): Promise<Message>;
@@ -54,6 +54,8 @@ export const HOLD_SECONDS = 60;
 export const WAIT_SECONDS = 20;
 
 const NEWS = ['update', 'response', 'receipt', 'event', 'ack'];
+/** Header fields that say how nodes treat a message; they hold for what is forwarded, too. */
+const TREATMENT = ['priority', 'bulk', 'log', 'compress', 'encrypt', 'traceparent'];
 
 /** Addresses that a node itself answers at. */
 const ofNode = (address: string, domain: string) =>
@@ -62,6 +64,9 @@ const ofNode = (address: string, domain: string) =>
 const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 const isMulticast = (address: string) => /(\/changes|\/registration|\/status)$|\/children\//.test(address);
+
+const given = (fields: Fields, names: string[]): Fields =>
+  Object.fromEntries(names.filter((name) => fields[name] !== undefined).map((name) => [name, fields[name]]));
 
 /** A value as a body: an object is one, another value becomes its `value`. */
 export function bodyOf(value: unknown): Body {
@@ -86,12 +91,15 @@ export class Message<Record = undefined, Answer = undefined> {
   /** @internal */ _answered = false;
   /** @internal */ _held = false;
   /** @internal */ _deadline: ReturnType<typeof setTimeout> | undefined;
+  /** @internal */ readonly _receivedAt: number;
 
   constructor(
     /** The whole JSON object. */
     readonly fields: Fields,
     /** @internal */ readonly _client: Requester,
-  ) {}
+  ) {
+    this._receivedAt = _client.world.Date.now();
+  }
 
   get id(): unknown {
     return this.fields.id;
@@ -134,7 +142,7 @@ export class Message<Record = undefined, Answer = undefined> {
    * Answer with a body, or with a value, which becomes the body's `value`.  Only the first answer counts.
    *
    * The answer to a typed request is a value of its record, and `reply` unless it is given; throws an error with the
-   * slot's name if it does not fit.
+   * slot's name if it does not fit.  Throws if JSON does not have the value.
    */
   answer(result?: Answerable<Answer>, code = 200): void {
     if (!this._answered) this._send(this._bodyOf(result), code, this._type?.id);
@@ -145,11 +153,11 @@ export class Message<Record = undefined, Answer = undefined> {
     return answer ? answer.toBody(result ?? this.reply) : bodyOf(result);
   }
 
-  private _send(body: Body, code: number, record: unknown): void {
+  private _send(body: Body, code: number, record: unknown, header: Fields = {}): void {
     if (this._answered) return;
+    sendAnswer(this._client, this.fields, { code, ...body }, record, header);
     this._answered = true;
     this._client.world.clearTimeout(this._deadline);
-    sendAnswer(this._client, this.fields, { code, ...body }, record);
   }
 
   /** Answer with an error; `reason` is one word, for programs. */
@@ -177,23 +185,24 @@ export class Message<Record = undefined, Answer = undefined> {
    * Let another address answer.
    *
    * If the sender allows it (`forward`), the message goes on unchanged, and the other recipient answers the
-   * sender.  Otherwise, and for addresses of the node itself, this client sends the request and returns its answer.
+   * sender.  Otherwise, and for addresses of the node itself, this client sends the request and returns its answer,
+   * each treated by nodes as the other client asked: `log`, `encrypt`, `priority`.
    */
   async forward(to: string, seconds = HOLD_SECONDS): Promise<void> {
-    const { forward, transaction, record, body } = this.fields;
+    const { forward, ttl, body } = this.fields;
     if (forward === true && !ofNode(to, this._client.domain)) {
       this._client.passOn(this.fields, to);
       this.keep();
       return;
     }
     this.hold(seconds);
-    const header = {
-      ...(transaction !== undefined && { transaction: transaction as string }),
-      ...(record !== undefined && { record: record as string }),
-    };
+    const header = given(this.fields, ['record', 'transaction', ...TREATMENT]);
+    if (typeof ttl === 'number') {
+      header.ttl = Math.max(0, ttl - (this._client.world.Date.now() - this._receivedAt) / 1000);
+    }
     try {
       const reply = await this._client.request(to, body, { type: this.type, timeout: seconds, ...header });
-      this._send(reply.body, 200, reply.fields.record);
+      this._send(reply.body, 200, reply.fields.record, given(reply.fields, TREATMENT));
     } catch (error) {
       this._fail(error);
     }
@@ -251,7 +260,12 @@ export class Message<Record = undefined, Answer = undefined> {
     if (!(error instanceof ClientError)) this._client.report(error);
     if (!this.wantsAnswer) return;
     if (error instanceof Refused) {
-      this._send({ ...error.body, desc: error.text, description: error.text }, error.code, this._type?.id);
+      try {
+        this._send({ ...error.body, desc: error.text, description: error.text }, error.code, this._type?.id);
+      } catch (why) {
+        this._client.report(why);
+        this.refuse(error.code, `${error.text}`);
+      }
     } else if (error instanceof TimedOut) {
       this.refuse(504, error.message);
     } else {
@@ -262,15 +276,18 @@ export class Message<Record = undefined, Answer = undefined> {
 
 /**
  * Send the response to a request, with its id, and its transaction if it has one; `record` is the id of the record in
- * the body.
+ * the body.  Throws if JSON does not have the body; what hinders the client is reported.
  */
-export function sendAnswer(client: Requester, request: Fields, body: Body, record?: unknown): void {
+export function sendAnswer(client: Requester, request: Fields, body: Body, record?: unknown, header: Fields = {}): void {
   const { id, from, to, transaction } = request;
-  const header = { ...(transaction !== undefined && { transaction }), ...(record !== undefined && { record }) };
-  const answer = { id, type: 'response', from: to, to: from, ...header, body };
+  const answer = {
+    id, type: 'response', from: to, to: from, ...header,
+    ...(transaction !== undefined && { transaction }), ...(record !== undefined && { record }), body,
+  };
   try {
     client.send(answer);
   } catch (error) {
+    if (!(error instanceof ClientError)) throw error;
     client.report(error);
   }
 }
