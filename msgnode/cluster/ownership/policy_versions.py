@@ -239,10 +239,10 @@ class DomainPolicies:
         sent = _sent.decode(data)
         if isinstance(sent, Follow):
             if node not in self._owners.of(KEY):
-                raise Rejected(f"{node} does not decide about the policies of this domain", 403)
+                raise Rejected(f"{node} does not decide about the policies of this domain", 403, "peer")
             done: Deferred[Any] = self._policies.follow(sent.version)
         elif self._owners.of(KEY) != [self._own]:
-            raise Rejected("this node does not decide about the policies of the domain", 503)
+            raise Rejected("this node does not decide about the policies of the domain", 503, "no-path")
         else:
             done = self._push_as_owner(sent.files, f"{sent.who} at {node}"[:300], sent.if_match, sent.force)
         return done.addCallbacks(self._live_now, self._refused)
