@@ -3,9 +3,12 @@ The proxy between the clients and the node, which can break connections in every
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 from soaking.peers.twistd_process import free_port
+
+ROOM_BYTES = 64 * 1024
 
 
 class Proxy:
@@ -26,7 +29,10 @@ class Proxy:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        listening = _with_little_room()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", self.port))
+        self._server = await asyncio.start_server(self._accept, sock=listening)
 
     def stop(self) -> None:
         if self._server is not None:
@@ -55,11 +61,25 @@ class Proxy:
             writer.transport.abort()
             return
         try:
-            there = await asyncio.open_connection("127.0.0.1", self._target)
+            connecting = _with_little_room()
+            await asyncio.get_running_loop().sock_connect(connecting, ("127.0.0.1", self._target))
+            there = await asyncio.open_connection(sock=connecting)
         except OSError:
+            connecting.close()
             writer.transport.abort()
             return
         self._pipes.append(Pipe((reader, writer), there, self))
+
+
+def _with_little_room() -> socket.socket:
+    """
+    A socket that takes no more than a slow link has under way: by default the system buffers megabytes, and
+    what is urgent could not overtake them.
+    """
+    made = socket.socket()
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ROOM_BYTES)
+    return made
 
 
 class Pipe:
