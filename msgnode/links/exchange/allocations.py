@@ -7,6 +7,7 @@ back when the session ends.
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec import Struct
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -28,6 +29,8 @@ from msgnode.structures.time_slices import ADDRESSES
 
 MAX_REQUESTED = 10_000  # requests that other domains have not answered; fewer with children
 UNIT_CHILDREN = 8  # names of children, which cost about as much as the rest of what is kept of a request
+UNIT_ADDRESSES = 8  # that are given back by one request
+BUSY = (429, 503, 504, 507)  # codes of a domain that takes the same request later
 MAX_AT_ONCE = 1000  # addresses in one request, or given back by one message
 _CHILD = "/children/"
 _MANAGER, _SERVICE = "domain://msg-node.", "-allocation"
@@ -44,18 +47,34 @@ class Requested(Struct):
     children: list[str]
 
 
+class Deleted(NamedTuple):
+    """
+    Addresses that are being given back to the service that gave them; `sid` is the session that does so, 0
+    for the node itself.
+    """
+
+    service: str
+    addresses: list[str]
+    sid: int
+
+    @property
+    def units(self) -> int:
+        return 1 + len(self.addresses) // UNIT_ADDRESSES
+
+
 class Allocations:
     """
     The table of addresses that sessions here have from other domains, with the service that gave them.
 
-    `send` sends a message of the node's own to another domain. It returns False if there is no room now.
+    `send` sends a message of the node's own to another domain, and calls `lost` if that has not got it. It
+    returns False if there is no room now.
     """
 
     def __init__(
         self,
         node: NodeParts,
         homes: HomeDomains,
-        send: Callable[[Message], bool],
+        send: Callable[[Message, Callable[[], None]], bool],
         clock: IReactorTime,
         counts: ExchangeCounts,
     ) -> None:
@@ -68,6 +87,8 @@ class Allocations:
         self._requested: FairTable[bytes, Requested] = FairTable(MAX_REQUESTED)
         self._held: dict[str, str] = {}  # the service of each address
         self._given_back: dict[str, dict[str, None]] = {}  # by service, until it is sent
+        self._deleted: FairTable[bytes, Deleted] = FairTable(MAX_REQUESTED)  # deletes that are not answered
+        self._number = 0  # of the last request of the node itself
         self._sending: IDelayedCall | None = None
 
     def __len__(self) -> int:
@@ -119,15 +140,32 @@ class Allocations:
         """
         assert isinstance(message.to, str)
         if message.type.lower() != "create":
-            for address in self._named(message):
+            named = self._named(message)
+            for address in named:
                 self._held.pop(address, None)
                 self._node.routes.unbind(address, session, ALLOCATED)
+            if named:
+                self._note_deleted(message, named, session.sid)
             return
         number, children = _wanted(message)
-        key = message.from_, message.id, message.to
         units = 1 + sum(map(len, children)) // UNIT_CHARS + len(children) // UNIT_CHILDREN
         requested = Requested(session, number, children)
-        self._requested.put(digest_of(key), requested, session.sid, session.sid, units)
+        self._requested.put(_digest_of(message), requested, session.sid, session.sid, units)
+
+    def not_delivered(self, request: Message) -> None:
+        """
+        A request did not get to the other domain: what it was to give back, the node itself does.
+        """
+        deleted = self._deleted.pop(_digest_of(request))
+        if deleted is not None:
+            self._give_back_all(deleted.service, deleted.addresses)
+
+    def not_delivered_before(self, request: Message) -> None:
+        """
+        As `not_delivered`, for a request from before a restart.
+        """
+        if self.is_service(request.to) and request.type.lower() == "delete":
+            self._give_back_all(str(request.to), self._named(request)[:MAX_AT_ONCE])
 
     def answered(self, message: Message) -> bool:
         """
@@ -135,7 +173,7 @@ class Allocations:
         known any more: then they are given back.
         """
         granted = self._granted(message)
-        if granted is None:
+        if granted is None or self._is_of_delete(message):
             return True
         requested = self._requested.pop(_digest_of_request(message))
         if requested is None:
@@ -149,9 +187,28 @@ class Allocations:
         Gives back the addresses in an answer that comes too late for the session that asked.
         """
         granted = self._granted(message)
-        if granted is not None:
+        if granted is not None and not self._is_of_delete(message):
             self._requested.pop(_digest_of_request(message))
             self._give_back_all(message.from_, granted)
+
+    def answered_node(self, message: Message) -> None:
+        """
+        Gives addresses back again if the other domain had no time or room for it.
+        """
+        if self._granted(message) is None:
+            return
+        deleted = self._deleted.pop(_digest_of_request(message))
+        if deleted is not None and message.fields().get("code") in BUSY:
+            self._give_back_later(deleted)
+
+    def _is_of_delete(self, answer: Message) -> bool:
+        """
+        Is it the answer to a client's delete? If that was refused, the node itself gives the addresses back.
+        """
+        deleted = self._deleted.pop(_digest_of_request(answer))
+        if deleted is not None and answer.fields().get("code") != 200:
+            self._give_back_all(deleted.service, deleted.addresses)
+        return deleted is not None
 
     def _granted(self, message: Message) -> list[str] | None:
         """
@@ -213,6 +270,22 @@ class Allocations:
             if address not in self._held:
                 self._give_back(service, address)
 
+    def _note_deleted(self, request: Message, addresses: list[str], sid: int) -> None:
+        digest, deleted = _digest_of(request), Deleted(str(request.to), addresses, sid)
+        before = self._deleted.pop(digest)  # if a client uses the id again
+        evicted = self._deleted.put(digest, deleted, sid, sid, deleted.units)
+        for each in (before, *(oldest for _, oldest in evicted)):
+            if each is not None and each.sid:  # its answer is not looked at any more
+                self._give_back_all(each.service, each.addresses)
+
+    def _give_back_later(self, deleted: Deleted) -> None:
+        again = [address for address in deleted.addresses if address not in self._held]
+        if not again:
+            return
+        self._given_back.setdefault(deleted.service, {}).update(dict.fromkeys(again))
+        if self._sending is None:
+            self._sending = self._clock.callLater(AGAIN_SECONDS, self._send_back)
+
     def _give_back(self, service: str, address: str) -> None:
         self._given_back.setdefault(service, {})[address] = None
         if self._sending is None:
@@ -233,14 +306,29 @@ class Allocations:
                     self._held[address] = service
                 else:
                     gone.append(address)
-            request = compose(0, "delete", own_address(self._domain), service, {"resource": gone})
-            if gone and not self._send(decode(request.data)):
+            if gone and not self._send_delete(service, gone):
                 rest.update(dict.fromkeys(gone))
                 wait = AGAIN_SECONDS
             if not rest:
                 del self._given_back[service]
-        if self._given_back:
+        if self._given_back and self._sending is None:
             self._sending = self._clock.callLater(wait, self._send_back)
+
+    def _send_delete(self, service: str, addresses: list[str]) -> bool:
+        self._number += 1
+        body = {"resource": addresses}
+        request = decode(compose(self._number, "delete", own_address(self._domain), service, body).data)
+        self._note_deleted(request, addresses, 0)
+
+        def lost() -> None:
+            deleted = self._deleted.pop(_digest_of(request))
+            if deleted is not None:
+                self._give_back_later(deleted)
+
+        is_sent = self._send(request, lost)
+        if not is_sent:
+            self._deleted.pop(_digest_of(request))
+        return is_sent
 
     # -- grants of this node --------------------------------------------------------------
 
@@ -285,6 +373,10 @@ def _check_count(number: int) -> None:
     if number > MAX_AT_ONCE:
         text = f"a request to another domain is about at most {MAX_AT_ONCE} addresses, with their children"
         raise Rejected(f"{text}, not {number}"[:300], 413, "limit")
+
+
+def _digest_of(request: Message) -> bytes:
+    return digest_of((request.from_, request.id, str(request.to)))
 
 
 def _digest_of_request(answer: Message) -> bytes:

@@ -238,7 +238,8 @@ class Incoming:
         if arrival.is_publication:
             message.receipt = False  # its home domain gives the receipt
         elif message.to == own_address(self._domain):
-            return None  # the answer to what the node itself asked for
+            self._allocations.answered_node(message)
+            return None
         elif not self._answered(message):
             self._counts.note(source, "old-answer")
             self._allocations.refuse(message)
