@@ -369,3 +369,38 @@ def test_addresses_are_given_back_once_a_node_of_the_domain_is_known():
     assert before == []
     [request] = [data for _, _, data in network[A].streams.sent if b'"delete"' in data]
     assert msgspec.json.decode(request)["body"] == {"resource": [address]}
+
+
+@pytest.mark.parametrize("limit", ["bindings", "memory"])
+def test_a_session_without_room_gets_no_address(limit):
+    """
+    A grant for which the session has no room is refused as a whole, as it would be here, and is given back: a
+    client is never told of an address that it does not have.
+    """
+    name, most = ("bindings_per_session", 5) if limit == "bindings" else ("state_bytes_per_session", 5000)
+    network = MemoryNetwork(A, B)
+    network[B].use(rule("permit", {"msgTo": {"equals": SERVICE}, "peer.domain": {"equals": A}}))
+    ann = network[A].client("ann")
+    setattr(network[A].node.config.limits, name, most)
+
+    ann.request(SERVICE, body={"value": {"number": 100}})
+    network.flow()
+
+    assert [each["body"]["code"] for each in ann.take()] == [429]
+    assert not any(kinds & ALLOCATED for kinds in ann.session.bindings.values())
+    assert bound_there(network) == []
+
+
+def test_a_domain_that_allocates_more_at_once_than_this_one():
+    """
+    How many addresses one request may ask for is the other domain's matter: the client has all it is told of.
+    """
+    network = MemoryNetwork(A, B)
+    network[B].use(rule("permit", {"msgTo": {"equals": SERVICE}, "peer.domain": {"equals": A}}))
+    network[A].node.config.allocation.per_request = 2
+    ann = network[A].client("ann")
+
+    granted = allocate(network, ann, 5)
+
+    assert all(ann.session.bindings.get(address, 0) & ALLOCATED for address in granted)
+    assert len(granted) == 5

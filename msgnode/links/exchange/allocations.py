@@ -17,7 +17,7 @@ from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.domains import HomeDomains
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.exchange.receipts import UNIT_CHARS, digest_of
-from msgnode.links.exchange.status import AGAIN_SECONDS
+from msgnode.links.exchange.status import AGAIN_SECONDS, UNCONFIRMED
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message, compose, decode
@@ -32,6 +32,7 @@ UNIT_CHILDREN = 8  # names of children, which cost about as much as the rest of 
 UNIT_ADDRESSES = 8  # that are given back by one request
 BUSY = (429, 503, 504, 507)  # codes of a domain that takes the same request later
 MAX_AT_ONCE = 1000  # addresses in one request, or given back by one message
+TOO_LATE = "its answer came too late, and is void"
 _CHILD = "/children/"
 _MANAGER, _SERVICE = "domain://msg-node.", "-allocation"
 
@@ -167,20 +168,19 @@ class Allocations:
         if self.is_service(request.to) and request.type.lower() == "delete":
             self._give_back_all(str(request.to), self._named(request)[:MAX_AT_ONCE])
 
-    def answered(self, message: Message) -> bool:
+    def answered(self, message: Message) -> Rejected | None:
         """
-        Binds the addresses in the answer of another domain to the session that asked. False if that is not
-        known any more: then they are given back.
+        Binds the addresses in the answer of another domain to the session that asked. If that is not known
+        any more, or has no room for them, they are given back; returns why.
         """
         granted = self._granted(message)
         if granted is None or self._is_of_delete(message):
-            return True
+            return None
         requested = self._requested.pop(_digest_of_request(message))
         if requested is None:
             self._give_back_all(message.from_, granted)
-            return not granted
-        self._bind(message.from_, granted, requested)
-        return True
+            return Rejected(TOO_LATE, UNCONFIRMED.code, UNCONFIRMED.reason) if granted else None
+        return self._bind(message.from_, granted, requested)
 
     def refuse(self, message: Message) -> None:
         """
@@ -226,7 +226,7 @@ class Allocations:
         if code != 200 or not isinstance(allocated, list):
             return []
         home, granted = self._homes.home(message.from_), []
-        for address in allocated[: self._node.config.allocation.per_request]:
+        for address in allocated[:MAX_AT_ONCE]:  # no request is about more
             if not isinstance(address, str) or len(address) > MAX_ADDRESS_CHARS:
                 continue
             if self._homes.home(address) != home or address.startswith("domain://"):
@@ -235,25 +235,38 @@ class Allocations:
             granted.append(address)
         return granted
 
-    def _bind(self, service: str, granted: list[str], requested: Requested) -> None:
+    def _bind(self, service: str, granted: list[str], requested: Requested) -> Rejected | None:
         """
-        Binds as many addresses as were asked for; others are given back.
+        Binds as many addresses as were asked for, or none if there is no room; others are given back.
         """
-        session = requested.session
+        session, wanted = requested.session, granted[: requested.number]
+        names = [
+            each
+            for address in wanted
+            for each in (address, *(address + _CHILD + name for name in requested.children))
+        ]
+        try:
+            if not session.ended:
+                self._check_room(names, session)
+        except Rejected as why:
+            self._give_back_all(service, granted)
+            return why
+        if session.ended:
+            self._give_back_all(service, granted)
+            return None
         self._give_back_all(service, granted[requested.number :])
-        for address in granted[: requested.number]:
-            for each in (address, *(address + _CHILD + name for name in requested.children)):
-                if session.ended or not self._has_room(each, session):
-                    self._give_back(service, each)
-                else:
-                    self._held[each] = service
-                    own = OWNED if each is address else 0
-                    self._node.routes.bind(each, session, ALLOCATED | own)
+        own = frozenset(wanted)
+        for each in names:
+            self._held[each] = service
+            self._node.routes.bind(each, session, ALLOCATED | (OWNED if each in own else 0))
+        return None
 
-    def _has_room(self, address: str, session: Session) -> bool:
-        if len(session.bindings) >= self._node.config.limits.bindings_per_session:
-            return False
-        return self._node.budget.has_room(session.account, binding_size(address))
+    def _check_room(self, names: list[str], session: Session) -> None:
+        most, bound = self._node.config.limits.bindings_per_session, len(session.bindings)
+        if bound + len(names) > most:
+            text = f"a session may hold {most} addresses; this one has {bound}, not room for {len(names)}"
+            raise Rejected(text, 429, "limit")
+        self._node.budget.check(session.account, sum(map(binding_size, names)))
 
     # -- the way back ------------------------------------------------------------------
 
