@@ -404,3 +404,29 @@ def test_a_domain_that_allocates_more_at_once_than_this_one():
 
     assert all(ann.session.bindings.get(address, 0) & ALLOCATED for address in granted)
     assert len(granted) == 5
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_delete_takes_the_children_with_it(network, is_restarted):
+    """
+    With an address its children are free on both sides, whether the delete names them or not: who gets the
+    address next shares nothing with the one before. What was allocated earlier or later keeps its children.
+    """
+    ann = network[A].client("ann")
+    first, second = allocate(network, ann, 2, childrenResources=["messages", "files"])
+    if is_restarted:
+        network[A].exchange.allocations.start()
+
+    ann.request(SERVICE, "delete", body={"resource": [first]})
+    network.flow()
+    [third] = ann.take() and allocate(network, ann, childrenResources=["messages"])
+    ann.request(SERVICE, "delete", body={"resource": [second], "childrenResources": ["files"]})
+    network.flow()
+
+    left = {address for address, kinds in ann.session.bindings.items() if kinds & ALLOCATED}
+    assert left == {third, f"{third}/children/messages"}
+    assert set(bound_there(network)) == left
+    ann.request(SERVICE, "delete", body={"resource": [third]})
+    network.flow()
+    assert bound_there(network) == []
+    assert len(network[A].exchange.allocations) == 0

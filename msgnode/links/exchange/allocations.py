@@ -87,6 +87,7 @@ class Allocations:
         self._domain = Domain(node.config.domain)
         self._requested: FairTable[bytes, Requested] = FairTable(MAX_REQUESTED)
         self._held: dict[str, str] = {}  # the service of each address
+        self._children: dict[str, list[str]] = {}  # the names of those of each address that has any
         self._given_back: dict[str, dict[str, None]] = {}  # by service, until it is sent
         self._deleted: FairTable[bytes, Deleted] = FairTable(MAX_REQUESTED)  # deletes that are not answered
         self._number = 0  # of the last request of the node itself
@@ -104,6 +105,9 @@ class Allocations:
                 home = self._homes.home(address)
                 if kinds & ALLOCATED and home not in ("", self._homes.own):
                     self._held[address] = f"{_MANAGER}{home}/address{_SERVICE}"
+                    parent, separator, name = address.partition(_CHILD)
+                    if separator:
+                        self._children.setdefault(parent, []).append(name)
 
     @staticmethod
     def is_service(to: object) -> bool:
@@ -143,8 +147,10 @@ class Allocations:
         if message.type.lower() != "create":
             named = self._named(message)
             for address in named:
-                self._held.pop(address, None)
-                self._node.routes.unbind(address, session, ALLOCATED)
+                below = [address + _CHILD + name for name in self._children.pop(address, ())]
+                for each in (address, *below):  # the other domain frees the children, too
+                    self._held.pop(each, None)
+                    self._node.routes.unbind(each, session, ALLOCATED)
             if named:
                 self._note_deleted(message, named, session.sid)
             return
@@ -256,6 +262,8 @@ class Allocations:
             return None
         self._give_back_all(service, granted[requested.number :])
         own = frozenset(wanted)
+        if requested.children:
+            self._children.update((address, requested.children) for address in wanted)
         for each in names:
             self._held[each] = service
             self._node.routes.bind(each, session, ALLOCATED | (OWNED if each in own else 0))
@@ -276,6 +284,7 @@ class Allocations:
         """
         service = self._held.pop(address, None)
         if service is not None:
+            self._children.pop(address, None)
             self._give_back(service, address)
 
     def _give_back_all(self, service: str, addresses: list[str]) -> None:
