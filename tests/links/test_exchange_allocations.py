@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from msgnode.links.stream.streams import Outcome
-from msgnode.sessions.routing import ALLOCATED
+from msgnode.sessions.routing import ALLOCATED, OWNED
 from tests.support.links_exchange import MemoryNetwork
 from tests.support.policy_case import rule
 
@@ -273,3 +273,160 @@ def test_too_many_addresses_in_one_request(network, kind, body):
 
     assert [each["body"]["code"] for each in ann.take()] == [413]
     assert not network.wire
+
+
+@pytest.mark.parametrize("reason", ["stale", "refused", "busy"])
+def test_a_delete_that_fails_leaves_no_address_behind(network, reason):
+    """
+    A client's delete that expires on its way, or that the domain refuses, is done by the node itself: the
+    client has lost the addresses, so nobody else would give them back.
+    """
+    ann = network[A].client("ann")
+    [address] = allocate(network, ann)
+    if reason == "stale":
+        network[A].streams.losing = Outcome(408, "stale")
+    ann.request(SERVICE, "delete", body={"resource": [address]}, ttl=0.001)
+    if reason != "stale":
+        network.wire.clear()
+        code = 429 if reason == "busy" else 404
+        message = {"id": 7, "type": "response", "from": SERVICE, "to": ann.hyperty, "body": {"code": code}}
+        network.forge(B, A, message)
+    else:
+        network.flow()
+        wait(network, 60)
+    network[A].streams.losing = None
+    wait(network, 10)
+    network.flow()
+
+    assert bound_there(network) == []
+
+
+@pytest.mark.parametrize("fault", ["stale", 429, 503])
+def test_what_the_node_gives_back_is_sent_until_the_domain_has_it(network, fault):
+    """
+    The addresses of a session that has ended are given back again if the message is lost, or if the domain
+    has no time for it.
+    """
+    ann = network[A].client("ann")
+    [address] = allocate(network, ann)
+    if fault == "stale":
+        network[A].streams.losing = Outcome(408, "stale")
+    ann.close()
+    network.clock.advance(0)
+    if fault == "stale":
+        network.flow()
+    else:
+        [(_, _, _, payload, _)] = network.wire
+        network.wire.clear()
+        request = msgspec.json.decode(payload)
+        answer = {"id": request["id"], "type": "response", "from": SERVICE, "to": request["from"]}
+        network.forge(B, A, {**answer, "body": {"code": fault}})
+    before = bound_there(network)
+    network[A].streams.losing = None
+    wait(network, 10)
+    network.flow()
+
+    assert before == [address]
+    assert bound_there(network) == []
+
+
+def test_deletes_with_the_same_id(network):
+    """
+    A client that uses the id of a delete again loses track of the first one; its addresses are given back all
+    the same.
+    """
+    ann = network[A].client("ann")
+    addresses = allocate(network, ann, 2)
+    network[A].streams.losing = Outcome(408, "stale")
+
+    for address in addresses:
+        ann.request(SERVICE, "delete", body={"resource": [address]}, ttl=0.001)
+    network.flow()
+    network[A].streams.losing = None
+    wait(network, 10)
+    network.flow()
+
+    assert bound_there(network) == []
+
+
+def test_addresses_are_given_back_once_a_node_of_the_domain_is_known():
+    """
+    A session of before a restart may end before any node of the other domain is known: its addresses are
+    given back later.
+    """
+    network = MemoryNetwork(A)
+    network.domains.add(B)
+    ann, address = network[A].client("ann"), "hyperty://b.example/1"
+    network[A].node.routes.bind(address, ann.session, ALLOCATED | OWNED)
+    network[A].exchange.allocations.start()
+
+    ann.close()
+    wait(network, 2)
+    before = [data for _, _, data in network[A].streams.sent]
+    network.add(B)
+    wait(network, 6)
+
+    assert before == []
+    [request] = [data for _, _, data in network[A].streams.sent if b'"delete"' in data]
+    assert msgspec.json.decode(request)["body"] == {"resource": [address]}
+
+
+@pytest.mark.parametrize("limit", ["bindings", "memory"])
+def test_a_session_without_room_gets_no_address(limit):
+    """
+    A grant for which the session has no room is refused as a whole, as it would be here, and is given back: a
+    client is never told of an address that it does not have.
+    """
+    name, most = ("bindings_per_session", 5) if limit == "bindings" else ("state_bytes_per_session", 5000)
+    network = MemoryNetwork(A, B)
+    network[B].use(rule("permit", {"msgTo": {"equals": SERVICE}, "peer.domain": {"equals": A}}))
+    ann = network[A].client("ann")
+    setattr(network[A].node.config.limits, name, most)
+
+    ann.request(SERVICE, body={"value": {"number": 100}})
+    network.flow()
+
+    assert [each["body"]["code"] for each in ann.take()] == [429]
+    assert not any(kinds & ALLOCATED for kinds in ann.session.bindings.values())
+    assert bound_there(network) == []
+
+
+def test_a_domain_that_allocates_more_at_once_than_this_one():
+    """
+    How many addresses one request may ask for is the other domain's matter: the client has all it is told of.
+    """
+    network = MemoryNetwork(A, B)
+    network[B].use(rule("permit", {"msgTo": {"equals": SERVICE}, "peer.domain": {"equals": A}}))
+    network[A].node.config.allocation.per_request = 2
+    ann = network[A].client("ann")
+
+    granted = allocate(network, ann, 5)
+
+    assert all(ann.session.bindings.get(address, 0) & ALLOCATED for address in granted)
+    assert len(granted) == 5
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_delete_takes_the_children_with_it(network, is_restarted):
+    """
+    With an address its children are free on both sides, whether the delete names them or not: who gets the
+    address next shares nothing with the one before. What was allocated earlier or later keeps its children.
+    """
+    ann = network[A].client("ann")
+    first, second = allocate(network, ann, 2, childrenResources=["messages", "files"])
+    if is_restarted:
+        network[A].exchange.allocations.start()
+
+    ann.request(SERVICE, "delete", body={"resource": [first]})
+    network.flow()
+    [third] = ann.take() and allocate(network, ann, childrenResources=["messages"])
+    ann.request(SERVICE, "delete", body={"resource": [second], "childrenResources": ["files"]})
+    network.flow()
+
+    left = {address for address, kinds in ann.session.bindings.items() if kinds & ALLOCATED}
+    assert left == {third, f"{third}/children/messages"}
+    assert set(bound_there(network)) == left
+    ann.request(SERVICE, "delete", body={"resource": [third]})
+    network.flow()
+    assert bound_there(network) == []
+    assert len(network[A].exchange.allocations) == 0

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 
@@ -52,6 +53,8 @@ class Allocation:
         self._pools = {pool.scheme: Pool(pool.all_addresses()) for pool in config.pools.values()}
         self.leases: PoolLeases | None = None  # None: this node alone leases the addresses of its pools
         self._promised: set[str] = set()  # addresses of pools that are reserved for pending requests
+        # By node of another domain and address: the names of its children. Made at the first delete.
+        self._children: WeakKeyDictionary[Session, dict[str, list[str]]] = WeakKeyDictionary()
         if self._pools:
             routes.released = self._released
         self._domain = domain
@@ -129,6 +132,8 @@ class Allocation:
             self._promised.difference_update(allocated)
             for address in allocated:
                 self._released(address)
+        if children and session in self._children:
+            self._children[session].update((address, list(children)) for address in allocated)
         message.resources = allocated
         if key is not None and not session.ended:
             if session.keys is None:
@@ -241,10 +246,12 @@ class Allocation:
         """
         Unbinds every child of every address: the node of another domain need not know them.
         """
-        for done, address in enumerate(list(session.bindings), 1):
-            parent, separator, _ = address.partition(_CHILD)
-            if separator and parent in freed:
-                self._routes.unbind(address, session)
+        known = self._children.get(session)
+        if known is None or len(known) > len(session.bindings) + ADDRESSES:  # many are of addresses of before
+            known = self._children[session] = _children_of(session)
+        children = (f"{address}{_CHILD}{name}" for address in freed for name in known.pop(address, ()))
+        for done, child in enumerate(children, 1):
+            self._routes.unbind(child, session)
             if done % ADDRESSES == 0:
                 yield
 
@@ -279,6 +286,18 @@ def _making(number: int, scheme: str, domain: str, children: list[str]) -> Makin
     long = len(scheme) + len(domain) + 40  # at least, with the separators and a UUID
     channels = sum(map(len, children)) + (long + len(_CHILD)) * len(children)
     return Making(number * (1 + len(children)), number * (long + channels))
+
+
+def _children_of(session: Session) -> dict[str, list[str]]:
+    """
+    The names of the children of each address that is allocated to the session.
+    """
+    found: dict[str, list[str]] = {}
+    for address, kinds in session.bindings.items():
+        parent, separator, name = address.partition(_CHILD)
+        if separator and kinds & ALLOCATED:
+            found.setdefault(parent, []).append(name)
+    return found
 
 
 def _is_child(address: str, parents: dict[str, None], names: dict[str, None]) -> bool:

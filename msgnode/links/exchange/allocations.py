@@ -7,6 +7,7 @@ back when the session ends.
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec import Struct
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -16,7 +17,7 @@ from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.domains import HomeDomains
 from msgnode.links.exchange.node_parts import NodeParts
 from msgnode.links.exchange.receipts import UNIT_CHARS, digest_of
-from msgnode.links.exchange.status import AGAIN_SECONDS
+from msgnode.links.exchange.status import AGAIN_SECONDS, UNCONFIRMED
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
 from msgnode.protocol.errors import NotOffered, Rejected
 from msgnode.protocol.message import Message, compose, decode
@@ -28,7 +29,10 @@ from msgnode.structures.time_slices import ADDRESSES
 
 MAX_REQUESTED = 10_000  # requests that other domains have not answered; fewer with children
 UNIT_CHILDREN = 8  # names of children, which cost about as much as the rest of what is kept of a request
+UNIT_ADDRESSES = 8  # that are given back by one request
+BUSY = (429, 503, 504, 507)  # codes of a domain that takes the same request later
 MAX_AT_ONCE = 1000  # addresses in one request, or given back by one message
+TOO_LATE = "its answer came too late, and is void"
 _CHILD = "/children/"
 _MANAGER, _SERVICE = "domain://msg-node.", "-allocation"
 
@@ -44,18 +48,34 @@ class Requested(Struct):
     children: list[str]
 
 
+class Deleted(NamedTuple):
+    """
+    Addresses that are being given back to the service that gave them; `sid` is the session that does so, 0
+    for the node itself.
+    """
+
+    service: str
+    addresses: list[str]
+    sid: int
+
+    @property
+    def units(self) -> int:
+        return 1 + len(self.addresses) // UNIT_ADDRESSES
+
+
 class Allocations:
     """
     The table of addresses that sessions here have from other domains, with the service that gave them.
 
-    `send` sends a message of the node's own to another domain. It returns False if there is no room now.
+    `send` sends a message of the node's own to another domain, and calls `lost` if that has not got it. It
+    returns False if there is no room now.
     """
 
     def __init__(
         self,
         node: NodeParts,
         homes: HomeDomains,
-        send: Callable[[Message], bool],
+        send: Callable[[Message, Callable[[], None]], bool],
         clock: IReactorTime,
         counts: ExchangeCounts,
     ) -> None:
@@ -67,7 +87,10 @@ class Allocations:
         self._domain = Domain(node.config.domain)
         self._requested: FairTable[bytes, Requested] = FairTable(MAX_REQUESTED)
         self._held: dict[str, str] = {}  # the service of each address
+        self._children: dict[str, list[str]] = {}  # the names of those of each address that has any
         self._given_back: dict[str, dict[str, None]] = {}  # by service, until it is sent
+        self._deleted: FairTable[bytes, Deleted] = FairTable(MAX_REQUESTED)  # deletes that are not answered
+        self._number = 0  # of the last request of the node itself
         self._sending: IDelayedCall | None = None
 
     def __len__(self) -> int:
@@ -82,6 +105,9 @@ class Allocations:
                 home = self._homes.home(address)
                 if kinds & ALLOCATED and home not in ("", self._homes.own):
                     self._held[address] = f"{_MANAGER}{home}/address{_SERVICE}"
+                    parent, separator, name = address.partition(_CHILD)
+                    if separator:
+                        self._children.setdefault(parent, []).append(name)
 
     @staticmethod
     def is_service(to: object) -> bool:
@@ -119,39 +145,76 @@ class Allocations:
         """
         assert isinstance(message.to, str)
         if message.type.lower() != "create":
-            for address in self._named(message):
-                self._held.pop(address, None)
-                self._node.routes.unbind(address, session, ALLOCATED)
+            named = self._named(message)
+            for address in named:
+                below = [address + _CHILD + name for name in self._children.pop(address, ())]
+                for each in (address, *below):  # the other domain frees the children, too
+                    self._held.pop(each, None)
+                    self._node.routes.unbind(each, session, ALLOCATED)
+            if named:
+                self._note_deleted(message, named, session.sid)
             return
         number, children = _wanted(message)
-        key = message.from_, message.id, message.to
         units = 1 + sum(map(len, children)) // UNIT_CHARS + len(children) // UNIT_CHILDREN
         requested = Requested(session, number, children)
-        self._requested.put(digest_of(key), requested, session.sid, session.sid, units)
+        self._requested.put(_digest_of(message), requested, session.sid, session.sid, units)
 
-    def answered(self, message: Message) -> bool:
+    def not_delivered(self, request: Message) -> None:
         """
-        Binds the addresses in the answer of another domain to the session that asked. False if that is not
-        known any more: then they are given back.
+        A request did not get to the other domain: what it was to give back, the node itself does.
+        """
+        deleted = self._deleted.pop(_digest_of(request))
+        if deleted is not None:
+            self._give_back_all(deleted.service, deleted.addresses)
+
+    def not_delivered_before(self, request: Message) -> None:
+        """
+        As `not_delivered`, for a request from before a restart.
+        """
+        if self.is_service(request.to) and request.type.lower() == "delete":
+            self._give_back_all(str(request.to), self._named(request)[:MAX_AT_ONCE])
+
+    def answered(self, message: Message) -> Rejected | None:
+        """
+        Binds the addresses in the answer of another domain to the session that asked. If that is not known
+        any more, or has no room for them, they are given back; returns why.
         """
         granted = self._granted(message)
-        if granted is None:
-            return True
+        if granted is None or self._is_of_delete(message):
+            return None
         requested = self._requested.pop(_digest_of_request(message))
         if requested is None:
             self._give_back_all(message.from_, granted)
-            return not granted
-        self._bind(message.from_, granted, requested)
-        return True
+            return Rejected(TOO_LATE, UNCONFIRMED.code, UNCONFIRMED.reason) if granted else None
+        return self._bind(message.from_, granted, requested)
 
     def refuse(self, message: Message) -> None:
         """
         Gives back the addresses in an answer that comes too late for the session that asked.
         """
         granted = self._granted(message)
-        if granted is not None:
+        if granted is not None and not self._is_of_delete(message):
             self._requested.pop(_digest_of_request(message))
             self._give_back_all(message.from_, granted)
+
+    def answered_node(self, message: Message) -> None:
+        """
+        Gives addresses back again if the other domain had no time or room for it.
+        """
+        if self._granted(message) is None:
+            return
+        deleted = self._deleted.pop(_digest_of_request(message))
+        if deleted is not None and message.fields().get("code") in BUSY:
+            self._give_back_later(deleted)
+
+    def _is_of_delete(self, answer: Message) -> bool:
+        """
+        Is it the answer to a client's delete? If that was refused, the node itself gives the addresses back.
+        """
+        deleted = self._deleted.pop(_digest_of_request(answer))
+        if deleted is not None and answer.fields().get("code") != 200:
+            self._give_back_all(deleted.service, deleted.addresses)
+        return deleted is not None
 
     def _granted(self, message: Message) -> list[str] | None:
         """
@@ -169,7 +232,7 @@ class Allocations:
         if code != 200 or not isinstance(allocated, list):
             return []
         home, granted = self._homes.home(message.from_), []
-        for address in allocated[: self._node.config.allocation.per_request]:
+        for address in allocated[:MAX_AT_ONCE]:  # no request is about more
             if not isinstance(address, str) or len(address) > MAX_ADDRESS_CHARS:
                 continue
             if self._homes.home(address) != home or address.startswith("domain://"):
@@ -178,25 +241,40 @@ class Allocations:
             granted.append(address)
         return granted
 
-    def _bind(self, service: str, granted: list[str], requested: Requested) -> None:
+    def _bind(self, service: str, granted: list[str], requested: Requested) -> Rejected | None:
         """
-        Binds as many addresses as were asked for; others are given back.
+        Binds as many addresses as were asked for, or none if there is no room; others are given back.
         """
-        session = requested.session
+        session, wanted = requested.session, granted[: requested.number]
+        names = [
+            each
+            for address in wanted
+            for each in (address, *(address + _CHILD + name for name in requested.children))
+        ]
+        try:
+            if not session.ended:
+                self._check_room(names, session)
+        except Rejected as why:
+            self._give_back_all(service, granted)
+            return why
+        if session.ended:
+            self._give_back_all(service, granted)
+            return None
         self._give_back_all(service, granted[requested.number :])
-        for address in granted[: requested.number]:
-            for each in (address, *(address + _CHILD + name for name in requested.children)):
-                if session.ended or not self._has_room(each, session):
-                    self._give_back(service, each)
-                else:
-                    self._held[each] = service
-                    own = OWNED if each is address else 0
-                    self._node.routes.bind(each, session, ALLOCATED | own)
+        own = frozenset(wanted)
+        if requested.children:
+            self._children.update((address, requested.children) for address in wanted)
+        for each in names:
+            self._held[each] = service
+            self._node.routes.bind(each, session, ALLOCATED | (OWNED if each in own else 0))
+        return None
 
-    def _has_room(self, address: str, session: Session) -> bool:
-        if len(session.bindings) >= self._node.config.limits.bindings_per_session:
-            return False
-        return self._node.budget.has_room(session.account, binding_size(address))
+    def _check_room(self, names: list[str], session: Session) -> None:
+        most, bound = self._node.config.limits.bindings_per_session, len(session.bindings)
+        if bound + len(names) > most:
+            text = f"a session may hold {most} addresses; this one has {bound}, not room for {len(names)}"
+            raise Rejected(text, 429, "limit")
+        self._node.budget.check(session.account, sum(map(binding_size, names)))
 
     # -- the way back ------------------------------------------------------------------
 
@@ -206,12 +284,29 @@ class Allocations:
         """
         service = self._held.pop(address, None)
         if service is not None:
+            self._children.pop(address, None)
             self._give_back(service, address)
 
     def _give_back_all(self, service: str, addresses: list[str]) -> None:
         for address in addresses:
             if address not in self._held:
                 self._give_back(service, address)
+
+    def _note_deleted(self, request: Message, addresses: list[str], sid: int) -> None:
+        digest, deleted = _digest_of(request), Deleted(str(request.to), addresses, sid)
+        before = self._deleted.pop(digest)  # if a client uses the id again
+        evicted = self._deleted.put(digest, deleted, sid, sid, deleted.units)
+        for each in (before, *(oldest for _, oldest in evicted)):
+            if each is not None and each.sid:  # its answer is not looked at any more
+                self._give_back_all(each.service, each.addresses)
+
+    def _give_back_later(self, deleted: Deleted) -> None:
+        again = [address for address in deleted.addresses if address not in self._held]
+        if not again:
+            return
+        self._given_back.setdefault(deleted.service, {}).update(dict.fromkeys(again))
+        if self._sending is None:
+            self._sending = self._clock.callLater(AGAIN_SECONDS, self._send_back)
 
     def _give_back(self, service: str, address: str) -> None:
         self._given_back.setdefault(service, {})[address] = None
@@ -233,14 +328,29 @@ class Allocations:
                     self._held[address] = service
                 else:
                     gone.append(address)
-            request = compose(0, "delete", own_address(self._domain), service, {"resource": gone})
-            if gone and not self._send(decode(request.data)):
+            if gone and not self._send_delete(service, gone):
                 rest.update(dict.fromkeys(gone))
                 wait = AGAIN_SECONDS
             if not rest:
                 del self._given_back[service]
-        if self._given_back:
+        if self._given_back and self._sending is None:
             self._sending = self._clock.callLater(wait, self._send_back)
+
+    def _send_delete(self, service: str, addresses: list[str]) -> bool:
+        self._number += 1
+        body = {"resource": addresses}
+        request = decode(compose(self._number, "delete", own_address(self._domain), service, body).data)
+        self._note_deleted(request, addresses, 0)
+
+        def lost() -> None:
+            deleted = self._deleted.pop(_digest_of(request))
+            if deleted is not None:
+                self._give_back_later(deleted)
+
+        is_sent = self._send(request, lost)
+        if not is_sent:
+            self._deleted.pop(_digest_of(request))
+        return is_sent
 
     # -- grants of this node --------------------------------------------------------------
 
@@ -285,6 +395,10 @@ def _check_count(number: int) -> None:
     if number > MAX_AT_ONCE:
         text = f"a request to another domain is about at most {MAX_AT_ONCE} addresses, with their children"
         raise Rejected(f"{text}, not {number}"[:300], 413, "limit")
+
+
+def _digest_of(request: Message) -> bytes:
+    return digest_of((request.from_, request.id, str(request.to)))
 
 
 def _digest_of_request(answer: Message) -> bytes:

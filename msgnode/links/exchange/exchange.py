@@ -442,13 +442,25 @@ class Exchange:
         else:
             self._deliveries.carry(node, data)
 
-    def _send_own(self, message: Message) -> bool:
-        node = self.gateways.choose(self.homes.home(str(message.to)))
+    def _send_own(self, message: Message, lost: Callable[[], None]) -> bool:
+        """
+        Sends a message of the node itself; `lost` is called if the other domain has not got it. False if it
+        cannot be sent now.
+        """
+
+        def done(envelope: Envelope, outcome: Outcome) -> None:
+            if outcome.reason != ACKNOWLEDGED:
+                self.counts.note(node, outcome.reason)
+                lost()
+
+        domain = self.homes.home(str(message.to))
+        node = self.gateways.choose(domain)
+        if not node:
+            return not domain  # after a restart, a domain may be known before any node of it
+        envelope = envelope_of(message, self._ids.next(), self.options)
         try:
-            if node:
-                envelope = envelope_of(message, self._ids.next(), self.options)
-                # Addresses are given back while the domain is drained, too.
-                self._streams.send(node, envelope, message.data, if_replaced="move", is_answer=True)
+            # Addresses are given back while the domain is drained, too.
+            self._streams.send(node, envelope, message.data, done, if_replaced="move", is_answer=True)
         except NoRoom:
             return False
         except Rejected as why:

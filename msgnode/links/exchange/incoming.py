@@ -238,15 +238,18 @@ class Incoming:
         if arrival.is_publication:
             message.receipt = False  # its home domain gives the receipt
         elif message.to == own_address(self._domain):
-            return None  # the answer to what the node itself asked for
+            self._allocations.answered_node(message)
+            return None
         elif not self._answered(message):
             self._counts.note(source, "old-answer")
             self._allocations.refuse(message)
             return None
         else:
-            if not self._allocations.answered(message):
-                self._counts.note(source, "old-answer")
-                _make_in_doubt(message)
+            void = self._allocations.answered(message)
+            if void is not None:
+                is_late = void.reason == UNCONFIRMED.reason
+                self._counts.note(source, "old-answer" if is_late else void.reason)
+                _make_void(message, void)
             self._check_service(message, arrival.session)
             self._remember(message, envelope, payload)
         check_record = self._node.ingress.check_record
@@ -374,11 +377,11 @@ class Incoming:
             arrival.send(about.reply({**why.body(), "reason": why.reason}, from_).data)
 
 
-def _make_in_doubt(answer: Message) -> None:
+def _make_void(answer: Message, why: Rejected) -> None:
     """
-    Makes an answer say that it came too late, and is void.
+    Makes an answer say why it is void.
     """
-    body = response_body(UNCONFIRMED.code, "its answer came too late, and is void", UNCONFIRMED.reason)
+    body = response_body(why.code, str(why), why.reason)
     made = decode(compose(answer.id, "response", answer.from_, str(answer.to), body, answer.transaction).data)
     answer.data, answer.body = made.data, made.body
 

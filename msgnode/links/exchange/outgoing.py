@@ -325,6 +325,8 @@ class Outgoing:
                 self._receipts.passed(sent.header(), outcome.path)
             return
         self.awaited.drop(sent)
+        if self._allocations.is_service(sent.to):
+            self._allocations.not_delivered(sent.header())
         with self._cork():
             self._fail(sent, outcome)
 
@@ -372,6 +374,7 @@ class Outgoing:
         else:
             message = recall(payload)
             self._allocations.lost(node, message)
+            self._allocations.not_delivered_before(message)
             self._fail(Sent(message, 0, message.receipt), outcome)
 
     def passed_on(self, receipt: RemoteReceipt, envelope: Envelope) -> bool:
