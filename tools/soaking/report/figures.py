@@ -86,7 +86,8 @@ def of_faults(faults: Faults, load: Load) -> Figures:
     What was done to the node, and did it notice?
     """
     noticed = {
-        "flood": load.flooded.client.missed,
+        # After damage it is told only that some may be missed, of the flood, too.
+        "flood": load.flooded.client.missed + load.flooded.client.doubted,
         "full disk": faults.degraded,
         "kill on a full disk": faults.degraded_at_start,
         "garbage, then resume": len(load.garbling.got),
