@@ -61,6 +61,36 @@ def test_of_the_session_that_asked(network):
     assert not [each for each, _, _ in network[A].streams.sent[1:]]
 
 
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_subscriber_here_hears_what_the_other_domain_sends_there(is_before):
+    """
+    This node decides who hears an address that its session was given, whoever was first; its session does.
+    """
+    room, service = "room://b.example/1", "domain://msg-node.b.example/address-allocation"
+    opened = rule("permit", {"msgTo": {"equals": service}, "peer.domain": {"equals": A}}, id="opened")
+    network = MemoryNetwork(A, B, pools={"rooms": {"scheme": "room", "addresses": [room]}})
+    network[B].use(opened, rule("permit"))
+    ann, al, bob = network[A].client("ann"), network[A].client("al"), network[B].client("bob")
+
+    def subscribe():
+        network[A].subscribe(al, room)
+        network.flow()
+        assert [each["body"]["code"] for each in al.take()] == [200]
+
+    if is_before:
+        subscribe()
+    ann.request(service, body={"scheme": "room"})
+    network.flow()
+    assert [each["body"] for each in ann.take()] == [{"code": 200, "value": {"allocated": [room]}}]
+    if not is_before:
+        subscribe()
+
+    bob.tell({"id": 9, "type": "update", "from": bob.hyperty, "to": room, "body": {}})
+    network.flow()
+
+    assert [each["id"] for each in ann.take() + al.take()] == [9, 9]
+
+
 @pytest.mark.parametrize("how", ["delete", "close"])
 @pytest.mark.parametrize("is_drained", [False, True])
 def test_given_back(network, how, is_drained):

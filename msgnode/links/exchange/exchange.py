@@ -385,13 +385,13 @@ class Exchange:
     ) -> tuple[Session, ...]:
         """
         For what another domain publishes, the subscribers that it has permitted, without the sender itself.
+        If it has given the address to a session here, this node decides: all that are bound to it.
         """
         to, origin = message.to, message.origin
         if not isinstance(to, str) or self.homes.home(to) != domain_of(session.runtime):
             return found
-        permitted = self.upstream.permitted(to, found)
-        if not permitted:  # a domain may have given an address of its own to a session here
-            permitted = tuple(each for each in found if each.bindings.get(to, 0) & ALLOCATED)
+        is_held = any(each.bindings.get(to, 0) & ALLOCATED for each in found)
+        permitted = found if is_held else self.upstream.permitted(to, found)
         sender = self.origins.sender(origin.id) if isinstance(origin, Arrival) else 0
         if sender:
             permitted = tuple(each for each in permitted if each.sid != sender)
