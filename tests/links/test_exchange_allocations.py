@@ -245,6 +245,25 @@ def test_a_grant_from_before_a_restart_that_never_arrives_is_taken_back(network)
     assert [each["body"]["code"] for each in ann.take()] == [404]
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_delete_from_before_a_restart_that_never_arrives_is_done_by_the_node(network, is_kept):
+    """
+    What a client had released is given back; what the restored session still has stays its own.
+    """
+    ann = network[A].client("ann")
+    [address] = allocate(network, ann)
+    ann.request(SERVICE, "delete", body={"resource": [address]})
+    _, destination, envelope, payload, _ = network.wire.popleft()
+    if is_kept:  # the session was written to disk before the delete, and not after it
+        network[A].node.routes.bind(address, network[A].node.sessions.get(ann.runtime), ALLOCATED)
+
+    network[A].exchange.ended(destination, envelope, payload, Outcome(408, "stale"))
+    wait(network, 10)
+    network.flow()
+
+    assert bound_there(network) == ([address] if is_kept else [])
+
+
 def test_without_room_an_address_is_given_back_later(network):
     """
     If the stream to the domain is full, a delete is refused, and changes nothing; the addresses of a session
