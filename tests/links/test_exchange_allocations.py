@@ -89,6 +89,22 @@ def test_a_subscriber_here_hears_what_the_other_domain_sends_there(is_before):
     network.flow()
 
     assert [each["id"] for each in ann.take() + al.take()] == [9, 9]
+    if is_before:  # the subscription is older than the allocation, and outlives it
+        ann.request(service, "delete", body={"resource": [room]})
+        network.flow()
+        bob.tell({"id": 10, "type": "update", "from": bob.hyperty, "to": room, "body": {}})
+        network.flow()
+        assert [each["id"] for each in al.take()] == [10]
+        bob.tell(
+            {
+                "id": 11,
+                "type": "create",
+                "from": f"{bob.runtime}/x",
+                "to": service,
+                "body": {"scheme": "room"},
+            }
+        )
+        assert [each["body"]["code"] for each in bob.take()] == [200]
 
 
 @pytest.mark.parametrize("how", ["delete", "close"])

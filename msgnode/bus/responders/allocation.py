@@ -22,7 +22,7 @@ from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message
 from msgnode.sessions.allocation_keys import Keys, key_size
 from msgnode.sessions.persistence import SessionStore
-from msgnode.sessions.routing import ALLOCATED
+from msgnode.sessions.routing import ALLOCATED, LEARNED, OWNED
 from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import ADDRESSES
 
@@ -234,13 +234,25 @@ class Allocation:
             else:
                 yield name if name in session.bindings else None
 
+    def _unbind(self, address: str, session: Session) -> None:
+        """
+        Unbinds the address. Other clients of another domain's node may have subscribed to it: its session
+        stays bound for these.
+        """
+        if not session.is_node:
+            self._routes.unbind(address, session)
+            return
+        self._routes.unbind(address, session, ALLOCATED | LEARNED)
+        if session.bindings.get(address, 0) & OWNED:
+            self._routes.disown(address, session)
+
     def _drop(self, address: str, session: Session) -> None:
-        self._routes.unbind(address, session)
+        self._unbind(address, session)
         if session.keys is not None:
             session.keys.forget(address)
             self._session_store.unkeyed(session.sid, address)
         for suffix in _OBJECT_CHANNELS:
-            self._routes.unbind(address + suffix, session)
+            self._unbind(address + suffix, session)
 
     def _drop_all_children(self, freed: dict[str, None], session: Session) -> Iterator[None]:
         """
@@ -251,7 +263,7 @@ class Allocation:
             known = self._children[session] = _children_of(session)
         children = (f"{address}{_CHILD}{name}" for address in freed for name in known.pop(address, ()))
         for done, child in enumerate(children, 1):
-            self._routes.unbind(child, session)
+            self._unbind(child, session)
             if done % ADDRESSES == 0:
                 yield
 
@@ -265,7 +277,7 @@ class Allocation:
         if len(freed) * len(children) <= len(session.bindings):
             for done, address in enumerate(freed):
                 for number, name in enumerate(children, done * len(children) + 1):
-                    self._routes.unbind(f"{address}{_CHILD}{name}", session)
+                    self._unbind(f"{address}{_CHILD}{name}", session)
                     if number % ADDRESSES == 0:
                         yield
             return
@@ -276,7 +288,7 @@ class Allocation:
                 looked = 0
                 yield
             if _is_child(address, freed, children):
-                self._routes.unbind(address, session)
+                self._unbind(address, session)
 
 
 def _making(number: int, scheme: str, domain: str, children: list[str]) -> Making:
