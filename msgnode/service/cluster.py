@@ -106,6 +106,7 @@ class Cluster(MultiService):
             joined,
             reactor,
         )
+        self._policies: DomainPolicies | None = None
         node.cluster_status = self
 
     def _listen_to(self, members: Members) -> Channels:
@@ -141,7 +142,7 @@ class Cluster(MultiService):
         """
         if self._owners.view:
             members = self._channel
-            policies.domain = DomainPolicies(
+            policies.domain = self._policies = DomainPolicies(
                 members.node,
                 self._owners,
                 self.requests,
@@ -164,6 +165,8 @@ class Cluster(MultiService):
         self._joining.stop()
         self.directory.stop()
         self.requests.stop()
+        if self._policies is not None:
+            self._policies.stop()
         stopped: Deferred[Any] = super().stopService()
         return stopped
 

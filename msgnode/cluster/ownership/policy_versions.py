@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred, DeferredList, fail, inlineCallbacks
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -27,6 +27,7 @@ PART, LIVE = "policy.part", "policy.live"
 MAX_BYTES = 32 * 1024 * 1024  # of one document
 PART_OVERHEAD_BYTES = 256
 ANSWER_SECONDS = 30.0  # to the last part: to compile it takes seconds
+AGAIN_SECONDS = 30.0  # until a member that could not take a version is asked again
 MAX_PROBLEMS = 50
 log = Logger()
 
@@ -112,6 +113,7 @@ class DomainPolicies:
         self._number = 0
         self._coming: dict[str, _Coming] = {}
         self._behind: set[str] = set()  # members whose refusal was logged
+        self._again: dict[str, IDelayedCall] = {}
         requests.offer(PART, self._take_part)
         requests.offer(LIVE, self._tell_live)
         requests.on_up.append(self._compare)
@@ -148,6 +150,11 @@ class DomainPolicies:
         text = f"{owner} decides about the policies of the domain and cannot be asked: {why.value}"
         raise PolicyRejected(text, 503) from None
 
+    def stop(self) -> None:
+        for call in self._again.values():
+            call.cancel()
+        self._again.clear()
+
     # -- as the owner ------------------------------------------------------------------------
 
     @inlineCallbacks
@@ -158,7 +165,7 @@ class DomainPolicies:
 
     def _show(self, node: str, version: Version) -> Deferred[None]:
         """
-        Sends a version to a member; never fails, because it is sent again when its link comes up again.
+        Sends a version to a member; never fails: it is sent again later, or when its link comes up.
         """
         sent = self._send(node, Follow(version))
         return sent.addCallbacks(partial(self._shown, node), partial(self._not_shown, node))
@@ -166,7 +173,10 @@ class DomainPolicies:
     def _shown(self, node: str, outcome: Outcome) -> None:
         if outcome.code == 200:
             self._behind.discard(node)
-        elif node not in self._behind:
+            return
+        if outcome.code >= 500:  # as while its disk is full
+            self._ask_again(node)
+        if node not in self._behind:
             self._behind.add(node)
             log.error(
                 "{node} refuses the policies of the domain, and keeps its own: {why}",
@@ -176,7 +186,17 @@ class DomainPolicies:
 
     def _not_shown(self, node: str, why: Failure) -> None:
         why.trap(Rejected)
+        self._ask_again(node)
         log.warn("{node} does not have the policies of the domain yet: {why}", node=node, why=str(why.value))
+
+    def _ask_again(self, node: str) -> None:
+        if node not in self._again:
+            self._again[node] = self._clock.callLater(AGAIN_SECONDS, self._compare_again, node)
+
+    def _compare_again(self, node: str) -> None:
+        del self._again[node]
+        if node in self._up():
+            self._compare(node)
 
     def _compare(self, node: str) -> None:
         """

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from msgnode.cluster.ownership.owners import owner
-from msgnode.cluster.ownership.policy_versions import KEY, PART, Follow, Part
+from msgnode.cluster.ownership.policy_versions import AGAIN_SECONDS, KEY, PART, Follow, Part
 from msgnode.policy.administration.policy_store import PolicyRejected
 from tests.support.cluster_members import MemoryCluster
 from tests.support.cluster_policies import PolicyNode
@@ -144,6 +144,25 @@ def test_node_that_was_away_gets_the_policies_when_it_is_back(domain):
     domain.start(THIRD)
 
     assert domain.live() == {DENY}
+
+
+def test_node_that_could_not_write_the_policies_gets_them_again(domain):
+    """
+    As while its disk is full: its policies stay as they are until then.
+    """
+    versions = domain[OTHER].policies.versions
+    write, versions.write = versions.write, full_disk
+    domain.done(domain[OWNER].push(PERMIT))
+    assert (domain[OTHER].live, domain[THIRD].live) == ("", PERMIT)
+
+    versions.write = write
+    domain.cluster.run(AGAIN_SECONDS + 1)
+
+    assert domain.live() == {PERMIT}
+
+
+def full_disk(version):
+    raise OSError(28, "No space left on device")
 
 
 def test_while_the_owner_is_away_nothing_changes(domain):
