@@ -266,6 +266,7 @@ class Node:
         checks = OpenChecks(
             self.sessions, self._domain, self._takeover, self.owners, self.authenticator, self.budget
         )
+        self.open_checks = checks
         self.handshake = Handshake(
             self.sessions,
             self._domain,
@@ -400,6 +401,13 @@ class Node:
         if self._subscription.foreign is None:
             self._subscription.foreign = members
         self.data_plane.change_all()
+
+    @property
+    def together(self) -> AbstractContextManager[Any]:
+        """
+        What collects the output of one piece of work, so that it is on disk before it is sent.
+        """
+        return self._ingress.together
 
     @property
     def router(self) -> Router:

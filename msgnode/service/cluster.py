@@ -39,6 +39,7 @@ from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
 from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.cluster_sessions import ClusterSessions
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
 
@@ -107,6 +108,9 @@ class Cluster(MultiService):
             reactor,
         )
         self._policies: DomainPolicies | None = None
+        self.sessions = ClusterSessions(
+            node, self._moving, self.directory, streams, self.members, self._missing, reactor
+        )
         node.cluster_status = self
 
     def _listen_to(self, members: Members) -> Channels:
@@ -128,6 +132,7 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        self._moving = channels.make(b"m")
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
         self._leases: PoolLeases | None = None
         if owners.view:
@@ -158,11 +163,13 @@ class Cluster(MultiService):
     def startService(self) -> None:
         self.members.start(self._federates)
         self.directory.start()
+        self.sessions.start()
         super().startService()
         self._joining.start()
 
     def stopService(self) -> Deferred[Any]:
         self._joining.stop()
+        self.sessions.stop()
         self.directory.stop()
         self.requests.stop()
         if self._policies is not None:

@@ -10,7 +10,7 @@ from msgnode.sessions.session import Session
 class MemberArrival(NodeConnection):
     """
     The origin of one message of another member. `sender` is who its client is, as that member has verified,
-    and `sender_fields` the same as it goes to another domain.
+    and `sender_fields` the same as it goes to another domain. `id` is the same for all copies of a message.
 
     To policies it is no message of a peer: the two nodes are one domain.
     """
@@ -18,7 +18,10 @@ class MemberArrival(NodeConnection):
     connector = CONNECTOR
     session: Session
 
-    def __init__(self, node: str, session: Session, identity: dict[str, str]) -> None:
+    def __init__(
+        self, node: str, session: Session, identity: dict[str, str], id: tuple[bytes, int] | None = None
+    ) -> None:
+        self.id = id
         super().__init__(_member(node), _carry_nothing)
         self.peer = node
         self.session = session

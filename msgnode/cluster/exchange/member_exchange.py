@@ -72,6 +72,7 @@ class MemberExchange:
         self.ask, self.subscribe = lookup.ask, lookup.subscribe
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
         self.received, self.received_several = receiving.received, receiving.received_several
+        self.copy_id = sending.copy_id
         exchange.members = self
 
     def start(self, federates: bool = False) -> None:
@@ -98,7 +99,8 @@ class MemberExchange:
         if not runtime.startswith("mn:"):
             session = self._node.routes.runtime(runtime)
             self._changed(runtime)
-            self._directory.session_bound(runtime, _token_hash(session), 0)
+            generation = session.generation if session is not None else 1
+            self._directory.session_bound(runtime, _token_hash(session), generation)
 
     def closed(self, runtime: str) -> None:
         if not runtime.startswith("mn:"):

@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT
 from msgnode.bus.router import Router
+from msgnode.cluster.exchange.arrival import MemberArrival
 from msgnode.links.exchange.counts import ExchangeCounts
 from msgnode.links.exchange.envelopes import ASKED, MessageIds, envelope_of, identity_of
 from msgnode.links.exchange.gathering import Gathering
@@ -56,6 +57,8 @@ class MemberSending:
         self._options = options
         self._counts = counts
         self._gatherings: dict[str, Gathering] = {}  # by member
+        self._copied: Message | None = None  # of which there are several copies
+        self._copied_id = (b"", 0)
         self._failures = FailureLog(log)
 
     def send(self, message: Message, session: Session, node: str) -> None:
@@ -86,12 +89,15 @@ class MemberSending:
 
     # -- Sending, of what is gathered -----------------------------------------------------------
 
-    def send_alone(self, message: Message, session: Session, node: str) -> None:
+    def send_alone(
+        self, message: Message, session: Session, node: str, id: tuple[bytes, int] | None = None
+    ) -> None:
         """
         Sends one message, after those that are gathered. Raises Rejected.
         """
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
+        envelope.id = id or envelope.id
         if message.receipt:
             envelope.kind = ASKED
         self._outgoing.send_to(message, session, node, envelope, message.data, "wait")
@@ -104,12 +110,24 @@ class MemberSending:
 
     # -- copies ------------------------------------------------------------------------------
 
+    def copy_id(self, message: Message) -> tuple[bytes, int] | None:
+        """
+        The id that all copies of a message have, while it is delivered; None if there is only one.
+        """
+        if message is self._copied:
+            return self._copied_id
+        origin = message.origin
+        return origin.id if isinstance(origin, MemberArrival) else None
+
     def send_copies(self, message: Message, session: Session, nodes: Iterable[str]) -> int:
         reached = 0
+        self._copied, self._copied_id = message, (id := self._ids.next())
         for node in nodes:
             gathering = self._gathering(node)
             try:
-                if not gathering.join(message, session) and not gathering.begin(message, session, node, None):
+                if not gathering.join(message, session, id) and not gathering.begin(
+                    message, session, node, None, id
+                ):
                     self._send_copy(message, session, node)
             except Rejected as why:  # NoRoom
                 self._counts.note(node, why.reason)
@@ -121,6 +139,8 @@ class MemberSending:
     def _send_copy(self, message: Message, session: Session, node: str) -> None:
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
+        if message is self._copied:
+            envelope.id = self._copied_id
         self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
         self._counts.note(node, "sent")
 
