@@ -351,6 +351,6 @@ def _owe(node: Node, session: Session, state: dict[str, Any] | None, owing: Owed
     if outbox is not None:
         outbox.finish_restore(owing.sent)
     if behind:
-        before = [note.key for note in owing.kept if note.key <= behind]
+        before = [note.key for note in owing.kept if note.key <= behind - ARRIVING_KEYS // 2]
         mailbox.last_key = max(before, default=behind - ARRIVING_KEYS)
     mailbox.restore_queue(waiting, behind)

@@ -133,6 +133,7 @@ class Mailbox:
         "_behind",
         "_behind_key",
         "_host",
+        "_late_key",
         "_queue",
         "inbox",
         "journal",
@@ -157,6 +158,7 @@ class Mailbox:
         self.overlap: Overlap | None = None
         self._queue: MessageQueue | None = None
         self._behind: MessageQueue | None = None
+        self._late_key = 0
         self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
         self._host = host
 
@@ -426,13 +428,13 @@ class Mailbox:
         self._expire_in_time(kept)
         return True
 
-    def _requeue(self, kept: QueuedMessage) -> None:
+    def _requeue(self, kept: QueuedMessage, queue: MessageQueue | None = None) -> None:
         """
         Puts a message back into the queue; messages without room are dropped.
         """
-        if self._queue is None:
-            self._queue = self._host.make_queue()
-        evicted = self._queue.put(kept)
+        if queue is None:
+            queue = self._queue = self._queue if self._queue is not None else self._host.make_queue()
+        evicted = queue.put(kept)
         self.journal.append(self.sid, kept)
         for other in evicted:
             self._host.counts.overflowed += 1
@@ -537,6 +539,7 @@ class Mailbox:
         """
         if not self._behind_key:
             self._behind_key = self.last_key + ARRIVING_KEYS
+            self._late_key = self._behind_key - ARRIVING_KEYS // 2
         return self._behind_key
 
     def end_arrival(self) -> None:
@@ -554,6 +557,25 @@ class Mailbox:
                 self._host.counts.overflowed += 1
                 self.drop(other, 503)
 
+    def adopt_late(self, data: bytes, until: float, priority: int) -> QueuedMessage:
+        """
+        Puts in a message that was sent to the session at the other node after it had left there: it comes
+        right before those that were sent to it here.
+        """
+        self._late_key += 1
+        kept = QueuedMessage(self._late_key, data, len(data), until, priority)
+        if self._behind is None:
+            self._behind = self._host.make_queue()
+        self._requeue(kept, self._behind)
+        return kept
+
+    def withdraw(self, kept: QueuedMessage) -> None:
+        """
+        Removes a message that `adopt_late` has put in: another copy of it is here.
+        """
+        if self._behind is not None and self._behind.discard(kept):
+            self.journal.remove(self.sid, kept, missed=False)
+
     def _write_behind_again(self) -> None:
         """
         Writes the messages behind those that arrive, whose records are void, again.
@@ -567,10 +589,10 @@ class Mailbox:
             elif self._behind is not None:
                 self._behind.remove(lambda each, lost=kept: each is lost)  # type: ignore[misc]
 
-    def adopt(self, data: bytes, until: float, priority: int, number: int = 0) -> int:
+    def adopt(self, data: bytes, until: float, priority: int, number: int = 0) -> None:
         """
-        Puts in a message that waited at another node, and returns its key; `number` if it was sent there.
-        Those that were sent come first, in the order of their numbers.
+        Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
+        come first, in the order of their numbers.
         """
         self.last_key += 1
         kept = QueuedMessage(self.last_key, data, len(data), until, priority)
@@ -579,7 +601,6 @@ class Mailbox:
             self.outbox.restore_sent(kept, number)
         else:
             self._requeue(kept)
-        return self.last_key
 
     def hand_over(self, key: int) -> None:
         """
@@ -596,15 +617,18 @@ class Mailbox:
         Restores the queue after a restart; messages with keys above `behind`, if it is not 0, wait for those
         that arrive from another node.
         """
-        self._behind_key = behind
+        self._behind_key, self._late_key = behind, behind - ARRIVING_KEYS // 2
         for kept in queued:
             self._expire_in_time(kept)
             for other in self._restored_queue(kept.key, behind).put(kept):
                 self.drop(other, 503)
 
     def _restored_queue(self, key: int, behind: int) -> MessageQueue:
-        if behind and key > behind:
-            self._behind_key = max(self._behind_key, key)
+        if behind and key > behind - ARRIVING_KEYS // 2:
+            if key > behind:
+                self._behind_key = max(self._behind_key, key)
+            else:
+                self._late_key = max(self._late_key, key)
             if self._behind is None:
                 self._behind = self._host.make_queue()
             return self._behind

@@ -155,7 +155,7 @@ class LocalSessions:
         overlap = session.mailbox.overlap
         if not isinstance(overlap, SessionOverlap):
             name = session.runtime
-            overlap = SessionOverlap(self._copy_id, lambda: self.more(name))
+            overlap = SessionOverlap(session.mailbox, self._copy_id, lambda: self.more(name))
             session.mailbox.overlap = overlap
         return overlap
 
@@ -320,11 +320,12 @@ class LocalSessions:
         overlap = self._watch(session)
         for data in messages:
             message = transfer.read_message(data)
-            if session.ended or not overlap.is_new(message.copy):
+            if session.ended:
                 continue
-            imported = transfer.import_message(message, session, self._sessions)
-            if message.copy is not None:
-                overlap.by_key[imported] = message.copy
+            if message.copy is None:
+                transfer.import_message(message, session, self._sessions)
+            elif overlap.is_new(message.copy):
+                overlap.note_late(message.copy, transfer.import_late(message, session, self._sessions))
         self._note(session, handover, key, False)
         self._flush(session)
         name = session.runtime

@@ -2,12 +2,15 @@
 The copies of messages that two members hold of one session, while it moves from one to the other.
 
 Both are bound to its addresses then, so that no publication is lost, and most come to both. All copies of a
-message have one id.
+message have one id. The copy that came to the new holder by itself counts, for its order among the other
+messages of its sender is right there.
 """
 
 from collections.abc import Callable
 
 from msgnode.protocol.message import Message
+from msgnode.sessions.mailbox import Mailbox
+from msgnode.sessions.queue import QueuedMessage
 
 CopyId = tuple[bytes, int]
 
@@ -18,16 +21,24 @@ class SessionOverlap:
     a message's copies; `collected` is called when there is a message more.
     """
 
-    def __init__(self, id_of: Callable[[Message], CopyId | None], collected: Callable[[], None]) -> None:
+    def __init__(
+        self, mailbox: Mailbox, id_of: Callable[[Message], CopyId | None], collected: Callable[[], None]
+    ) -> None:
         self.by_key: dict[int, CopyId] = {}  # of messages that are queued here
+        self._mailbox = mailbox
         self._id_of = id_of
         self._collected = collected
         self._direct: set[CopyId] = set()
-        self._imported: set[CopyId] = set()
+        self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
 
     def admits(self, message: Message) -> bool:
         id = self._id_of(message)
-        return id is None or (id not in self._imported and id not in self._direct)
+        if id is None:
+            return True
+        late = self._late.pop(id, None)
+        if late is not None:
+            self._mailbox.withdraw(late)
+        return id not in self._direct
 
     def note(self, message: Message, key: int) -> None:
         id = self._id_of(message)
@@ -36,13 +47,15 @@ class SessionOverlap:
             self._direct.add(id)
         self._collected()
 
-    def is_new(self, id: CopyId | None) -> bool:
+    def is_new(self, id: CopyId) -> bool:
         """
         Is this message of the other member not here yet?
         """
-        if id is None:
-            return True
-        if id in self._direct or id in self._imported:
-            return False
-        self._imported.add(id)
-        return True
+        return id not in self._direct and id not in self._late
+
+    def note_late(self, id: CopyId, kept: QueuedMessage) -> None:
+        """
+        Notes a message that came by the other member, and to that after it had released the session.
+        """
+        self.by_key[kept.key] = id
+        self._late[id] = kept

@@ -271,14 +271,25 @@ def read_message(data: bytes) -> Message:
     return _message_decoder.decode(data)
 
 
-def import_message(message: Message, session: Session, sessions: Sessions) -> int:
+def import_message(message: Message, session: Session, sessions: Sessions) -> None:
     """
-    Queue a message that another node exported; returns its key.
+    Queue a message that another node exported.
     """
     message.number = 0
-    return _import(message, session, sessions)
+    _import(message, session, sessions)
 
 
-def _import(message: Message, session: Session, sessions: Sessions) -> int:
-    until = FOREVER if message.ttl < 0 else sessions.now() + message.ttl
-    return session.mailbox.adopt(message.data, until, message.priority, message.number)
+def import_late(message: Message, session: Session, sessions: Sessions) -> QueuedMessage:
+    """
+    Queue a message that the other node got after it had released the session.
+    """
+    return session.mailbox.adopt_late(message.data, _until(message, sessions), message.priority)
+
+
+def _import(message: Message, session: Session, sessions: Sessions) -> None:
+    until = _until(message, sessions)
+    session.mailbox.adopt(message.data, until, message.priority, message.number)
+
+
+def _until(message: Message, sessions: Sessions) -> float:
+    return FOREVER if message.ttl < 0 else sessions.now() + message.ttl
