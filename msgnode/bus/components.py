@@ -174,6 +174,12 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Sends one copy to each of these members, without receipts; returns to how many.
         """
 
+    def forward(self, message: Message, session: Session) -> bool:
+        """
+        Sends what a member has routed here on to the one that its session has moved to. False if there is
+        none. Raises Rejected.
+        """
+
     def settled(self) -> Deferred[None]:
         """
         Fires when all members know what this node holds now, or after a short while.

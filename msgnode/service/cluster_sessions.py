@@ -19,6 +19,7 @@ from msgnode.node import Node
 
 LOOK_SECONDS = 0.002  # between two looks whether all is acknowledged
 MAX_LOOK_SECONDS = 0.05
+START_SECONDS = 10.0  # for which members that this node has known are expected
 
 
 class ClusterSessions:
@@ -41,8 +42,9 @@ class ClusterSessions:
         self._streams = streams
         self._reactor = reactor
         self._missing = missing
+        self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
-        flushing = Flushing(channel, reactor, self._acknowledged)
+        flushing = Flushing(channel, reactor, self._acknowledged, self._expected)
         self.moves = Moves(
             channel,
             self.local,
@@ -70,11 +72,21 @@ class ClusterSessions:
         """
         Begin, when the sessions of before a restart are there.
         """
+        self._started_at = self._reactor.seconds()
         self.local.restore()
         self.moves.start()
 
     def stop(self) -> None:
         self.moves.stop()
+
+    def _expected(self) -> set[str]:
+        """
+        The members that have no link, but are not suspected; at the start all that this node has known.
+        """
+        missing = self._missing()
+        if self._reactor.seconds() - self._started_at < START_SECONDS:
+            return missing
+        return {node for node in missing if not self._directory.is_suspected(node)}
 
     def _refused(self, session: Any, claim: bytes) -> Any:
         return self.taking.refused(session, claim)

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from msgnode.bus.receipts import RECEIPT, is_awaited, wants_answer
 from msgnode.cluster.exchange.arrival import MemberArrival
-from msgnode.cluster.exchange.sending import MemberSending
+from msgnode.cluster.exchange.sending import COPY, MemberSending
 from msgnode.links.exchange.envelopes import ASKED
 from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.exchange.node_parts import NodeParts
@@ -114,7 +114,9 @@ class MemberReceiving:
         if session is None:
             self._drop(source, "limit")
             return None
-        message = decode(payload, MemberArrival(source, session, envelope.identity, id))
+        arrival = MemberArrival(source, session, envelope.identity, id)
+        arrival.hops, arrival.is_copy = envelope.code, envelope.reason == COPY
+        message = decode(payload, arrival)
         message.received_at = time_ns()
         message.receipt = envelope.kind == ASKED
         message.priority = min(9, max(0, envelope.priority))

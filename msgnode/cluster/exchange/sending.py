@@ -26,6 +26,9 @@ from msgnode.structures.log_limits import FailureLog
 
 log = Logger()
 
+COPY = "copy"  # the reason in an envelope: other members have got the message, too
+MAX_HOPS = 4  # members that forward a message whose session moves again and again
+
 
 class MemberSending:
     """
@@ -97,7 +100,8 @@ class MemberSending:
         """
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
-        envelope.id = id or envelope.id
+        if id is not None:
+            envelope.id, envelope.reason = id, COPY
         if message.receipt:
             envelope.kind = ASKED
         self._outgoing.send_to(message, session, node, envelope, message.data, "wait")
@@ -136,11 +140,27 @@ class MemberSending:
         message.outcome, message.recipients = "", 0  # which the router adds up
         return reached
 
+    def forward(self, message: Message, session: Session, node: str) -> bool:
+        """
+        Sends what another member has routed on to the member where its session is now.
+        """
+        arrival = message.origin
+        if not isinstance(arrival, MemberArrival) or arrival.is_copy or arrival.hops >= MAX_HOPS:
+            return False
+        self._gathering(node).leave()
+        envelope = envelope_of(message, arrival.id or self._ids.next(), self._options)
+        envelope.identity, envelope.code = arrival.sender_fields, arrival.hops + 1
+        envelope.kind = ASKED if message.receipt else envelope.kind
+        self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
+        message.outcome, message.recipients = "delivered", 1
+        self._counts.note(node, "forwarded")
+        return True
+
     def _send_copy(self, message: Message, session: Session, node: str) -> None:
         self._gathering(node).leave()
         envelope = self._envelope(message, session)
         if message is self._copied:
-            envelope.id = self._copied_id
+            envelope.id, envelope.reason = self._copied_id, COPY
         self._streams.send(node, envelope, message.data, partial(self._lost, node), session.runtime)
         self._counts.note(node, "sent")
 

@@ -23,13 +23,15 @@ class _Round(msgspec.Struct, eq=False):
     missing: set[str]
     waiters: list[Deferred[None]]
     timer: IDelayedCall
+    asked: list[str]
 
 
 class Flushing:
     """
     The questions of this node to all members, and theirs to it. One question is under way at a time: those
     who come meanwhile wait for the next. `acknowledged` fires when all that this node has sent to some
-    members is acknowledged; `send` sends a statement to a member.
+    members is acknowledged; `expected` are members without a link that will have one soon, or are not up any
+    more since a moment. `send` sends a statement to a member.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class Flushing:
         members: Members,
         clock: IReactorTime,
         acknowledged: Callable[[Iterable[str]], Deferred[None]] = lambda nodes: succeed(None),
+        expected: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        self._expected = expected
         self.send: Callable[[str, AnyStatement], None] = lambda node, statement: None
         self.timeouts = 0
         self._members = members
@@ -76,19 +80,25 @@ class Flushing:
                 rest.append((node, done))
         self._next = rest
         self._last_id += 1
-        members, own = set(self._members.up()), self._members.node
+        up, own = set(self._members.up()), self._members.node
+        members = {*up, *self._expected()} - {own}
         timer = self._clock.callLater(FLUSH_SECONDS, self._late)
-        self._round = _Round({own, *members}, waiters, timer)
-        for node in members:
-            self.send(node, Flush(self._last_id, [each for each in asked if each != node]))
-        others = [node for node in asked if node in members]
+        self._round = _Round({own, *members}, waiters, timer, list(asked))
+        for node in up:
+            self._ask(node)
+        others = [node for node in asked if node in up]
         self._acknowledged(others).addCallback(self._heard, own, self._last_id)
+
+    def _ask(self, node: str) -> None:
+        if self._round is not None and node in self._round.missing:
+            others = [each for each in self._round.asked if each != node]
+            self.send(node, Flush(self._last_id, others))
 
     def answered(self, node: str, flushed: Flushed) -> None:
         self._heard(None, node, flushed.id)
 
-    def member_down(self, node: str) -> None:
-        self._heard(None, node, self._last_id)
+    def member_up(self, node: str) -> None:
+        self._ask(node)
 
     def _heard(self, done: None, node: str, id: int) -> None:
         if self._round is not None and id == self._last_id:

@@ -240,12 +240,12 @@ class Moves:
     def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
         self._departures(node).link_up()
         self._takes.member_up(node)
+        self.flushing.member_up(node)
         self._wake()
 
     def member_down(self, node: str) -> None:
         self._departures(node).link_down()
         self._arrivals.member_down(node)
-        self.flushing.member_down(node)
 
     def has_room(self, node: str) -> None:
         self._departures(node).room()

@@ -202,6 +202,8 @@ class Gathering:
         id = gathered.id or self._ids.take(len(payloads))
         envelope = envelope_of(gathered.first, id, self._options)
         envelope.kind, envelope.compress, envelope.identity = SEVERAL, False, gathered.identity
+        if gathered.id is not None:
+            envelope.reason = "copy"
         sid = session.sid
 
         def ended(envelope: Envelope, payload: bytes, outcome: Outcome) -> None:
