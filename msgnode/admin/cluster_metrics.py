@@ -26,6 +26,12 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("cluster_directory_total", "counter", ("event",), "Events of the directory of addresses."),
     ("cluster_requests_total", "counter", ("outcome",), "Requests between members, by what became of them."),
     ("cluster_leases_lost_total", "counter", (), "Addresses of pools that a session here lost to another."),
+    (
+        "cluster_rates_total",
+        "counter",
+        ("outcome",),
+        "Buckets of shared rates in exchanges between members, by what became of them.",
+    ),
 )
 
 
@@ -51,6 +57,7 @@ class ClusterCollector(Collector):
             {(event,): number for event, number in found.directory.items()},
             {(outcome,): number for outcome, number in found.requests.items()},
             {(): found.leases_lost},
+            {(outcome,): number for outcome, number in found.rates.items()},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):
             family: GaugeMetricFamily | CounterMetricFamily

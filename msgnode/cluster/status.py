@@ -12,7 +12,7 @@ class ClusterFigures(NamedTuple):
     bytes of memory, and the counts since the node started.
 
     `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
-    by name, `requests` those between members by outcome.
+    by name, `requests` those between members by outcome, `rates` those of shared rates.
     """
 
     is_connected: bool
@@ -23,6 +23,7 @@ class ClusterFigures(NamedTuple):
     directory: Mapping[str, int]
     requests: Mapping[str, int]
     leases_lost: int
+    rates: Mapping[str, int]
 
 
 class ClusterStatus(Protocol):

@@ -27,6 +27,7 @@ from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.ownership.shared_rates import SharedRates
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
@@ -130,6 +131,10 @@ class Cluster(MultiService):
         self.requests = channel.listener = MemberRequests(channel, clock)
         node.operator_requests.join(self.requests, self._known)
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
+        channel = channels.make(b"l")
+        self.rates = channel.listener = SharedRates(channel, clock)
+        node.rates.share(self.rates.share)
+        node.enforcement.share_rates(self.rates.share)
         self._leases: PoolLeases | None = None
         if owners.view:
             self._leases = node.allocation.leases = PoolLeases(
@@ -167,6 +172,7 @@ class Cluster(MultiService):
         self.directory.stop()
         self.requests.stop()
         self._node.operator_requests.stop()
+        self.rates.stop()
         if self._policies is not None:
             self._policies.stop()
         stopped: Deferred[Any] = super().stopService()
@@ -215,6 +221,7 @@ class Cluster(MultiService):
             structs.asdict(self.directory.counts),
             structs.asdict(self.requests.counts),
             self._leases.lost if self._leases is not None else 0,
+            structs.asdict(self.rates.counts),
         )
 
     def _states(self) -> dict[str, str]:
