@@ -27,6 +27,7 @@ from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.ownership.registrations import DomainRegistrations
 from msgnode.cluster.ownership.shared_rates import SharedRates
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
@@ -131,6 +132,13 @@ class Cluster(MultiService):
         self.requests = channel.listener = MemberRequests(channel, clock)
         node.operator_requests.join(self.requests, self._known)
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
+        node.registered.others = DomainRegistrations(
+            members.node,
+            self.requests,
+            members.up,
+            node.registered,
+            lambda: node.config.identity.auth != "none",
+        )
         channel = channels.make(b"l")
         self.rates = channel.listener = SharedRates(channel, clock)
         node.rates.share(self.rates.share)
