@@ -61,8 +61,8 @@ class MemoryCluster:
 
     def start(self, node, forgets=False):
         """
-        The members of a new start of the node; set its `listener`, then call `connect`. `forgets`: it lost its
-        state directory.
+        The members of a new start of the node; set its `listener`, then call `connect`. `forgets`: it lost
+        its state directory.
         """
         self.starts += 1
         instance = node.encode() + (bytes([self.starts]) if forgets else b"")
