@@ -41,6 +41,7 @@ from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
+from msgnode.cluster.operator_requests import OperatorRequests
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
 from msgnode.links.operations import LinkOperations
@@ -112,6 +113,7 @@ class Node:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
+        self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
         self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()

@@ -128,6 +128,7 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        node.operator_requests.join(self.requests, self._known)
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
         self._leases: PoolLeases | None = None
         if owners.view:
@@ -165,10 +166,19 @@ class Cluster(MultiService):
         self._joining.stop()
         self.directory.stop()
         self.requests.stop()
+        self._node.operator_requests.stop()
         if self._policies is not None:
             self._policies.stop()
         stopped: Deferred[Any] = super().stopService()
         return stopped
+
+    def _known(self) -> set[str]:
+        """
+        The members that have been heard in the last hour, or that the configuration names.
+        """
+        config = self._node.config
+        named = {f"mn://{config.domain}/{name}" for name in config.cluster.members}
+        return named.union(self.carrier.table.known())
 
     def _missing(self) -> set[str]:
         """
