@@ -258,9 +258,7 @@ class Flooding:
         """
         node = claim.node
         is_same_process = claim.keys.start == newest.advertisement.keys.start
-        is_held = self._listener.is_reachable(node) and self._listener.is_key_of(
-            node, newest.signer.key_hash
-        )
+        is_held = self._listener.is_reachable(node) and self._listener.is_key_of(node, newest.signer.key_hash)
         if is_same_process or not is_held:
             for record in list(self._states.of_node(node)):
                 record.signer = signer if record.advertisement.audience != claim.audience else record.signer
