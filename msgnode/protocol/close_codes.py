@@ -8,6 +8,7 @@ from typing import NamedTuple
 class Closing(NamedTuple):
     """
     A close code, its reason, and `retry_after` in seconds; None means that the client must not connect again.
+    `node` is the URL of the node where its session is now, or "".
 
     docs/protocol.md lists all of them under "Closing and close codes".
     """
@@ -15,10 +16,12 @@ class Closing(NamedTuple):
     code: int
     word: str
     retry_after: float | None = None
+    node: str = ""
 
     @property
     def reason(self) -> str:
-        return self.word if self.retry_after is None else f"{self.word}; retry_after={self.retry_after:g}"
+        reason = self.word if self.retry_after is None else f"{self.word}; retry_after={self.retry_after:g}"
+        return f"{reason}; node={self.node}" if self.node else reason
 
     def spread(self, chance: float) -> "Closing":
         """

@@ -10,12 +10,15 @@ from twisted.internet.defer import Deferred, succeed
 from msgnode.cluster.channels import Channel
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.moves.drain import Drain
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.local_sessions import LocalSessions
 from msgnode.cluster.moves.moves import Moves
 from msgnode.cluster.moves.session_taking import SessionTaking
+from msgnode.cluster.moves.wire import Introduction
 from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.node import Node
+from msgnode.protocol.close_codes import STOPPING
 
 LOOK_SECONDS = 0.002  # between two looks whether all is acknowledged
 MAX_LOOK_SECONDS = 0.05
@@ -40,6 +43,7 @@ class ClusterSessions:
         self._node = node
         self._directory = directory
         self._streams = streams
+        self._channel = channel
         self._reactor = reactor
         self._missing = missing
         self._started_at = 0.0
@@ -67,6 +71,9 @@ class ClusterSessions:
             lambda: None,
         )
         node.handshake.others = self.taking
+        self.moves.introduction = Introduction(node.config.cluster.client_url, True)
+        self._drain = Drain(self.moves, self._held, self._takers, self._give, reactor)
+        node.sessions.hand_over = self.drain
 
     def start(self) -> None:
         """
@@ -77,7 +84,54 @@ class ClusterSessions:
         self.moves.start()
 
     def stop(self) -> None:
+        self._drain.stop()
         self.moves.stop()
+
+    # -- draining ---------------------------------------------------------------------
+
+    def drain(self) -> Deferred[None]:
+        """
+        Hand all sessions over to other members; fires when they have them. New clients should be turned away
+        before.
+        """
+        self.moves.introduction = Introduction("", False)
+        for node in self._channel.up():
+            self.moves.introduce(node)
+        return self._drain.begin()
+
+    def take_again(self) -> None:
+        """
+        This node takes sessions of others again, after a drain.
+        """
+        self._drain.stop()
+        self.moves.introduction = Introduction(self._node.config.cluster.client_url, True)
+        for node in self._channel.up():
+            self.moves.introduce(node)
+
+    def _held(self) -> list[str]:
+        return [session.runtime for session in self._node.sessions if not session.is_node]
+
+    def _takers(self) -> list[str]:
+        """
+        The members that take sessions.
+        """
+        known = self.moves.introductions
+        return [
+            node
+            for node in sorted(self._channel.up())
+            if node in known and known[node].takes_sessions and not self._directory.is_suspected(node)
+        ]
+
+    def _give(self, name: str, node: str) -> bool:
+        """
+        Hand a session over; its client gets to know where it is.
+        """
+        self.local.closings[name] = STOPPING._replace(node=self.moves.introductions[node].url)
+        is_given = self.moves.hand_over(name, node)
+        self.local.closings.pop(name, None)
+        return is_given
+
+    # -- the parts --------------------------------------------------------------------
 
     def _expected(self) -> set[str]:
         """

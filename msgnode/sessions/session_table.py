@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -106,6 +106,8 @@ class Sessions(Service):
         self.on_end: Callable[[Session], object] = _ignore_end  # called for each session that ended
         # Called for each event of a session, by the word of the traffic log.
         self.on_event: Callable[[str, Session], object] = _ignore_event
+        # Hands all sessions over to other nodes, which take it a while; fires when it is done.
+        self.hand_over: Callable[[], Deferred[None]] = lambda: succeed(None)
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
         self._by_runtime: dict[str, Session] = {}
@@ -556,6 +558,7 @@ class Sessions(Service):
         super().stopService()
         self.draining = True
         answered = self._session_store.committed()
+        answered.addBoth(lambda done: self.hand_over())
         return answered.addBoth(lambda done: self._close_all())
 
     def _close_all(self) -> Deferred[None]:

@@ -98,7 +98,8 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[None]]
-        self.closing: Closing = SUPERSEDED
+        # Why the connections of sessions that leave are closed, by name; else they are superseded.
+        self.closings: dict[str, Closing] = {}
         self._node = node
         self._sessions = node.sessions
         self._clock = clock
@@ -168,7 +169,7 @@ class LocalSessions:
         session.move = msgspec.structs.replace(
             move, id=release.id.hex(), to=release.to, generation=release.generation
         )
-        self._sessions.release(session, self.closing)
+        self._sessions.release(session, self.closings.pop(release.name, SUPERSEDED))
         self._leaving[release.id] = session
         self._watch(session)
         session.write_state()

@@ -8,7 +8,7 @@ released goes to one member only, even if that is away for long, so that nothing
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -34,6 +34,7 @@ from msgnode.cluster.moves.wire import (
     Flushed,
     Fragment,
     Got,
+    Introduction,
     Messages,
     Offer,
     State,
@@ -117,6 +118,8 @@ class Moves:
         self._takes = Takes(members.node, clock, self._reply, MAX_MOVES)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES, settled)
         self._logged: set[str] = set()
+        self.introduction = Introduction("", True)  # of this node, to members
+        self.introductions: dict[str, Introduction] = {}
         self._turn_call: IDelayedCall | None = None
         self._tick_call: IDelayedCall | None = None
 
@@ -143,6 +146,12 @@ class Moves:
         """
         leaving = sum(len(departures.handovers) for departures in self._known.values())
         return len(self._takes), len(self._arrivals), leaving
+
+    def leaving_to(self, nodes: Iterable[str]) -> int:
+        """
+        The number of sessions that are being handed over to these members.
+        """
+        return sum(len(self._known[node].handovers) for node in nodes if node in self._known)
 
     # -- of this node --------------------------------------------------------------
 
@@ -181,6 +190,25 @@ class Moves:
         if holders[-1] > (generation, self._members.node):
             self.counts.lost += 1
             self._release(name, *holders[-1])
+
+    @property
+    def is_releasing(self) -> bool:
+        """
+        Is a release not on disk yet?
+        """
+        return bool(self._releasing)
+
+    def hand_over(self, name: str, node: str) -> bool:
+        """
+        Give the session to a member that has not asked for it. False if it is not held here, or leaves
+        already.
+        """
+        generation = self._holder.generation(name)
+        if generation is None or name in self._releasing or self._arrivals.is_importing(name):
+            return False
+        holders = self._directory.other_holders(name)
+        self._release(name, max(generation, holders[-1][0] if holders else 0) + 1, node)
+        return True
 
     def more(self, name: str) -> None:
         """
@@ -239,9 +267,16 @@ class Moves:
 
     def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
         self._departures(node).link_up()
+        self.introduce(node)
         self._takes.member_up(node)
         self.flushing.member_up(node)
         self._wake()
+
+    def introduce(self, node: str) -> None:
+        """
+        Tell a member where clients reach this node, and whether it takes sessions.
+        """
+        self._reply(node, self.introduction)
 
     def member_down(self, node: str) -> None:
         self._departures(node).link_down()
@@ -266,6 +301,8 @@ class Moves:
             self._takes.answered(node, statement)
         elif isinstance(statement, Want | Got):
             self._advanced(node, statement)
+        elif isinstance(statement, Introduction):
+            self.introductions[node] = statement
         elif isinstance(statement, Flush):
             self.flushing.asked(node, statement)
         elif isinstance(statement, Flushed):
