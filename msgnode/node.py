@@ -396,7 +396,7 @@ class Node:
             members.opened(runtime)
         for address in self.routes.addresses():
             members.bound(address)
-        self._router.cluster = self.routes.held = members
+        self._router.cluster = self.routes.held = self._binder.members = members
         if self._subscription.foreign is None:
             self._subscription.foreign = members
         self.data_plane.change_all()

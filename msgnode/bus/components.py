@@ -157,6 +157,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         may be below a runtimeURL there.
         """
 
+    def is_of_session(self, address: str) -> bool:
+        """
+        Is it a runtimeURL of a session at another member, or below one?
+        """
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
         The members that hold an address that the directory does not know, or reach its domain, by asking all;

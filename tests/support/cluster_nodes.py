@@ -60,6 +60,10 @@ class DirectoryView:
     def shared(self, address: str) -> tuple[str, ...]:
         return tuple(each for each in self._shared.held.get(address, ()) if each != self._node)
 
+    def is_of_session(self, address: str) -> bool:
+        found = (address.rsplit("/", cut)[0] for cut in range(address.count("/")))
+        return any(self._shared.runtimes.get(each, {}).keys() - {self._node} for each in found)
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]]:
         self._shared.asked.append(address)
         found = tuple(self._shared.find(address, self._node))
