@@ -145,13 +145,13 @@ class NetworkPair:
     """
     Two nodes of the domain example.org, with these sections of the configuration file. It is what the suites
     see of a Network; what has no meaning for two is that of the first.
+    `nodes` are others, on one clock.
     """
 
-    def __init__(self, **sections: Any) -> None:
-        clock = Turns()
-        recorder = MemoryTrafficRecorder()
-        given = {"world": World, "clock": clock, "traffic_recorder": recorder, **sections}
-        nodes = MemoryNode(**given), MemoryNode(**given)
+    def __init__(self, nodes: tuple[MemoryNode, MemoryNode] | None = None, **sections: Any) -> None:
+        given = {"world": World, "clock": Turns(), "traffic_recorder": MemoryTrafficRecorder(), **sections}
+        nodes = nodes or (MemoryNode(**given), MemoryNode(**given))
+        clock = nodes[0].clock
         self.streams = _Streams(clock, nodes[0].config.domain)
         directory = SharedDirectory()
         members = [_Member(self.streams, directory, number, node) for number, node in enumerate(nodes, 1)]
