@@ -28,6 +28,12 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("cluster_relayed_total", "counter", ("event",), "Events of HTTP requests relayed between members."),
     ("cluster_relayed_requests", "gauge", (), "Relayed HTTP requests that wait for their response."),
     ("cluster_leases_lost_total", "counter", (), "Addresses of pools that a session here lost to another."),
+    (
+        "cluster_rates_total",
+        "counter",
+        ("outcome",),
+        "Buckets of shared rates in exchanges between members, by what became of them.",
+    ),
 )
 
 
@@ -55,6 +61,7 @@ class ClusterCollector(Collector):
             {(event,): number for event, number in found.relayed.items()},
             {(): found.relayed_now},
             {(): found.leases_lost},
+            {(outcome,): number for outcome, number in found.rates.items()},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):
             family: GaugeMetricFamily | CounterMetricFamily

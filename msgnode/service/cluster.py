@@ -30,6 +30,8 @@ from msgnode.cluster.ownership.pool_leases import PoolLeases
 from msgnode.cluster.relay.holders import SidTags, TokenHolders
 from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Relay, RelayLimits
+from msgnode.cluster.ownership.registrations import DomainRegistrations
+from msgnode.cluster.ownership.shared_rates import SharedRates
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
@@ -135,10 +137,21 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        node.operator_requests.join(self.requests, self._known)
         channel = channels.make(b"h")
         channel.listener = self._make_relay(channel)
-        node.operator_requests.join(self.requests, self._known)
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
+        node.registered.others = DomainRegistrations(
+            members.node,
+            self.requests,
+            members.up,
+            node.registered,
+            lambda: node.config.identity.auth != "none",
+        )
+        channel = channels.make(b"l")
+        self.rates = channel.listener = SharedRates(channel, clock)
+        node.rates.share(self.rates.share)
+        node.enforcement.share_rates(self.rates.share)
         self._leases: PoolLeases | None = None
         if owners.view:
             self._leases = node.allocation.leases = PoolLeases(
@@ -206,8 +219,9 @@ class Cluster(MultiService):
         self._joining.stop()
         self.directory.stop()
         self.requests.stop()
-        self.relay.stop()
         self._node.operator_requests.stop()
+        self.relay.stop()
+        self.rates.stop()
         if self._policies is not None:
             self._policies.stop()
         stopped: Deferred[Any] = super().stopService()
@@ -258,6 +272,7 @@ class Cluster(MultiService):
             structs.asdict(self.relay.counts),
             self.relay.under_way,
             self._leases.lost if self._leases is not None else 0,
+            structs.asdict(self.rates.counts),
         )
 
     def _states(self) -> dict[str, str]:

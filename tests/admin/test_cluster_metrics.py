@@ -36,6 +36,8 @@ class MemoryStatus:
             {"served": 5},
             4,
             1,
+            1,
+            {"sent": 4},
         )
 
 
@@ -68,6 +70,7 @@ def test_figures_of_a_cluster() -> None:
         'msgnode_cluster_relayed_total{event="served"} 5.0',
         "msgnode_cluster_relayed_requests 4.0",
         "msgnode_cluster_leases_lost_total 1.0",
+        'msgnode_cluster_rates_total{outcome="sent"} 4.0',
     ] == page(node)
 
 
