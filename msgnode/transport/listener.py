@@ -71,7 +71,10 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
-    def endpoint(self) -> str:
+    def description(self) -> str:
+        """
+        The endpoint as it is configured.
+        """
         return self._listen.endpoint
 
     @property
