@@ -157,9 +157,9 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         may be below a runtimeURL there.
         """
 
-    def is_of_session(self, address: str) -> bool:
+    def is_held_elsewhere(self, address: str) -> bool:
         """
-        Is it a runtimeURL of a session at another member, or below one?
+        Does a session at another member, which is not suspected, hold the address, or a runtimeURL above it?
         """
 
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:

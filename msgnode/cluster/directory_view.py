@@ -44,9 +44,9 @@ class MemberDirectory(Directory, Protocol):
         The other members that hold this very address. One dict access.
         """
 
-    def is_of_session(self, address: str) -> bool:
+    def is_suspected(self, node: str) -> bool:
         """
-        Is it a runtimeURL of a session of another member, or below one?
+        Was nothing heard of the member for a while?
         """
 
     def session_bound(self, name: str, token_hash: bytes, generation: int) -> None:

@@ -28,6 +28,7 @@ class SharedDirectory:
         self.runtimes: dict[str, dict[str, None]] = {}
         self.hidden: set[str] = set()
         self.asked: list[str] = []
+        self.suspected: set[str] = set()
         self.members: dict[str, MemberExchange] = {}
         self.settling: list[Deferred[None]] | None = None  # a list: nothing is settled yet
 
@@ -60,10 +61,6 @@ class DirectoryView:
     def shared(self, address: str) -> tuple[str, ...]:
         return tuple(each for each in self._shared.held.get(address, ()) if each != self._node)
 
-    def is_of_session(self, address: str) -> bool:
-        found = (address.rsplit("/", cut)[0] for cut in range(address.count("/")))
-        return any(self._shared.runtimes.get(each, {}).keys() - {self._node} for each in found)
-
     def ask(self, address: str) -> Deferred[tuple[str, ...]]:
         self._shared.asked.append(address)
         found = tuple(self._shared.find(address, self._node))
@@ -74,6 +71,9 @@ class DirectoryView:
 
     def unbound(self, address: str) -> None:
         self._shared.held.get(address, {}).pop(self._node, None)
+
+    def is_suspected(self, node: str) -> bool:
+        return node in self._shared.suspected
 
     def session_bound(self, name: str, token_hash: bytes, generation: int) -> None:
         self._shared.runtimes.setdefault(name, {})[self._node] = None

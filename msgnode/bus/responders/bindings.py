@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from msgnode.bus.components import ClusterMembers, ForeignDomains
+from msgnode.bus.components import ForeignDomains
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import MAX_ADDRESS_CHARS, Domain
@@ -105,7 +105,6 @@ class Binder:
         budget: Budget,
     ) -> None:
         self.foreign: ForeignDomains | None = None
-        self.members: ClusterMembers | None = None
         self._expected: dict[Session, int] = {}  # the number of addresses that are being bound to a session
         self._domain = domain
         self._routes = routes
@@ -260,11 +259,8 @@ class Binder:
         owner = self._routes.runtime(address)
         if owner is not None and owner is not session:
             raise Rejected(f"{address} belongs to the runtime {owner.runtime}", 403, "not-your-address")
-        if owner is None and address.startswith(RUNTIMES) and self._is_of_member(address):
+        if owner is None and address.startswith(RUNTIMES) and self._ownership.is_held_elsewhere(address):
             raise Rejected(f"{address} belongs to a runtime at another node", 403, "not-your-address")
-
-    def _is_of_member(self, address: str) -> bool:
-        return self.members is not None and self.members.is_of_session(address)
 
 
 class Requests:

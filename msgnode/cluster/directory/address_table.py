@@ -145,15 +145,6 @@ class AddressTable:
                 return found.names
         return ()
 
-    def is_of_session(self, address: str) -> bool:
-        """
-        Is it a runtimeURL of a session of a member, or below one?
-        """
-        found = self._shards[hash(address) >> SHIFT].get(address)
-        if found is not None and any([entry.view.is_valid for entry in found.sessions]):
-            return True
-        return bool(self._above(address))
-
     def sessions(self, name: str) -> list[tuple[str, SessionEntry]]:
         """
         The members that hold the session with that name, and their entries of it; the one with the highest

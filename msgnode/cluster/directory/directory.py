@@ -131,12 +131,6 @@ class ReplicatedDirectory:
         """
         return self.table.shared(address)
 
-    def is_of_session(self, address: str) -> bool:
-        """
-        Is it a runtimeURL of a session of another member, or below one?
-        """
-        return self.table.is_of_session(address)
-
     def sessions(self, name: str) -> list[tuple[str, SessionEntry]]:
         """
         The members that hold the session, and their entries of it; the highest (generation, member) last.
