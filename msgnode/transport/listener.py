@@ -71,7 +71,7 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
-    def endpoint(self) -> str:
+    def configured_endpoint(self) -> str:
         return self._listen.endpoint
 
     @property
