@@ -157,6 +157,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         may be below a runtimeURL there.
         """
 
+    def is_held_elsewhere(self, address: str) -> bool:
+        """
+        Does a session at another member, which is not suspected, hold the address, or a runtimeURL above it?
+        """
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
         The members that hold an address that the directory does not know, or reach its domain, by asking all;
