@@ -173,6 +173,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Sends a message to the only member that holds its address. Raises Rejected.
         """
 
+    def carry(self, node: str, data: bytes) -> None:
+        """
+        Sends a message of this node's own to a member. Never raises.
+        """
+
     def send_copies(self, message: Message, session: Session, nodes: tuple[str, ...]) -> int:
         """
         Sends one copy to each of these members, without receipts; returns to how many.

@@ -359,10 +359,14 @@ class Router:
 
     def publish(self, message: Message) -> int:
         """
-        Delivers a message of the node's own to every session bound to its address; returns their number.
+        Delivers a message of this node to every session bound to its address; returns the number of those
+        that are here.
         """
         assert isinstance(message.to, str)
         recipients = self._routes.resolve(message.to)
+        if self.cluster is not None:
+            for node in self.cluster.holders(message.to, bool(recipients)):
+                self.cluster.carry(node, message.data)
         if recipients:
             message.received_at = time_ns()
             later = None

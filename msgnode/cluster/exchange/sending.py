@@ -141,7 +141,7 @@ class MemberSending:
 
     def carry(self, node: str, data: bytes) -> None:
         """
-        Sends a receipt or an answer of this node to the member where its asker is. Never raises.
+        Sends a receipt, an answer or another message of this node to the member that it is for. Never raises.
         """
         try:
             message = recall(data)
