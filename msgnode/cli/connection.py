@@ -60,7 +60,8 @@ _OPTIONS = (
         envvar="MSGNODE_URL",
         default=URL,
         show_default=True,
-        help="The URL of the node: ws://, wss://, tcp://, tls:// or unix://.  [env: MSGNODE_URL]",
+        help="The URL of the node: ws://, wss://, tcp://, tls://, unix://, http:// or https:// for "
+        "long-polling.  [env: MSGNODE_URL]",
     ),
     click.option(
         "--runtime",

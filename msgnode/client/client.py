@@ -36,7 +36,7 @@ class Client:
     """
     A client of a messaging node.
 
-    `url` is the URL of the node: ws://, wss://, tcp://, tls:// or unix://.
+    `url` is the URL of the node: ws://, wss://, tcp://, tls://, unix://, http:// or https://.
 
     `runtime` is the runtimeURL; without one the node makes one up.  With the
     session token `token` an earlier session continues.  `identity` authenticates

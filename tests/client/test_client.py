@@ -84,7 +84,7 @@ class ClientSuite:
 
         self.assertEqual(("mn:/session", 200), (answer.from_, answer.body["code"]))
         self.assertEqual(21.5, (self.serve(lambda request: 21.5), self.ask().body["value"])[1])
-        self.a.close()
+        self.a.result(self.a.close())
         with self.assertRaises((TimedOut, Closed)):
             self.a.result(self.a.ping())
 
@@ -667,3 +667,11 @@ class WebSocketClientTests(ClientSuite, SynchronousTestCase):
     """
 
     wire = "web"
+
+
+class PollingClientTests(ClientSuite, SynchronousTestCase):
+    """
+    By long-polling.
+    """
+
+    wire = "poll"

@@ -163,6 +163,22 @@ def test_round_trip(node: NodeProcess) -> None:
     assert 0 == replying.end()[0]
 
 
+def test_all_is_done_by_long_polling(node: NodeProcess) -> None:
+    """
+    With an http:// URL a session is polled: it answers requests, sends lines, and ends with its command.
+    """
+    url = f"http://127.0.0.1:{node.ports['web']}"
+    replying = Replying(node, "--echo", "--count", "2", "--url", url)
+
+    answer = msgnode(node, "request", DESK, '{"a": 1}', "--url", url)
+    sent = msgnode(node, "send", DESK, "-l", "--url", f"{url}/poll", stdin="x\n" * 300)
+
+    assert {"code": 200, "a": 1} == json.loads(answer.stdout)
+    assert "300 messages in " in sent.stdout and "300 delivered" in sent.stdout
+    assert 0 == msgnode(node, "request", DESK, "--url", url).returncode
+    assert (0, 302) == (lambda ended: (ended[0], len(ended[1].splitlines())))(replying.end())
+
+
 def test_verbose_shows_the_wire_without_tokens(node: NodeProcess) -> None:
     """
     With --verbose each message in either direction is on stderr, and no token is.
