@@ -41,6 +41,9 @@ from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
+from msgnode.cluster.operator_requests import OperatorRequests
+from msgnode.cluster.relay.member_relay import MemberRelay
+from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
 from msgnode.links.operations import LinkOperations
@@ -112,6 +115,9 @@ class Node:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
+        self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
+        self.member_relay: MemberRelay | None = None  # None: as above
+        self.serve_relayed: Serve = not_served  # the HTTP requests that other members relay
         self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()
@@ -242,6 +248,7 @@ class Node:
             self.budget,
             self.fanout,
             self.forwards,
+            self.sessions.refusals,
         )
         self._router.watermark = self.watermark
         sessions.sent_late = self.forwards.delivered_late
@@ -281,7 +288,11 @@ class Node:
             self.handshake,
             self._router,
             Refusals(
-                self.sessions.connections.send_or_close, traffic_recorder, self.counts, self._router.receipts
+                self.sessions.connections.send_or_close,
+                traffic_recorder,
+                self.counts,
+                self._router.receipts,
+                self.sessions.refusals,
             ),
             traffic_recorder,
             self.counts,
@@ -418,7 +429,7 @@ class Node:
         return self.components.back_ends
 
     def _connections(self) -> Counter[str]:
-        return Counter(connection.connector for connection in self.sessions.connections)
+        return +self.sessions.connections.by_connector
 
     def _may_list(self, message: Message, session: Session) -> bool:
         """

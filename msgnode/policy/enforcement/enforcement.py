@@ -42,6 +42,7 @@ from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Connection, Session
+from msgnode.structures.token_bucket import Share
 
 log = Logger()
 
@@ -82,6 +83,12 @@ class PolicyEnforcement:
         self._counting = False  # does a policy, live or in a dry run, test the rate of a sender?
         self._counters = RateCounters(clock.seconds)
         self.apply()
+
+    def share_rates(self, share: Share) -> None:
+        """
+        Has the limits that are `shared` count for all nodes of the domain.
+        """
+        self._obligations.limits.share(share)
 
     # -- policies ----------------------------------------------------------
 
@@ -295,6 +302,7 @@ class PolicyEnforcement:
             if wait is None:
                 return self._let_pass(request)
         except Blocked as why:
+            why.rule = why.rule or decision.path
             self._recorder.record(request, why, enforced)
             self._obligations.notify_operator(decision.obligations, context)
             if enforced:
@@ -309,9 +317,10 @@ class PolicyEnforcement:
                 message.fields(lossy=True)
             except Malformed as why:
                 return Blocked(str(why), why.code, reason=why.reason)
-            return Blocked("the policies of this node cannot decide on this", failure_code(message.to))
+            text = "the policies of this node cannot decide on this"
+            return Blocked(text, failure_code(message.to), rule=decision.path)
         reason = f"{TEXT}: {decision.path or 'no rule permits it'}" if self._options.expose_reason else TEXT
-        return Blocked(reason, 403)
+        return Blocked(reason, 403, rule=decision.path)
 
     def _let_pass(self, request: PolicyRequest) -> Deferred[None] | None:
         """
