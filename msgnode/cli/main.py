@@ -20,6 +20,8 @@ from msgnode.cli.contexts import context_group
 from msgnode.cli.links.link import link
 from msgnode.cli.links.route import route
 from msgnode.cli.messages import listen, request, send
+from msgnode.cli.messaging.reply import reply
+from msgnode.cli.messaging.round_trip import rtt
 from msgnode.cli.mining.group import mine
 from msgnode.cli.policy import policy
 from msgnode.cli.records.records import records
@@ -281,6 +283,8 @@ main.add_command(state)
 main.add_command(send)
 main.add_command(request)
 main.add_command(listen)
+main.add_command(reply)
+main.add_command(rtt)
 main.add_command(register)
 main.add_command(find)
 main.add_command(bench)

@@ -71,10 +71,7 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
-    def description(self) -> str:
-        """
-        The endpoint as it is configured.
-        """
+    def configured_endpoint(self) -> str:
         return self._listen.endpoint
 
     @property
