@@ -50,8 +50,8 @@ def test_promises_are_kept_between_domains(tmp_path):
 
 def test_promises_are_kept_by_several_nodes_of_one_domain(tmp_path):
     """
-    While a node of three, a node with NATS, and NATS alone are killed, and connections break, nothing is lost,
-    doubled, out of order or kept silent about, and each session is held once in the end.
+    While a node of three, a node with NATS, and NATS alone are killed, and connections break, nothing is
+    lost, doubled, out of order or kept silent about, and each session is held once in the end.
     """
     figures = tmp_path / "figures.json"
     faults = ["break_connections", "kill_node", "kill_both", "kill_all_nats"]

@@ -28,7 +28,8 @@ class RegistryNode(MemoryNode):
     def __init__(self, beside: "RegistryNode | None" = None, **sections: Any) -> None:
         super().__init__(**sections)
         database = connect(":memory:")
-        self.records = beside.records if beside is not None else Records(database, self.clock.seconds)
+        own = Records(database, self.clock.seconds)
+        self.records: Records = own if beside is None else beside.records
         self.journey: list[tuple[str, str, bytes]] = []
         domain = DomainApi(self.records)
 
