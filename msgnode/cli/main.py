@@ -56,7 +56,8 @@ def main() -> None:
 @main.command()
 @click.argument("config", required=False, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(config: str | None, as_json: bool) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+def check(config: str | None, as_json: bool, quiet: bool) -> None:
     """
     Check a configuration file before a node starts with it.
 
@@ -82,6 +83,8 @@ def check(config: str | None, as_json: bool) -> None:
         raise SystemExit(2) from None
     if as_json:
         click.echo(json.dumps({"ok": True, "config": _without_secrets(loaded)}))
+        return
+    if quiet:
         return
     click.echo(f"{config or 'defaults'}: ok")
     click.echo(f"  domain   {loaded.domain}")

@@ -26,7 +26,7 @@ from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
-from msgnode.config.reload import Reloading, Renewable, revision
+from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
 from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
@@ -51,6 +51,7 @@ from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
+from msgnode.service.systemd import systemd_notifier
 from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
@@ -80,6 +81,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         from twisted.internet import reactor
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
+    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
     for service in _services(options, reactor):
         service.setServiceParent(whole)
     return whole
@@ -159,7 +161,29 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         node.sessions,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
+        *_notifying(node, facts.reloading, reactor),
     ]
+
+
+def _notifying(node: Node, reloading: Reloading, reactor: Any) -> list[Service]:
+    """
+    Returns the service that notifies systemd, if systemd started the node.
+    """
+
+    def status() -> str:
+        return f"{len(node.sessions):,} sessions of {node.config.domain}"
+
+    notifier = systemd_notifier(os.environ, status, reactor)
+    if notifier is None:
+        return []
+    reloading.begins, done = notifier.reloading, reloading.reloaded
+
+    def reloaded(verdict: ReloadVerdict) -> None:
+        done(verdict)
+        notifier.reloaded(verdict)
+
+    reloading.reloaded = reloaded
+    return [notifier]
 
 
 def _release(listening: list[Listener]) -> None:
