@@ -108,10 +108,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     recorder = traffic or NoLog()
     node = Node(config, reactor, recorder, store, spool, validator=tokens, data_plane=plane)
     rename = bool(options["rename"])
-    federation = make_federation(node, recorder, spool, rename, reactor)
+    federation = make_federation(node, node.traffic, spool, rename, reactor)
     streams: Federation | UnlinkedStreams | None = federation
     if federation is None and spool is not None:
-        streams = UnlinkedStreams(node, recorder, spool, rename, reactor)
+        streams = UnlinkedStreams(node, node.traffic, spool, rename, reactor)
     if traffic is not None:
         traffic.counts, traffic.data_plane = node.counts, plane
     records = RecordsLoader(config.records, node.known_records, in_thread)
