@@ -259,6 +259,7 @@ class Node:
             self.budget,
             self.fanout,
             self.forwards,
+            self.sessions.refusals,
         )
         self._router.watermark = self.watermark
         sessions.sent_late = self.forwards.delivered_late
@@ -298,7 +299,11 @@ class Node:
             self.handshake,
             self._router,
             Refusals(
-                self.sessions.connections.send_or_close, traffic_recorder, self.counts, self._router.receipts
+                self.sessions.connections.send_or_close,
+                traffic_recorder,
+                self.counts,
+                self._router.receipts,
+                self.sessions.refusals,
             ),
             traffic_recorder,
             self.counts,
@@ -456,7 +461,7 @@ class Node:
         return self.components.back_ends
 
     def _connections(self) -> Counter[str]:
-        return Counter(connection.connector for connection in self.sessions.connections)
+        return +self.sessions.connections.by_connector
 
     def _may_list(self, message: Message, session: Session) -> bool:
         """

@@ -126,6 +126,10 @@ class Plane:
     def partial_bytes(self, host: str) -> tuple[int, int, int]: ...
     def late(self, before: int, most: int) -> list[int]: ...
 
+    # -- counts --------------------------------------------------------------------
+
+    def take_traffic(self, port: int) -> tuple[int, int, int, int, int]: ...
+
     # -- decisions -----------------------------------------------------------------
 
     def install(

@@ -2,7 +2,8 @@
 Liveness: `/live` for load balancers, a longer `/live` for operators, and the event loop's lag.
 """
 
-from collections import Counter
+from bisect import bisect_left
+from collections import deque
 from typing import Any
 
 from twisted.application.service import Service
@@ -17,15 +18,22 @@ from msgnode.node import Node
 from msgnode.transport.http_answers import answer_json
 
 LAG_SECONDS = 0.5
+RECENT = 120  # measurements that are kept: those of a minute
+# The upper bounds of the histogram, in seconds; what is later counts in a last bin.
+LAG_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class EventLoopLag(Service):
     """
-    A gauge of how late the event loop runs, in seconds: by the last measurement, and at worst.
+    A histogram of how late the event loop runs, in seconds, measured twice a second.
+
+    `bins` counts the measurements up to each of LAG_BOUNDS, and those beyond; `total` is their sum.
     """
 
     def __init__(self, clock: IReactorTime) -> None:
-        self.last = self.worst = 0.0
+        self.last = self.total = 0.0
+        self.bins = [0] * (len(LAG_BOUNDS) + 1)
+        self.recent: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._since = self._due = 0.0
         self._beat = LoopingCall(self._measure)
@@ -45,7 +53,9 @@ class EventLoopLag(Service):
     def _measure(self) -> None:
         now = self._clock.seconds()
         self.last = max(0.0, now - self._due)
-        self.worst = max(self.worst, self.last)
+        self.total += self.last
+        self.bins[bisect_left(LAG_BOUNDS, self.last)] += 1
+        self.recent.append(self.last)
         # A LoopingCall keeps to multiples from its beginning, and leaves out those it missed.
         beats = int((now - self._since) / LAG_SECONDS) + 1
         self._due = self._since + beats * LAG_SECONDS
@@ -99,7 +109,7 @@ class HealthResource(LivenessResource):
             "domain": self._node.config.domain,
             "uptime": round(self._clock.seconds() - self._since, 3),
             "sessions": {"attached": attached, "away": away},
-            "connectors": dict(Counter(c.connector for c in self._node.sessions.connections)),
+            "connectors": {name: n for name, n in self._node.sessions.connections.by_connector.items() if n},
             "store": self._store(),
             "data_plane": "native" if self._node.data_plane.is_native else "python",
             **({"peers": live_report(operations)} if operations is not None else {}),
@@ -117,5 +127,5 @@ def sessions_by_state(node: Node) -> tuple[int, int]:
     """
     Returns the number of connected and of disconnected sessions.
     """
-    attached = sum(session.connection is not None for session in node.sessions)
+    attached = sum(node.sessions.attached.values())
     return attached, len(node.sessions) - attached

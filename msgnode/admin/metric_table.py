@@ -12,6 +12,26 @@ from msgnode.node import Node
 
 CONNECTORS = ("websocket", "line", "poll", "socketio", "rest")  # those that show 0 when no client uses them
 
+# Refusals that show 0 before the first, so that a rate of the first burst can be computed.
+REFUSALS = (
+    (400, "malformed"),
+    (401, "no-session"),
+    (401, "token"),
+    (403, "banned"),
+    (403, "not-your-address"),
+    (403, "policy"),
+    (403, "reserved-address"),
+    (404, "no-route"),
+    (413, "too-long"),
+    (429, "limit"),
+    (429, "rate"),
+    (500, "failed"),
+    (503, "disk"),
+    (503, "failed"),
+    (503, "limit"),
+)
+LIMITS = ("connections", "connections_per_ip", "sessions", "state_bytes", "partial_bytes", "flow_bytes")
+
 Samples = Iterator[tuple[tuple[str, ...], float]]  # the values of the labels, and the number
 
 
@@ -38,16 +58,17 @@ class Family(NamedTuple):
 
 def _connections(node: Node) -> Samples:
     numbers = Counter(dict.fromkeys(CONNECTORS, 0))
-    numbers.update(connection.connector for connection in node.sessions.connections)
+    numbers.update(node.sessions.connections.by_connector)
     for connector, number in numbers.items():
         yield (connector,), number
 
 
 def _sessions(node: Node) -> Samples:
-    numbers = Counter(dict.fromkeys((*CONNECTORS, ""), 0))
-    numbers.update(s.connection.connector if s.connection else "" for s in node.sessions)
+    numbers = Counter(dict.fromkeys(CONNECTORS, 0))
+    numbers.update(node.sessions.attached)
     for connector, number in numbers.items():
-        yield ("attached" if connector else "away", connector), number
+        yield ("attached", connector), number
+    yield ("away", ""), len(node.sessions) - numbers.total()
 
 
 def _circuits(node: Node) -> Samples:
@@ -74,8 +95,31 @@ def _over_limit(node: Node) -> Samples:
         yield (f"limits.{limit}",), number
 
 
+def _closed(node: Node) -> Samples:
+    for by, number in node.sessions.connections.closed.by.items():
+        yield (by,), number
+
+
+def _received(node: Node) -> Samples:
+    numbers = Counter(dict.fromkeys(CONNECTORS, 0))
+    numbers.update(node.counts.received_by)
+    for connector, number in numbers.items():
+        yield (connector,), number
+
+
+def _limits(node: Node) -> Samples:
+    config = node.config
+    for key in LIMITS:
+        yield (f"limits.{key}",), getattr(config.limits, key)
+    yield ("session.max_memory_bytes",), config.session.max_memory_bytes
+    yield ("storage.max_spool_bytes",), config.storage.max_spool_bytes
+    yield ("storage.reserve_bytes",), config.storage.reserve_bytes
+
+
 def _refused(node: Node) -> Samples:
-    for (code, reason), number in sorted(node.counts.refused.items()):
+    numbers = Counter(dict.fromkeys(REFUSALS, 0))
+    numbers.update(node.counts.refused)
+    for (code, reason), number in sorted(numbers.items()):
         yield (str(code), reason), number
 
 
@@ -111,11 +155,6 @@ CONNECTED = (
         ("state", "connector"),
         _sessions,
     ),
-)
-AUTHENTICATED = Number(
-    "sessions_authenticated",
-    "Sessions with a verified identity, attached or away.",
-    lambda node: sum(bool(session.identity) for session in node.sessions),
 )
 ADDRESSES = (
     Number("addresses", "Addresses that sessions are bound to.", lambda node: len(node.routes)),
@@ -188,6 +227,7 @@ RESOURCES = (
         "Definitions of records that the node knows.",
         lambda node: len(node.known_records),
     ),
+    Number("draining", "1 while the node takes no new clients, else 0.", lambda node: float(node.draining)),
     Number(
         "disk_free_bytes",
         "Bytes that are free on the disk of the state.",
@@ -200,13 +240,13 @@ CIRCUITS = Family(
     ("back_end",),
     _circuits,
 )
+LIMIT = Family("limit", "Limits of the configuration by key; 0 means that there is none.", ("key",), _limits)
 COUNTERS = (
     Number(
         "messages_by_flow",
         "Messages that the compiled data plane carried by itself.",
         lambda node: node.data_plane.carried,
     ),
-    Number("messages_in", "Messages received from clients.", lambda node: node.counts.received),
     Number("bytes_in", "Bytes of messages received from clients.", lambda node: node.counts.received_bytes),
     Number(
         "messages_out",
@@ -279,6 +319,13 @@ COUNTERS = (
     ),
 )
 COUNTER_FAMILIES = (
+    Family("messages_in", "Messages received from clients.", ("connector",), _received),
+    Family(
+        "connections_closed",
+        "Connections that closed, by who closed them: the client, the node, or an operator (admin).",
+        ("by",),
+        _closed,
+    ),
     Family(
         "messages_punted",
         "Messages that the compiled data plane left to Python, by reason.",

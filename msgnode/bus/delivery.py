@@ -70,6 +70,7 @@ class Delivery:
         if message.forward:
             self._forwards.delivered(message, recipients, session)
         data = message.data
+        size = len(data)
         before = self._fanout.bytes_in_memory if len(recipients) > MANY_RECIPIENTS else 0
         delivered = waiting = 0
         for recipient in recipients:
@@ -79,11 +80,13 @@ class Delivery:
             elif ready is not None:
                 ready.send(data)
                 delivered += 1
+                recipient.out_messages += 1
+                recipient.out_bytes += size
             else:
                 waiting += recipient.enqueue(message, self._asker(message, session, recipients))
         counts = self._counts
         counts.sent += delivered
-        counts.sent_bytes += delivered * len(data)
+        counts.sent_bytes += delivered * size
         message.recipients, message.waiting = delivered, waiting
         message.outcome = "delivered" if delivered else "waiting" if waiting else "dropped"
         if len(recipients) > MANY_RECIPIENTS:

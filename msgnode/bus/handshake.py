@@ -24,6 +24,7 @@ from msgnode.protocol.close_codes import (
     POLICY_UNAVAILABLE,
     RATE,
     REFUSED,
+    REMOVED,
     SLOW,
     TOKEN_REJECTED,
     Closing,
@@ -46,6 +47,7 @@ _REFUSALS = {
     SLOW.code: 429,
     TOKEN_REJECTED.code: 401,
     RATE.code: 429,
+    REMOVED.code: 403,
 }
 # The default reasons of refusals.
 _REASONS = {
@@ -56,6 +58,7 @@ _REASONS = {
     RATE.word: "rate",
     DISK.word: "disk",
     POLICY_UNAVAILABLE.word: "policy",
+    REMOVED.word: "banned",
 }
 # The close code of the connection by the code of a policy's refusal.
 CLOSINGS = {429: RATE, 500: POLICY_UNAVAILABLE, 503: POLICY_UNAVAILABLE}
@@ -123,7 +126,7 @@ class Handshake:
         admission = self._authenticator.admit(token, connection, again)
         if isinstance(admission, Closing):
             _note(message, admission)
-            self._refuse(admission, connection, message.reason)
+            self._refuse(admission, connection, message.reason, split_token(message.from_)[0])
             return None
         return self.open(message, connection, kind) if admission is Admission.GRANTED else None
 
@@ -173,7 +176,7 @@ class Handshake:
         again = partial(self.enter, runtime, connection, greeting)
         admission = self._authenticator.admit(connection.bearer, connection, again)
         if isinstance(admission, Closing):
-            self._refuse(admission, connection)
+            self._refuse(admission, connection, "", runtime)
         if admission is not Admission.GRANTED:
             return
         session = self._enter(runtime, connection, "", Message(0, "open", SESSION))
@@ -211,7 +214,7 @@ class Handshake:
         request = self._checks.look_up(message, runtime, token, connection)
         obstacle = self._obstacle(request, wanted)
         if obstacle is not None:
-            self._refuse(obstacle, connection, message.reason)
+            self._refuse(obstacle, connection, message.reason, runtime)
             return obstacle
         anonymous, session = request.anonymous, self._session_for(request)
         self._attach(session, connection, token)
@@ -276,8 +279,10 @@ class Handshake:
         if session.identity and session.identity != before:
             self._sessions.release_superseded(session)
 
-    def _refuse(self, why: Closing, connection: Connection, reason: str = "") -> None:
-        self._sessions.counts.refuse(_REFUSALS[why.code], reason or _reason(why))
+    def _refuse(self, why: Closing, connection: Connection, reason: str = "", runtime: str = "") -> None:
+        code, reason = _REFUSALS[why.code], reason or _reason(why)
+        self._sessions.counts.refuse(code, reason)
+        self._sessions.note_refused_open(connection, runtime, code, reason, why)
         delayed = why.word in DELAYED and not connection.acks_by_request
         self._sessions.connections.close(connection, why, CLOSE_DELAY_SECONDS if delayed else 0)
 

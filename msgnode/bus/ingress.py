@@ -91,9 +91,15 @@ class Ingress:
             self._input_order.buffer(data, connection)  # behind a message that is still being processed
             return
         received_at = time_ns()
-        self._counts.received += 1
-        self._counts.received_bytes += len(data)
+        counts, size = self._counts, len(data)
+        counts.received += 1
+        counts.received_bytes += size
+        counts.received_by[connection.connector] += 1
         session = connection.session
+        if session is not None:
+            session.in_messages += 1
+            session.in_bytes += size
+            session.last_in = received_at
         # Messages on a superseded connection are not in the newer one's counts.
         inbox = None if session is None or session.connection is not connection else session.mailbox.inbox
         message = None
@@ -212,8 +218,7 @@ class Ingress:
                 data, connection, partial(self.reject_undecodable, data, why, connection, code)
             )
             return
-        self._counts.received += 1
-        self._counts.received_bytes += len(data)
+        self._counts.receive(len(data), connection.connector)
         session = connection.session
         if session is not None and session.connection is connection and session.mailbox.inbox is not None:
             session.mailbox.inbox.count_received()
@@ -224,8 +229,8 @@ class Ingress:
         """
         Records a message that its connector refused, and whose sender the connector answers.
         """
-        self._counts.received += 1
-        self._counts.received_bytes += len(message.data)
+        connector = message.origin.connector if message.origin is not None else "node"
+        self._counts.receive(len(message.data), connector)
         message.received_at = time_ns()
         self._refusals.record(why, message, session)
 
@@ -242,6 +247,7 @@ class Ingress:
         if not message.outcome:  # it will be received again
             self._counts.received -= 1
             self._counts.received_bytes -= len(message.data)
+            self._counts.received_by[connection.connector] -= 1
         return session
 
     def _await(

@@ -14,12 +14,14 @@ from twisted.python.failure import Failure
 from msgnode.bus.components import ForeignDomains, Reply
 from msgnode.bus.fanout import JOURNAL_COST, Fanout
 from msgnode.bus.receipts import Receipts, wants_answer
+from msgnode.bus.refusals import note_refusal
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Limits
 from msgnode.protocol.address import Domain
 from msgnode.protocol.errors import Malformed, NoRoute, Rejected, TooLarge, failure_code
 from msgnode.protocol.message import Message
 from msgnode.sessions.counters import Counters
+from msgnode.sessions.history.refusals import RefusalRing
 from msgnode.sessions.session import Session
 from msgnode.sessions.session_table import TrafficRecorder
 
@@ -85,7 +87,9 @@ class RecipientList:
         counts: Counters,
         fanout: Fanout,
         limits: Limits,
+        ring: RefusalRing,
     ) -> None:
+        self._ring = ring
         # Applies the policies to a reply of the node's own; None: the reply is suppressed.
         self.filter_reply: Callable[[Message, Session], Message | None] | None = None
         self.foreign: ForeignDomains | None = None
@@ -160,6 +164,7 @@ class RecipientList:
         """
         if isinstance(why.value, NoRoute):
             one.outcome, one.code, one.reason = "no-route", why.value.code, why.value.reason
+            note_refusal(self._ring, why.value, one, session)
             if session.is_node:  # a sender of another domain always learns it
                 session.answer(one.reply(why.value.body()), one.origin)
         elif isinstance(why.value, Rejected):
@@ -176,6 +181,7 @@ class RecipientList:
         """
         one.outcome, one.code, one.reason = "refused", why.code, why.reason
         self._counts.refuse(why.code, why.reason)
+        note_refusal(self._ring, why, one, session)
         self._receipts.give(one, why.code, session, 0, why.reason, str(why))
         if wants_answer(one):
             session.answer(one.reply(why.body()), one.origin)

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from time import time_ns
 
 from msgnode.bus.receipts import Receipts, wants_answer
-from msgnode.protocol.errors import Claimed, IllTyped, Malformed, NoRoute, NoSession, Rejected
+from msgnode.protocol.errors import Blocked, Claimed, IllTyped, Malformed, NoRoute, NoSession, Rejected
 from msgnode.protocol.message import Message, compose
 from msgnode.protocol.token_redaction import loggable, without_secrets
 from msgnode.sessions.counters import Counters
+from msgnode.sessions.history.refusals import RefusalRing, name
 from msgnode.sessions.session import Connection, Session
 from msgnode.sessions.session_table import TrafficRecorder
 
+MAX_TO_CHARS = 300  # of an address that is refused
 VALIDATOR = "mn:/validator"  # answers messages that are malformed, or whose `from` is not the sender's
 
 
@@ -29,7 +31,9 @@ class Refusals:
         traffic_recorder: TrafficRecorder,
         counts: Counters,
         receipts: Receipts,
+        ring: RefusalRing,
     ) -> None:
+        self._ring = ring
         self._tell = tell
         self._traffic_recorder = traffic_recorder
         self._counts = counts
@@ -84,7 +88,33 @@ class Refusals:
             message.slot = why.slot_name
         message.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
         self._counts.refuse(why.code, why.reason)
+        note_refusal(self._ring, why, message, session)
         self._traffic_recorder.message(message, session)
+
+
+def note_refusal(ring: RefusalRing, why: Rejected, message: Message, session: Session | None) -> None:
+    """
+    Notes the refusal in the ring, for operators, and counts it for the sender's session.
+    """
+    origin = message.origin
+    who = origin.peer if origin is not None else ""
+    if session is not None:
+        session.refused += 1
+        who = session.runtime
+    to = message.to
+    names = to if isinstance(to, str) else f"a list of {len(to)} addresses"
+    made = ring.add(who, why.code, why.reason, loggable(str(why)), loggable(names[:MAX_TO_CHARS]))
+    if made is None:
+        return
+    if origin is not None:
+        made.connector, made.peer = origin.connector, origin.peer
+    if session is not None:
+        made.session, made.user = name(session.runtime), name(session.identity)
+    if isinstance(why, Blocked):
+        made.rule = why.rule
+    made.outcome = "no-route" if isinstance(why, NoRoute) else "refused"
+    made.type, made.from_ = name(message.type), name(loggable(message.from_))
+    made.id = message.id if isinstance(message.id, int) else name(message.id)
 
 
 def _what_could_be_read(

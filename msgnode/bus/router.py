@@ -22,6 +22,7 @@ from msgnode.bus.flow_offers import FlowOffers
 from msgnode.bus.forwarding import Forwards
 from msgnode.bus.receipts import Receipts, wants_answer
 from msgnode.bus.recipient_list import RecipientList
+from msgnode.bus.refusals import note_refusal
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.config.schema import Config
 from msgnode.policy.enforcement.points import IN, SUBSCRIBE, Policy
@@ -30,6 +31,7 @@ from msgnode.protocol.errors import Blocked, Claimed, NoRoute, NotOffered, Rejec
 from msgnode.protocol.message import Message
 from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.counters import Counters
+from msgnode.sessions.history.refusals import RefusalRing
 from msgnode.sessions.limits.disk_watermark import Watermark
 from msgnode.sessions.limits.memory_budget import Budget, binding_size
 from msgnode.sessions.persistence import SessionStore
@@ -90,7 +92,9 @@ class Router:
         budget: Budget,
         fanout: Fanout,
         forwards: Forwards,
+        ring: RefusalRing,
     ) -> None:
+        self._ring = ring
         self.receipts = Receipts(routes, lambda: config.routing.reply_unknown)
         self.expected_responses = ExpectedResponses()
         self.policy: Policy | None = None  # None while there are no policies
@@ -113,7 +117,7 @@ class Router:
         self._traffic_recorder = traffic_recorder
         self._counts = counts
         self.recipient_list = RecipientList(
-            self.route, domain, routes, self.receipts, traffic_recorder, counts, fanout, config.limits
+            self.route, domain, routes, self.receipts, traffic_recorder, counts, fanout, config.limits, ring
         )
 
     def observe(self, observer: DeliveryObserver | None) -> None:
@@ -383,6 +387,7 @@ class Router:
         assert isinstance(why, Blocked)
         message.outcome, message.code, message.reason = "refused", why.code, why.reason
         self._counts.refuse(why.code, why.reason)
+        note_refusal(self._ring, why, message, None)
 
     def _record_publication(self, done: object, message: Message) -> None:
         message.origin = LOCAL_ORIGIN
@@ -430,8 +435,10 @@ class Router:
         self.receipts.give(message, 404, session, 0)
         foreign = self.foreign
         elsewhere = foreign is not None and not to.startswith(foreign.own_host, to.find(":") + 3)
+        why = NoRoute(f"no session is bound to {to}")
         if self.receipts.answered(message, session, elsewhere):
-            raise NoRoute(f"no session is bound to {to}")
+            raise why
+        note_refusal(self._ring, why, message, session)
         message.outcome, message.reason = "no-route", NoRoute.reason
 
     # -- senders ---------------------------------------------------------------------

@@ -7,6 +7,7 @@ A reload is atomic: everything takes effect, or nothing.
 import hashlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, Protocol
@@ -42,6 +43,21 @@ RELOADABLE = {
 BUILT_IN = {"admin.listen", "federation.listen"}  # the exceptions, which need a restart
 
 
+class ReloadVerdict(msgspec.Struct, frozen=True):
+    """
+    The result of a reload: the keys that changed, those that need a restart; if not `ok`, `text` says why.
+
+    `time` is in seconds since 1970; `by` says who asked for it.
+    """
+
+    time: float
+    ok: bool
+    text: str
+    changed: list[str] = []
+    needs_restart: list[str] = []
+    by: str = "signal"
+
+
 class Renewable(Protocol):
     """
     Files that are reloaded: a TLS listener's certificate and key, the device tokens.
@@ -68,7 +84,11 @@ class Reloading(Service):
         renewables: Sequence[Renewable],
         apply: Sequence[Callable[[], None]],
         call: Callable[..., object],
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self.last: ReloadVerdict | None = None  # None: nothing was reloaded since the start
+        self.reloaded: Callable[[ReloadVerdict], object] = lambda verdict: None  # called after each reload
+        self._wall = wall
         self._config = config
         self._read = read
         self._renewables = renewables
@@ -101,19 +121,31 @@ class Reloading(Service):
         for apply in self._apply:
             apply()
 
-    def reload(self) -> None:
+    def reload(self, by: str = "signal") -> ReloadVerdict:
+        """
+        Reads everything again, and puts it into effect. Returns what came of it.
+        """
+        verdict = self.last = self._reload(by)
+        self.reloaded(verdict)
+        return verdict
+
+    def _failed(self, why: str, by: str) -> ReloadVerdict:
+        return ReloadVerdict(self._wall(), False, why, by=by)
+
+    def _reload(self, by: str) -> ReloadVerdict:
         try:
             fresh = self._read()
             renewed = [(renewable, renewable.read()) for renewable in self._renewables]
         except ConfigError as why:
             log.error("the reload failed, nothing has changed: {why}", why=str(why))
-            return
+            return self._failed(str(why), by)
         before = deepcopy(self._config)
         changed, waiting = apply_changes(self._config, fresh)
         used = [(renewable, renewable.use(read)) for renewable, read in renewed]
         try:
             self._apply_all()
         except Exception as why:
+            failed = why
             if isinstance(why, ConfigError):
                 log.error("the reload failed, nothing has changed: {why}", why=str(why))
             else:
@@ -122,13 +154,16 @@ class Reloading(Service):
             for renewable, read in used:
                 renewable.use(read)
             self._apply_all()
-            return
+            known = isinstance(failed, ConfigError)
+            return self._failed(str(failed) if known else "the node failed over this; its log says why", by)
         log.info(
             "reloaded the configuration and the files it names; changed: {keys}",
             keys=", ".join(changed) or "no key",
         )
         if waiting:
             log.warn("{keys} changed too, which takes effect only after a restart", keys=", ".join(waiting))
+        text = f"changed: {', '.join(changed) or 'no key'}"
+        return ReloadVerdict(self._wall(), True, text, changed, waiting, by)
 
 
 def revision(config: Config) -> str:

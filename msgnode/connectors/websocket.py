@@ -103,7 +103,7 @@ class WebSocketConnection(NodeWebSocket):
         self.factory.node.sessions.connections.close(self, why)
 
     def onClose(self, wasClean: bool, code: int | None, reason: str | None) -> None:
-        self.factory.node.sessions.connections.lost(self)
+        self.factory.node.sessions.connections.lost(self, code or 0, reason or "")
 
     def paused_connection(self) -> Connection:
         return self

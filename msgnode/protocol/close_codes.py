@@ -41,5 +41,6 @@ TOKEN_LATER = Closing(4401, "token", 5)  # the token's provider does not respond
 REFUSED = Closing(4403, "refused")
 OPEN_TIMEOUT = Closing(4408, "no open", 1)
 SUPERSEDED = Closing(4409, "superseded")
+REMOVED = Closing(4410, "removed")
 SLOW = Closing(4413, "slow consumer", 5)
 RATE = Closing(4429, "rate", 10)

@@ -110,16 +110,24 @@ class Claimed(Rejected):
 class Blocked(Rejected):
     """
     A refusal by a policy: 403, 429 with `retry_after` in seconds, or 500 if no decision was possible.
+
+    `rule` is the path of the rule that decided, for operators; the sender does not learn it from this.
     """
 
     code = 403
     reason = "policy"
 
     def __init__(
-        self, text: str, code: int | None = None, retry_after: float | None = None, reason: str = ""
+        self,
+        text: str,
+        code: int | None = None,
+        retry_after: float | None = None,
+        reason: str = "",
+        rule: str = "",
     ) -> None:
         super().__init__(text, code, reason)
         self.retry_after = retry_after
+        self.rule = rule
 
     def body(self) -> dict[str, Any]:
         body = super().body()

@@ -21,6 +21,7 @@ from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
 from msgnode.admin.metrics import Metrics
+from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
@@ -125,9 +126,11 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     policies = make_policy_store(node, reactor, in_thread)
     if federation is not None:
         federation.policies = policies
-    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins)
+    listening: list[Listener] = []
+    facts = NodeFacts(config, options["config"] or "", options.given, listening)
+    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts)
     with exit_on_config_error(where):
-        listening = [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
+        listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
     if federation is not None and config.cluster.url:
         clients = [listener for listener in listening if listener.kind != "admin"]
@@ -135,10 +138,11 @@ def _services(options: Options, reactor: Any) -> list[Service]:
             listener.hold()
         federation.joined = partial(_release, clients)
     reactor.callWhenRunning(tokens.start)
+    facts.reloading = _reloading(
+        options, node, tokens, listening, [*served.values()], policies, records, federation, reactor
+    )
     return [
-        _reloading(
-            options, node, tokens, listening, [*served.values()], policies, records, federation, reactor
-        ),
+        facts.reloading,
         *_recording(traffic, config, reactor),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
@@ -207,7 +211,7 @@ def _reloading(
     records: RecordsLoader,
     federation: Federation | None,
     reactor: Any,
-) -> Service:
+) -> Reloading:
     """
     Returns the service that reloads on SIGHUP.  It starts first and stops last, so that a SIGHUP never ends
     the node, not even while it starts or stops.
@@ -266,6 +270,7 @@ def factories(
     reactor: Any,
     policies: PolicyStore,
     admins: AdminTokens,
+    facts: NodeFacts | None = None,
 ) -> dict[str, Any]:
     """
     Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
@@ -292,7 +297,8 @@ def factories(
     web = tree(paths, config.path_prefix)
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.fast_path = PollFastPath(sockets)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins)
+    facts = facts or NodeFacts(config)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -309,6 +315,7 @@ def _admin_resources(
     reactor: Any,
     policies: PolicyStore,
     admins: AdminTokens,
+    facts: NodeFacts,
 ) -> Resource:
     """
     Returns the paths of the admin listener.
@@ -327,6 +334,7 @@ def _admin_resources(
                 PolicyCollector(policies),
                 LinkCollector(links),
                 ClusterCollector(lambda: node.cluster_status),
+                facts=facts,
             ),
             "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
             "api/v1/links": LinksResource(node, admins),

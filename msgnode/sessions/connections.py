@@ -2,6 +2,8 @@
 All client connections, with or without a session: how they open, and how the node closes them.
 """
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from twisted.internet.defer import Deferred
@@ -10,9 +12,10 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from msgnode.config.schema import Config
 from msgnode.protocol.close_codes import OPEN_TIMEOUT, OVER_CAPACITY, RATE, SLOW, STOPPING, Closing
 from msgnode.sessions.counters import Counters
+from msgnode.sessions.history.connection_records import ClosedConnections, ConnectionRecord
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.unread_answers import Unread
-from msgnode.sessions.session import Connection
+from msgnode.sessions.session import Connection, Session
 
 MAX_REFUSED = 1000  # messages refused over the rate limit before their connection is closed
 STOP_WAIT_SECONDS = 2.0  # at most, until clients have got the notice that the node stops
@@ -26,6 +29,9 @@ class Connections:
     respect refusals; otherwise the connection is closed. `detach` is called for each connection that no
     longer serves its session; `chance` returns numbers from 0 to 1, which spread the reconnect delays of
     clients.
+
+    `by_connector` counts the open connections. `refuses` says why a new connection is refused, if it is, and
+    `on_refused` is called for each.
     """
 
     def __init__(
@@ -36,9 +42,15 @@ class Connections:
         clock: IReactorTime,
         chance: Callable[[], float],
         detach: Callable[[Connection], None],
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.unread = Unread(counts)
-        self._all: set[Connection] = set()
+        self.by_connector: Counter[str] = Counter()
+        self.closed = ClosedConnections(wall)
+        self.refuses: Callable[[Connection], Closing | None] = _refuse_none
+        self.on_refused: Callable[[Connection, Closing], object] = _ignore_refusal
+        self._all: dict[Connection, ConnectionRecord] = {}
+        self._last_number = 0
         self._open_deadlines: dict[Connection, IDelayedCall] = {}
         self._closing: set[Connection] = set()  # to be closed in the next turn, for not reading
         self._delayed: dict[Connection, IDelayedCall] = {}  # to be closed after a delay
@@ -73,28 +85,63 @@ class Connections:
         """
         Adds a new connection, which has `open_deadline_seconds` to open a session.
         """
-        self._all.add(connection)
+        self._add(connection)
         deadline = self._config.session.open_deadline_seconds
         self._open_deadlines[connection] = self._clock.callLater(deadline, self._never_opened, connection)
-        if not self._limits.admit(connection):
-            self.close(connection, OVER_CAPACITY)
+        why = None if self._limits.admit(connection) else OVER_CAPACITY
+        why = why or self.refuses(connection)
+        if why is not None:
+            self.on_refused(connection, why)
+            self.close(connection, why)
 
     def add_transient(self, connection: Connection) -> None:
         """
         Adds a connection for one request, which opens no session and counts in its connector's limits.
         """
-        self._all.add(connection)
+        self._add(connection)
 
-    def lost(self, connection: Connection) -> None:
+    def _add(self, connection: Connection) -> None:
+        if connection not in self._all:
+            self._last_number += 1
+            self._all[connection] = ConnectionRecord(self._last_number, connection, self.closed.wall())
+            self.by_connector[connection.connector] += 1
+
+    def record(self, connection: Connection) -> ConnectionRecord | None:
         """
-        Removes a lost connection. A session that already uses another connection is not affected.
+        The record of an open connection.
         """
-        self._all.discard(connection)
+        return self._all.get(connection)
+
+    def session_changed(self, connection: Connection, before: Session | None, now: Session | None) -> None:
+        """
+        Notes which session the connection serves from now on.
+        """
+        record = self._all.get(connection)
+        if record is None:
+            return
+        if before is not None:
+            record.leave(before)
+        if now is not None:
+            record.join(now)
+
+    def lost(self, connection: Connection, code: int = 0, reason: str = "") -> None:
+        """
+        Removes a lost connection; `code` and `reason` are those with which its client closed it, if it did. A
+        session that already uses another connection is not affected.
+        """
+        record = self._all.pop(connection, None)
         self._limits.gone(connection)
         self._refused.pop(connection, None)
         self.unread.gone(connection)
         self._cancel_delayed_close(connection)
+        session = connection.session
         self.detach(connection)
+        if record is not None:
+            if session is not None:
+                record.leave(session)
+            record.peer = connection.peer  # in the PROXY protocol it is known late
+            self.by_connector[record.connector] -= 1
+            self.closed.add(record, code, reason)
         if self._stopped is not None and not self._stopped.called and not self._all:
             self._stopped.callback(None)
 
@@ -152,6 +199,9 @@ class Connections:
         """
         Sends the reason to the client, and closes the connection.
         """
+        record = self._all.get(connection)
+        if record is not None and record.closing is None:
+            record.closing = why
         connection.lose(why.spread(self._chance()))
 
     def close_slow(self, connection: Connection) -> bool:
@@ -240,3 +290,11 @@ class Connections:
             inbox = session.mailbox.inbox
             if inbox is not None and inbox.unacknowledged:
                 inbox.send_ack()
+
+
+def _refuse_none(connection: Connection) -> Closing | None:
+    return None
+
+
+def _ignore_refusal(connection: Connection, why: Closing) -> None:
+    pass

@@ -86,6 +86,11 @@ class MailboxHost(Protocol):
         Calls `expire` at that time: a sender asked for a receipt of a message with a time to live.
         """
 
+    def dropped(self, runtime: str, code: int) -> None:
+        """
+        Notes that a message for this runtime is dropped, with the code of its receipt.
+        """
+
     def receipt(self, data: bytes, code: int, asker: int) -> None:
         """
         Sends a receipt for this message to the session with the sid `asker`.
@@ -182,6 +187,7 @@ class Mailbox:
         Drops a message that may not be queued; a client that acknowledges learns that one is missing.
         """
         self._host.counts.turned_away += 1
+        self._host.dropped(self.session.runtime, 507)
         if self.outbox is not None and self.outbox.client_requested:
             self.missed += 1
             self.outbox.transition("dropped")
@@ -263,6 +269,7 @@ class Mailbox:
         """
         outbox = self.outbox
         counted = outbox is not None and outbox.client_requested
+        self._host.dropped(self.session.runtime, code)
         if outbox is not None and counted:
             self.missed += 1
             outbox.transition("dropped")
@@ -285,11 +292,18 @@ class Mailbox:
         undelivered = self.undelivered()
         self._empty()
         for kept in undelivered:
+            self._host.dropped(self.session.runtime, 410)
             self.send_receipt(kept, 410)
             self.journal.release(kept)
 
     def _empty(self) -> None:
-        self._queue = self.outbox = self.inbox = None
+        self._drop_queue()
+        self.outbox = self.inbox = None
+
+    def _drop_queue(self) -> None:
+        if self._queue is not None:
+            self._queue.clear()
+        self._queue = None
 
     def send_receipt(self, kept: QueuedMessage, code: int) -> None:
         """
@@ -319,6 +333,7 @@ class Mailbox:
             if oldest is None:
                 break
             self._host.counts.shed += 1
+            self._host.dropped(self.session.runtime, 503)
             self.send_receipt(oldest, 503)
             self.journal.release(oldest)
             outbox.transition("dropped")
@@ -345,7 +360,7 @@ class Mailbox:
             self.outbox.transition("opened")
         if before is None:
             return
-        self._queue = None
+        self._drop_queue()
         self.session.write_state(fresh=True)
         for kept in [kept for kept in undelivered if self._prepare_requeue(kept)]:
             self._requeue(kept)
@@ -423,7 +438,8 @@ class Mailbox:
         If its state is among what was lost, the numbers in the records that are left are of an unknown
         epoch, and must not count for the next one.
         """
-        queued, self._queue = self.queued_messages(), None
+        queued = self.queued_messages()
+        self._drop_queue()
         self.session.write_state(fresh=True)
         for kept in queued:
             data = self.read_back(kept)

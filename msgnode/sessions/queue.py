@@ -62,14 +62,26 @@ class QueuedMessage(Struct, gc=False):
     share: Share | None = None
 
 
+class QueueTotals:
+    """
+    The messages and bytes in all queues that share it.
+    """
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = 0
+
+
 class MessageQueue:
     """
-    A bounded queue of messages by priority, oldest first.
+    A bounded queue of messages by priority, oldest first; `totals` counts its messages, too.
     """
 
-    __slots__ = ("_most_bytes", "_most_messages", "_passed", "_queues", "bytes", "number")
+    __slots__ = ("_most_bytes", "_most_messages", "_passed", "_queues", "_totals", "bytes", "number")
 
-    def __init__(self, most_messages: int, most_bytes: int) -> None:
+    def __init__(self, most_messages: int, most_bytes: int, totals: QueueTotals | None = None) -> None:
+        self._totals = totals or QueueTotals()
         self._most_messages = most_messages
         self._most_bytes = most_bytes
         self._queues: dict[int, deque[QueuedMessage]] = {}
@@ -94,8 +106,7 @@ class MessageQueue:
         if queue is None:
             queue = self._queues[kept.priority] = deque()
         queue.append(kept)
-        self.number += 1
-        self.bytes += kept.size
+        self._count(1, kept.size)
         gone: list[QueuedMessage] = []
         while self.over and self.number > 1:
             gone.append(self.shed())
@@ -148,8 +159,7 @@ class MessageQueue:
             if not gone:
                 continue
             found += gone
-            self.number -= len(gone)
-            self.bytes -= sum(kept.size for kept in gone)
+            self._count(-len(gone), -sum(kept.size for kept in gone))
             if rest:
                 self._queues[priority] = rest
             else:
@@ -161,6 +171,18 @@ class MessageQueue:
         kept = queue.popleft()
         if not queue:
             del self._queues[priority]
-        self.number -= 1
-        self.bytes -= kept.size
+        self._count(-1, -kept.size)
         return kept
+
+    def clear(self) -> None:
+        """
+        Removes all messages.
+        """
+        self._queues.clear()
+        self._count(-self.number, -self.bytes)
+
+    def _count(self, messages: int, size: int) -> None:
+        self.number += messages
+        self.bytes += size
+        self._totals.messages += messages
+        self._totals.bytes += size

@@ -131,6 +131,8 @@ class Session:
     were merged into this one and may still be in the database after a restart, `former` those of all of them,
     `names` the earlier runtimeURLs of these sessions and of this one.
     `sid` is its number on disk; 0 for a session of one message, which is not stored.
+    `in_*` and `out_*` count its messages since the node started; Sessions.count_carried adds those that the
+    data plane carried.
     """
 
     __slots__ = (
@@ -150,13 +152,20 @@ class Session:
         "host",
         "identity",
         "identity_timer",
+        "in_bytes",
+        "in_messages",
         "is_node",
         "keys",
+        "last_in",
         "learned",
         "mailbox",
         "names",
+        "opened_at",
+        "out_bytes",
+        "out_messages",
         "proof",
         "ready",
+        "refused",
         "runtime",
         "sid",
         "since",
@@ -190,6 +199,10 @@ class Session:
         self.expiry: IDelayedCall | None = None
         self.successor: Session | None = None
         self.since = 0.0  # when its connection was opened or lost, by the node's clock
+        self.opened_at = 0.0  # seconds since 1970; 0 if that was before a restart
+        self.in_messages = self.in_bytes = self.out_messages = self.out_bytes = 0
+        self.last_in = 0  # when its last message came, in nanoseconds since 1970
+        self.refused = 0  # messages of it that were refused
         self.token_hash = b""
         self.ready: Sink | None = None
         self.mailbox = Mailbox(self, host)
@@ -380,6 +393,19 @@ class Session:
     def _count_sent(self, data: bytes) -> None:
         self._host.counts.sent += 1
         self._host.counts.sent_bytes += len(data)
+        self.out_messages += 1
+        self.out_bytes += len(data)
+
+    def add_carried(self, received: int, received_bytes: int, sent: int, sent_bytes: int, last: int) -> None:
+        """
+        Counts what the data plane carried from and to its connection; `last` is when the last message came, 0
+        if none did.
+        """
+        self.in_messages += received
+        self.in_bytes += received_bytes
+        self.out_messages += sent
+        self.out_bytes += sent_bytes
+        self.last_in = max(self.last_in, last)
 
     # -- merges --------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ the session.
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -16,10 +17,12 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.config.schema import Config
-from msgnode.protocol.close_codes import SUPERSEDED, Closing
+from msgnode.protocol.address import SESSION
+from msgnode.protocol.close_codes import OVER_CAPACITY, REMOVED, SUPERSEDED, Closing
 from msgnode.protocol.message import Message
 from msgnode.sessions.connections import STOP_WAIT_SECONDS, Connections
 from msgnode.sessions.counters import Counters
+from msgnode.sessions.history.refusals import RefusalRing, name
 from msgnode.sessions.journal import DeliveryJournal
 from msgnode.sessions.limits.connection_limits import ConnectionLimits
 from msgnode.sessions.limits.disk_watermark import Watermark
@@ -29,12 +32,23 @@ from msgnode.sessions.limits.spool_share import NOBODY, Share, Shares
 from msgnode.sessions.mailbox import Mailbox, MailboxSession
 from msgnode.sessions.outbox import Outbox
 from msgnode.sessions.persistence import MessageLog, SessionStore
-from msgnode.sessions.queue import MessageQueue
+from msgnode.sessions.queue import MessageQueue, QueueTotals
 from msgnode.sessions.routing import Routes
 from msgnode.sessions.session import Connection, Session, hashed
 from msgnode.transport.data_plane import NO_DATA_PLANE
 
 log = Logger()
+
+# The reasons of dropped messages by the code of their receipts, with the text for operators.
+_DROPPED = {
+    408: ("stale", "its time to live ended while it was queued"),
+    410: ("ended", "the session ended while it was queued"),
+    503: ("overflow", "evicted, because the queue or the memory was full"),
+    507: ("no-room", "not queued: there is no room"),
+}
+# The codes and the reasons of refused connections by their close code.
+_CODES = {OVER_CAPACITY.code: 503, REMOVED.code: 403}
+_WORDS = {REMOVED.code: "banned"}
 
 
 class TrafficRecorder(Protocol):
@@ -66,7 +80,9 @@ class Sessions(Service):
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.counts = counts
-        self.connections = Connections(config, connection_limits, counts, clock, chance, self._detach)
+        self.connections = Connections(config, connection_limits, counts, clock, chance, self._detach, wall)
+        self.refusals = RefusalRing(wall)
+        self.connections.on_refused = self._note_refused_connection
         self.draining = False
         self.watermark: Watermark | None = None
         self.data_plane = NO_DATA_PLANE
@@ -90,6 +106,8 @@ class Sessions(Service):
         self.on_end: Callable[[Session], object] = _ignore_end  # called for each session that ended
         # Called for each event of a session, by the word of the traffic log.
         self.on_event: Callable[[str, Session], object] = _ignore_event
+        self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
+        self.queued = QueueTotals()  # of all sessions
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         # Superseded connections still belong to their session, so its end must find them.
@@ -148,12 +166,36 @@ class Sessions(Service):
         room = outbox.room if outbox is not None and ready is outbox else None
         self.data_plane.ready_changed(connection, ready is not None, room)
 
+    def dropped(self, runtime: str, code: int) -> None:
+        """
+        Notes for operators that a message queued for this runtime, or refused by its queue, is dropped.
+        """
+        reason, text = _DROPPED[code]
+        made = self.refusals.add(runtime, code, reason, text, runtime)
+        if made is not None:
+            made.outcome = "dropped"
+
+    def note_refused_open(
+        self, connection: Connection, runtime: str, code: int, reason: str, why: Closing
+    ) -> None:
+        """
+        Notes for operators that a connection may not open the session `runtime`, "" for a new one.
+        """
+        text = f"may not open {runtime or 'a session'}; closed with {why.code} {why.word}"
+        made = self.refusals.add(connection.peer, code, reason, text, SESSION)
+        if made is not None:
+            made.connector, made.peer = connection.connector, connection.peer
+            made.session, made.user, made.type = name(runtime), name(connection.identity), "open"
+
+    def _note_refused_connection(self, connection: Connection, why: Closing) -> None:
+        self.note_refused_open(connection, "", _CODES.get(why.code, 403), _WORDS.get(why.code, "limit"), why)
+
     def now(self) -> float:
         return self._clock.seconds()
 
     def make_queue(self) -> MessageQueue:
         bounds = self._config.session
-        return MessageQueue(bounds.queue_messages, bounds.queue_bytes)
+        return MessageQueue(bounds.queue_messages, bounds.queue_bytes, self.queued)
 
     def make_outbox(self, mailbox: Mailbox, client_requested: bool) -> Outbox:
         bounds = self._config.session
@@ -216,7 +258,7 @@ class Sessions(Service):
         """
         self._last_sid += 1
         session = Session(runtime, self, self._last_sid)
-        session.anonymous, session.host = anonymous, host
+        session.anonymous, session.host, session.opened_at = anonymous, host, self._wall()
         self._budget.opened(session)
         self._by_runtime[runtime] = session
         self._session_store.opened(session)
@@ -261,6 +303,7 @@ class Sessions(Service):
         connection = session.connection
         if connection is not None:
             session.detach()
+            self.attached[connection.connector] -= 1
             self._superseded.setdefault(session, set()).add(connection)
         self.void_token(session)
         del self._by_runtime[session.runtime]
@@ -319,6 +362,9 @@ class Sessions(Service):
         self._not_superseded(connection, session)
         self._set_session(connection, session)
         session.attach(connection)
+        if older is not None:
+            self.attached[older.connector] -= 1
+        self.attached[connection.connector] += 1
         if older is not connection:
             session.since = self.now()
             self._note("attached", session, connection)
@@ -334,6 +380,7 @@ class Sessions(Service):
             self._not_superseded(connection, session)
             return
         session.detach()
+        self.attached[connection.connector] -= 1
         session.since = self.now()
         self._session_store.changed(session)
         self._session_store.disconnected(session, self._wall())
@@ -342,8 +389,25 @@ class Sessions(Service):
 
     def _set_session(self, connection: Connection, session: Session | None) -> None:
         # Nothing else sets it: the data plane repeats what was decided for a connection's session.
+        before = connection.session
+        if before is not None:
+            self._count_carried(before, connection)
         connection.session = session
+        self.connections.session_changed(connection, before, session)
         self.data_plane.session_changed(connection)
+
+    def count_carried(self, session: Session) -> None:
+        """
+        Adds what the data plane has carried for the session to its counters.
+        """
+        for connection in (session.connection, *self._superseded.get(session, ())):
+            if connection is not None:
+                self._count_carried(session, connection)
+
+    def _count_carried(self, session: Session, connection: Connection) -> None:
+        carried = self.data_plane.take_traffic(connection)
+        if carried is not None:
+            session.add_carried(*carried)
 
     def _forget_decisions(self, session: Session) -> None:
         for connection in (session.connection, *self._superseded.get(session, ())):
@@ -388,6 +452,8 @@ class Sessions(Service):
         self._routes.forget(session)  # first, so that it gets no notification of its own end
         self._forget_decisions(session)
         session.end()
+        if connection is not None:
+            self.attached[connection.connector] -= 1
         self._budget.ended(session)
         self._session_store.ended(session)
         self.journal.forget(session.sid)

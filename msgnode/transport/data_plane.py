@@ -286,6 +286,13 @@ class DataPlane:
         clients that acknowledge to this journal.
         """
 
+    def take_traffic(self, connection: Any) -> tuple[int, int, int, int, int] | None:
+        """
+        Messages and bytes carried from the connection, those carried to it, and when the last one came, in
+        nanoseconds since 1970 (0: none did); since the last call. None: it carries nothing of the connection.
+        """
+        return None
+
     def set_limits(
         self, unsent_bytes: int, partial_bytes: int, partial_bytes_of_host: int, flow_bytes: int
     ) -> None:

@@ -71,6 +71,10 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
+    def endpoint(self) -> str:
+        return self._listen.endpoint
+
+    @property
     def scheme(self) -> str:
         return "https" if self.tls is not None or self._listen.endpoint.startswith("ssl:") else "http"
 

@@ -3,7 +3,7 @@ The compiled data plane of one node: what Python tells it, and what it tells Pyt
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ class Counts(Protocol):
 
     received: int
     received_bytes: int
+    received_by: defaultdict[str, int]
     sent: int
     sent_bytes: int
     handed_over: list[int]
@@ -62,6 +63,7 @@ class NativePlane(DataPlane):
         self._gather_microseconds = GATHER_MICROSECONDS if gather else 0
         self._round_microseconds = round_microseconds
         self.poller: Any = module.Plane(self, self, self._failed)
+        self._take_traffic = getattr(self.poller, "take_traffic", None)  # absent from an older build
         self._lost_lines = 0
         self._cork: Cork | None = None
         self._counts: Counts | None = None
@@ -102,6 +104,9 @@ class NativePlane(DataPlane):
         connection.read_by_port(port)
 
     def _forget(self, connection: Any, number: int) -> None:
+        carried = self.take_traffic(connection)
+        if carried is not None and connection.session is not None:
+            connection.session.add_carried(*carried)
         del self._ports[connection]
         del self._connections[number]
 
@@ -250,6 +255,10 @@ class NativePlane(DataPlane):
         found = self.poller.take_counts()
         counts.received += found["received"]
         counts.received_bytes += found["received_bytes"]
+        lines = found.get("received_lines", 0)
+        for connector, number in (("line", lines), ("websocket", found["received"] - lines)):
+            if number:
+                counts.received_by[connector] += number
         counts.sent += found["sent"]
         counts.sent_bytes += found["sent_bytes"]
         for bits, number in enumerate(found["handed_over"]):
@@ -257,6 +266,13 @@ class NativePlane(DataPlane):
         self._carried += found["received"]
         self._punted.update(found["punted"])
         self._lost_lines += found["lost_lines"]
+
+    def take_traffic(self, connection: Any) -> tuple[int, int, int, int, int] | None:
+        port = self._ports.get(connection)
+        if port is None or self._take_traffic is None:
+            return None
+        traffic: tuple[int, int, int, int, int] = self._take_traffic(port.number)
+        return traffic
 
     def log(self, time: int, line: bytes) -> None:
         self.poller.log(time, line)

@@ -190,9 +190,9 @@ class Port:
         if self.number:
             self._outlet.take_carried()
             self._left = self._plane.take_pending(self.number)
+            self._forget(self._connection, self.number)  # which takes its counts
             number, self.number = self.number, 0
             self._plane.remove(number)
-            self._forget(self._connection, number)
 
     def take_left(self) -> bytes:
         left, self._left = self._left, b""

@@ -8,6 +8,7 @@ CertificateOptions releases idle buffers, which are half the memory of a connect
 import re
 from typing import Any
 
+from cryptography import x509
 from msgspec import structs
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
@@ -45,6 +46,15 @@ class TLSFactory(TLSMemoryBIOFactory):
         Called by Twisted for each new connection. Open connections keep the certificate they have.
         """
         return self._options.serverConnectionForTLS(protocol)
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """
+        The certificate that new connections get.
+        """
+        used = self._options.certificate
+        assert used is not None  # options_for gives one
+        return used.to_cryptography()
 
     def read(self) -> CertificateOptions:
         """

@@ -139,6 +139,7 @@ impl Plane {
         for (name, count) in [
             ("received", counts.received),
             ("received_bytes", counts.received_bytes),
+            ("received_lines", counts.received_lines),
             ("sent", counts.sent),
             ("sent_bytes", counts.sent_bytes),
             ("reads", counts.reads),

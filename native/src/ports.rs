@@ -164,6 +164,17 @@ impl Plane {
         self.state().core.ports.get(port).map_or(0, |port| port.outgoing.len())
     }
 
+    // -- counts ------------------------------------------------------------------
+
+    /// Messages and bytes carried from the port, those carried to it, and when the last one came, in nanoseconds
+    /// since 1970 (0: none did); since the last call.
+    fn take_traffic(&self, port: Key) -> (u64, u64, u64, u64, u64) {
+        let state = &mut *self.state();
+        let taken = state.core.ports.get_mut(port).map(|port| std::mem::take(&mut port.traffic));
+        let taken = taken.unwrap_or_default();
+        (taken.received, taken.received_bytes, taken.sent, taken.sent_bytes, taken.last)
+    }
+
     // -- partial input -----------------------------------------------------------
 
     /// Bytes of what has begun and not ended: of all, and of one host; 0: any number.

@@ -2,11 +2,14 @@
 `/metrics`.
 """
 
+import gzip
+import time
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.trial.unittest import SynchronousTestCase
 
+from msgnode import __version__
 from tests.support.http_client import HTTPClient
 from tests.support.network import Network
 from tests.support.poll_runtime import PollRuntime
@@ -33,10 +36,10 @@ class MetricsTests(SynchronousTestCase):
         Each sample by its name and labels, as `name{label}`.
         """
         response = HTTPClient(self.net, "admin").request("GET", "/metrics")
-        self.assertEqual("text/plain; version=0.0.4; charset=utf-8", response.headers["Content-Type"])
+        self.assertIn("text/plain; version=", response.headers["Content-Type"])
         found: dict[str, float] = {}
         for family in text_string_to_metric_families(response.body.decode()):
-            self.assertTrue(family.name.startswith("msgnode_"), family.name)
+            self.assertTrue(family.name.startswith(("msgnode_", "process_", "python_gc_")), family.name)
             self.assertTrue(family.documentation, family.name)
             for sample in family.samples:
                 labels = ",".join(value for key, value in sample.labels.items())
@@ -94,10 +97,11 @@ class MetricsTests(SynchronousTestCase):
         waits = self.send(self.device, f"{self.browser.url}/x")
         after = self.metrics()
 
-        def grown(name: str) -> float:
-            return after[f"msgnode_{name}_total"] - before[f"msgnode_{name}_total"]
+        def grown(name: str, label: str = "") -> float:
+            name = f"msgnode_{name}_total{label}"
+            return after[name] - before[name]
 
-        self.assertEqual(3, grown("messages_in"))
+        self.assertEqual(3, grown("messages_in", "{line}"))
         self.assertEqual(len(delivered + lost + waits), grown("bytes_in"))
         self.assertEqual((1, len(delivered)), (grown("messages_out"), grown("bytes_out")))
         self.assertEqual(1, grown("messages_waited"))
@@ -156,18 +160,21 @@ class MetricsTests(SynchronousTestCase):
 
     def test_lag(self) -> None:
         """
-        How late the event loop runs is measured twice a second; the worst is remembered.
+        How late the event loop runs is measured twice a second, as a histogram.
         """
         self.net.lag.startService()
         self.net.clock.advance(0.5)
-        self.assertMetrics(event_loop_lag_seconds=0, event_loop_lag_worst_seconds=0)
+        self.assertMetrics(event_loop_lag_seconds_sum=0, event_loop_lag_seconds_count=1)
 
         self.net.clock.advance(2)
 
-        self.assertMetrics(event_loop_lag_seconds=1.5, event_loop_lag_worst_seconds=1.5)
+        self.assertMetrics(event_loop_lag_seconds_sum=1.5, event_loop_lag_seconds_count=2)
         for _ in range(2):
             self.net.clock.advance(0.5)
-        self.assertMetrics(event_loop_lag_seconds=0, event_loop_lag_worst_seconds=1.5)
+        self.assertMetrics(
+            event_loop_lag_seconds_sum=1.5,
+            **{"event_loop_lag_seconds_bucket{1.0}": 3, "event_loop_lag_seconds_bucket{2.5}": 4},
+        )
         self.net.lag.stopService()
         self.assertFalse([call for call in self.net.clock.calls if "LoopingCall" in repr(call.func)])
 
@@ -177,4 +184,77 @@ class MetricsTests(SynchronousTestCase):
         """
         self.net = Network()
 
-        self.assertMetrics(messages_in_total=0, connections__websocket=0, delivery_seconds_count=0)
+        self.assertMetrics(
+            messages_in_total__websocket=0,
+            connections__websocket=0,
+            delivery_seconds_count=0,
+            **{"messages_refused_total{403,policy}": 0, "connections_closed_total{admin}": 0},
+        )
+
+    def test_process_and_version_are_shown(self) -> None:
+        """
+        Memory, descriptors and CPU of the process, the node's version, and the limits of its configuration.
+        """
+        found = self.metrics()
+
+        self.assertGreater(found["process_resident_memory_bytes"], 1_000_000)
+        self.assertGreater(found["process_open_fds"], 0)
+        self.assertLessEqual(found["process_open_fds"], found["process_max_fds"])
+        self.assertGreater(found["process_cpu_seconds_total"], 0)
+        self.assertLess(found["process_start_time_seconds"], time.time())
+        self.assertIn("python_gc_collections_total{0}", found)
+        [info] = [name for name in found if name.startswith("msgnode_info")]
+        self.assertIn(__version__, info)
+        self.assertMetrics(config_last_reload_successful=1, draining=0)
+        limit = "msgnode_limit{limits.sessions}"
+        self.assertEqual(self.net.node.config.limits.sessions, found[limit])
+
+    def test_openmetrics_and_gzip_are_given_to_clients_that_accept_them(self) -> None:
+        """
+        Prometheus asks for both.
+        """
+        client = HTTPClient(self.net, "admin")
+        response = client.request(
+            "GET", "/metrics", Accept="application/openmetrics-text; version=1.0.0", Accept_Encoding="gzip"
+        )
+
+        self.assertIn("application/openmetrics-text", response.headers["Content-Type"])
+        self.assertEqual("gzip", response.headers["Content-Encoding"])
+        text = gzip.decompress(response.body).decode()
+        self.assertTrue(text.endswith("# EOF\n"))
+        self.assertIn("msgnode_info{", text)
+
+    def test_closed_connections_are_counted_by_who_closed_them(self) -> None:
+        """
+        A client that leaves, and one that the node closes because it never opens a session.
+        """
+        WebSocketRuntime(self.net, "runtime://example.org/late")
+        self.device.drop()
+        self.net.advance(11)
+
+        self.assertMetrics(connections_closed_total__client=1, connections_closed_total__node=1)
+
+    def test_traffic_is_counted_by_connector(self) -> None:
+        """
+        The messages received, by how their clients are connected.
+        """
+        before = self.metrics()
+        self.send(self.device, f"{self.browser.url}/x")
+        after = self.metrics()
+
+        name = "msgnode_messages_in_total{%s}"
+        self.assertEqual(1, after[name % "line"] - before[name % "line"])
+        self.assertEqual(0, after[name % "websocket"] - before[name % "websocket"])
+
+    def test_queues_of_many_sessions_are_summed_as_they_change(self) -> None:
+        """
+        What waits is counted when it is put in, taken out, dropped, or lost with its session.
+        """
+        self.browser.drop()
+        sizes = [len(self.send(self.device, f"{self.browser.url}/x", id)) for id in (1, 2)]
+        self.assertMetrics(waiting_messages=2, waiting_bytes=sum(sizes))
+
+        session = self.net.node.sessions.get(self.browser.url)
+        self.net.node.sessions.end(session, "expired")
+
+        self.assertMetrics(waiting_messages=0, waiting_bytes=0)

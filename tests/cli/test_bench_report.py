@@ -41,10 +41,10 @@ def test_says_that_it_does_not_know() -> None:
         assert result == {"data_plane": None, "by_flow": None}
 
 
-def test_reads_metrics_without_labels() -> None:
+def test_sums_metrics_over_their_labels() -> None:
     """
-    Comments and metrics with labels are left out.
+    Comments are left out.
     """
     metrics = '# HELP a b\na_total 12.0\na_bucket{le="1.0"} 3.0\n'
 
-    assert numbers(metrics) == {"a_total": 12}
+    assert numbers(metrics) == {"a_total": 12, "a_bucket": 3}

@@ -47,10 +47,15 @@ def _read(admin: str) -> NodeCounts | None:
 
 def numbers(metrics: str) -> dict[str, int]:
     """
-    The metrics without labels, by name.
+    The metrics by name, summed over their labels.
     """
-    lines = [line.rsplit(" ", 1) for line in metrics.splitlines() if line and line[0] != "#"]
-    return {name: int(float(value)) for name, value in lines if "{" not in name}
+    found: dict[str, int] = {}
+    for line in metrics.splitlines():
+        if line and line[0] != "#":
+            name, value = line.rsplit(" ", 1)
+            name = name.partition("{")[0]
+            found[name] = found.get(name, 0) + int(float(value))
+    return found
 
 
 def describe(

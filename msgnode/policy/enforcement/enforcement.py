@@ -301,6 +301,7 @@ class PolicyEnforcement:
             if wait is None:
                 return self._let_pass(request)
         except Blocked as why:
+            why.rule = why.rule or decision.path
             self._recorder.record(request, why, enforced)
             self._obligations.notify_operator(decision.obligations, context)
             if enforced:
@@ -315,9 +316,10 @@ class PolicyEnforcement:
                 message.fields(lossy=True)
             except Malformed as why:
                 return Blocked(str(why), why.code, reason=why.reason)
-            return Blocked("the policies of this node cannot decide on this", failure_code(message.to))
+            text = "the policies of this node cannot decide on this"
+            return Blocked(text, failure_code(message.to), rule=decision.path)
         reason = f"{TEXT}: {decision.path or 'no rule permits it'}" if self._options.expose_reason else TEXT
-        return Blocked(reason, 403)
+        return Blocked(reason, 403, rule=decision.path)
 
     def _let_pass(self, request: PolicyRequest) -> Deferred[None] | None:
         """

@@ -51,6 +51,8 @@ pub const PUNT_NAMES: [&str; PUNTS] = [
 pub struct Counters {
     pub received: u64,
     pub received_bytes: u64,
+    /// Those of `received` that came as lines.
+    pub received_lines: u64,
     pub sent: u64,
     pub sent_bytes: u64,
     /// Messages by the bit length of the microseconds they took.
@@ -65,6 +67,7 @@ impl Default for Counters {
         Counters {
             received: 0,
             received_bytes: 0,
+            received_lines: 0,
             sent: 0,
             sent_bytes: 0,
             handed_over: [0; BIT_LENGTHS],

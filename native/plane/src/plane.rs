@@ -212,6 +212,8 @@ impl Plane {
         for recipient in &flow.recipients {
             let Some(port) = ports.get_mut(*recipient) else { continue };
             port.write(sent);
+            port.traffic.sent += 1;
+            port.traffic.sent_bytes += sent.len() as u64;
             if let Some(room) = &mut port.room {
                 room.take(sent.len());
             }
@@ -225,8 +227,12 @@ impl Plane {
             let acknowledges = |each: &Key| ports.get(*each).is_some_and(|port| port.room.is_some());
             self.journal.note(sent, flow.recipients.iter().copied().filter(acknowledges));
         }
-        if flow.counted {
-            if let Some(port) = ports.get_mut(key) {
+        if let Some(port) = ports.get_mut(key) {
+            port.traffic.received += 1;
+            self.counters.received_lines += u64::from(port.framing == Framing::Lines);
+            port.traffic.received_bytes += data.len() as u64;
+            port.traffic.last = came;
+            if flow.counted {
                 port.heard += 1;
                 if !port.owing {
                     port.owing = true;

@@ -36,6 +36,17 @@ impl Room {
     }
 }
 
+/// What was carried from a port and to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub received: u64,
+    pub received_bytes: u64,
+    pub sent: u64,
+    pub sent_bytes: u64,
+    /// When the last message came, in nanoseconds since 1970; 0 for none.
+    pub last: u64,
+}
+
 /// One connection.
 ///
 /// Everything here is small while nothing is on its way: a node has ten thousand of them.
@@ -63,6 +74,8 @@ pub struct Port {
     pub room: Option<Room>,
     /// Messages that came of a client that acknowledges, and its outbox has not counted.
     pub heard: u64,
+    /// Messages and bytes that were carried from it and to it, which its session has not counted.
+    pub traffic: Traffic,
     /// The host it counts for.
     pub host: Box<str>,
     /// What has come of a message that has not ended.
@@ -100,6 +113,7 @@ impl Port {
             owing: false,
             room: None,
             heard: 0,
+            traffic: Traffic::default(),
             host: host.into(),
             pending: Vec::new(),
             pending_since: 0,

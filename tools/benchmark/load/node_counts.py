@@ -34,8 +34,12 @@ class NodeCounts:
         if not self._port:
             return 0.0, 0.0
         lines = self._read("metrics").decode().splitlines()
-        values = dict(line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
-        return float(values.get(CARRIED, 0)), float(values.get(RECEIVED, 0))
+        samples = [line.rsplit(" ", 1) for line in lines if line and line[0] != "#"]
+        carried, received = (
+            sum(float(value) for name, value in samples if name.partition("{")[0] == wanted)
+            for wanted in (CARRIED, RECEIVED)
+        )
+        return carried, received
 
     def _read(self, path: str) -> bytes:
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/{path}", timeout=PATIENCE) as answer:

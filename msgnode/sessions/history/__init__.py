@@ -1,0 +1,3 @@
+"""
+Recent history for operators: refused messages and closed connections, in rings of a fixed size.
+"""
