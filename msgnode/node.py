@@ -42,6 +42,9 @@ from msgnode.bus.responders.subscriptions import Subscription
 from msgnode.bus.router import Router
 from msgnode.bus.routing_table import RoutingTable
 from msgnode.bus.session_merge import SessionMerge
+from msgnode.cluster.operator_requests import OperatorRequests
+from msgnode.cluster.relay.member_relay import MemberRelay
+from msgnode.cluster.relay.relay import Serve, not_served
 from msgnode.cluster.status import ClusterStatus
 from msgnode.config.schema import Config
 from msgnode.links.operations import LinkOperations
@@ -127,6 +130,9 @@ class Node:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
+        self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
+        self.member_relay: MemberRelay | None = None  # None: as above
+        self.serve_relayed: Serve = not_served  # the HTTP requests that other members relay
         self.data_plane = data_plane
         self.counts = Counters()
         self.registry_counts = RegistryCounts()

@@ -10,17 +10,21 @@ from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.web.resource import Resource
-from twisted.web.server import Request
+from twisted.web.server import NOT_DONE_YET, Request
 
 from msgnode import __version__
 from msgnode.admin.link_metrics import live_report
+from msgnode.cluster.operator_requests import NodeAnswer, Operator
 from msgnode.node import Node
+from msgnode.protocol.errors import Rejected
 from msgnode.transport.http_answers import answer_json
 
 LAG_SECONDS = 0.5
 RECENT = 120  # measurements that are kept: those of a minute
 # The upper bounds of the histogram, in seconds; what is later counts in a last bin.
 LAG_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LIVE = "live"  # the verb by which nodes ask each other
+ANYBODY = Operator("", ())  # /live needs no token
 
 
 class EventLoopLag(Service):
@@ -72,7 +76,7 @@ class LivenessResource(Resource):
         super().__init__()
         self._node = node
 
-    def render_GET(self, request: Request) -> bytes:
+    def render_GET(self, request: Request) -> bytes | int:
         request.setHeader(b"Access-Control-Allow-Origin", b"*")
         return answer_json(request, 200, self.report())
 
@@ -92,13 +96,34 @@ class LivenessResource(Resource):
 
 class HealthResource(LivenessResource):
     """
-    The resource `/live` on the admin listener.
+    The resource `/live` on the admin listener. With `?node=all` it has the answer of each node of the domain.
     """
 
     def __init__(self, node: Node, clock: IReactorTime) -> None:
         super().__init__(node)
         self._clock = clock
         self._since = clock.seconds()
+        node.operator_requests.offer(LIVE, lambda params, operator: self.report())
+
+    def render_GET(self, request: Request) -> bytes | int:
+        if request.args is None or request.args.get(b"node") != [b"all"]:
+            return super().render_GET(request)
+        try:
+            asked = self._node.operator_requests.ask_all(LIVE, {}, ANYBODY)
+        except Rejected as why:
+            return answer_json(request, why.code, why.body())
+        request.notifyFinish().addErrback(lambda why: asked.cancel())
+        asked.addCallback(self._answer_all, request)
+        return NOT_DONE_YET
+
+    def _answer_all(self, answers: dict[str, NodeAnswer], request: Request) -> None:
+        """
+        Answers with what `/live` of each node says, or why it said nothing.
+        """
+        nodes = {node: each.report() for node, each in answers.items()}
+        if not request._disconnected:
+            request.write(answer_json(request, 200, {"nodes": nodes}))
+            request.finish()
 
     def report(self) -> dict[str, Any]:
         attached, away = sessions_by_state(self._node)

@@ -68,6 +68,8 @@ class FlowOffers:
         """
         The terms on which each such message is carried; None if the policies decide on each by itself.
         """
+        if self._rates.on and self._rates.is_shared:
+            return None  # Python counts them, for other nodes, too
         buckets = self._rates.shared(session, message.origin.peer) if self._rates.on else ()
         if policy is None:
             return FlowTerms(self.refused, buckets=buckets)

@@ -19,6 +19,7 @@ from twisted.internet.defer import TimeoutError as NoAnswer
 from twisted.internet.task import react
 
 from msgnode.cli import INTERRUPTED, LATE, NOT_CONNECTED, REFUSED, USAGE
+from msgnode.cli.contexts import takes_context
 from msgnode.client import CannotConnect, Client, ClientError, Closed, NoToken, Refused, TimedOut
 from msgnode.client.login import Source
 
@@ -99,7 +100,7 @@ def talks(command: F) -> F:
     """
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return takes_context(command)
 
 
 class Address(click.ParamType):  # type: ignore[type-arg]

@@ -16,6 +16,7 @@ from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
 from msgnode.cli.bench.command import bench
+from msgnode.cli.contexts import context_group
 from msgnode.cli.links.link import link
 from msgnode.cli.links.route import route
 from msgnode.cli.messages import listen, request, send
@@ -283,5 +284,6 @@ main.add_command(listen)
 main.add_command(register)
 main.add_command(find)
 main.add_command(bench)
+main.add_command(context_group)
 main.add_command(link)
 main.add_command(route)

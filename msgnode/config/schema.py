@@ -112,6 +112,7 @@ class Limits(Section):
     session_rate_bytes: OrOff = 0
     ip_rate_messages: OrOff = 0
     ip_rate_bytes: OrOff = 0
+    shared: bool = False
 
 
 class StorageOptions(Section):

@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
-from msgnode.cluster.channels import Channels
+from msgnode.cluster.channels import Channel, Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
@@ -27,6 +27,11 @@ from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.relay.holders import SidTags, TokenHolders
+from msgnode.cluster.relay.member_relay import MemberRelay
+from msgnode.cluster.relay.relay import Relay, RelayLimits
+from msgnode.cluster.ownership.registrations import DomainRegistrations
+from msgnode.cluster.ownership.shared_rates import SharedRates
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
@@ -41,6 +46,10 @@ from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
+
+RELAYED_BYTES = 8 * 1024 * 1024  # of the longest response that is relayed, without its last message
+
+WINDOW_BYTES = 1024 * 1024  # of relayed requests and responses on their way to one member
 
 
 class Cluster(MultiService):
@@ -128,13 +137,58 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        node.operator_requests.join(self.requests, self._known)
+        channel = channels.make(b"h")
+        channel.listener = self._make_relay(channel)
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
+        node.registered.others = DomainRegistrations(
+            members.node,
+            self.requests,
+            members.up,
+            node.registered,
+            lambda: node.config.identity.auth != "none",
+        )
+        channel = channels.make(b"l")
+        self.rates = channel.listener = SharedRates(channel, clock)
+        node.rates.share(self.rates.share)
+        node.enforcement.share_rates(self.rates.share)
         self._leases: PoolLeases | None = None
         if owners.view:
             self._leases = node.allocation.leases = PoolLeases(
                 members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
             )
         return channels
+
+    def _make_relay(self, channel: Channel) -> Relay:
+        """
+        Makes the relay of HTTP requests to the holders of their sessions.
+        """
+        node, clock = self._node, self._reactor
+        config = node.config
+        body_bytes = RELAYED_BYTES + 4 * config.limits.message_bytes  # escaped twice, at worst
+        window_bytes = min(WINDOW_BYTES, config.cluster.link_queue_bytes // 4)
+        limits = RelayLimits(config.cluster.relayed_requests, body_bytes, window_bytes)
+        self.relay = relay = Relay(channel, clock, limits)
+        relay.serve = lambda member, request: node.serve_relayed(member, request)
+        sessions, table = node.sessions, lambda: self.carrier.table
+        holders = TokenHolders(
+            self.requests,
+            lambda token_hash: sessions.by_token_hash(token_hash) is not None,
+            lambda: table().up(),
+            self._away,
+            clock.seconds,
+        )
+        sids = SidTags(channel.node, channel.epoch)
+        relay.on_up.append(sids.member_up)
+        node.member_relay = MemberRelay(relay, holders, sids)
+        return relay
+
+    def _away(self) -> list[str]:
+        """
+        The members that are not reached, but were heard a short while ago.
+        """
+        known = self.carrier.table.known()
+        return [node for node, up in known.items() if not up and not self.directory.is_suspected(node)]
 
     def share_policies(self, policies: PolicyStore) -> None:
         """
@@ -165,10 +219,21 @@ class Cluster(MultiService):
         self._joining.stop()
         self.directory.stop()
         self.requests.stop()
+        self._node.operator_requests.stop()
+        self.relay.stop()
+        self.rates.stop()
         if self._policies is not None:
             self._policies.stop()
         stopped: Deferred[Any] = super().stopService()
         return stopped
+
+    def _known(self) -> set[str]:
+        """
+        The members that have been heard in the last hour, or that the configuration names.
+        """
+        config = self._node.config
+        named = {f"mn://{config.domain}/{name}" for name in config.cluster.members}
+        return named.union(self.carrier.table.known())
 
     def _missing(self) -> set[str]:
         """
@@ -204,7 +269,10 @@ class Cluster(MultiService):
             self.carrier.table.refusals.by_reason,
             structs.asdict(self.directory.counts),
             structs.asdict(self.requests.counts),
+            structs.asdict(self.relay.counts),
+            self.relay.under_way,
             self._leases.lost if self._leases is not None else 0,
+            structs.asdict(self.rates.counts),
         )
 
     def _states(self) -> dict[str, str]:

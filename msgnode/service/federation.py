@@ -248,7 +248,7 @@ class _Parts:
                 self.exchange,
                 ids,
                 traffic_recorder,
-                self._seal.trust_changed,
+                self._keys_of_members_changed,
                 reactor,
                 federates=made is None,
                 joined=joined,
@@ -352,6 +352,10 @@ class _Parts:
         self.exchange.apply()
         self.rotation.apply()
         self.forget_removed()
+
+    def _keys_of_members_changed(self) -> None:
+        self._seal.trust_changed()
+        self.overlay.forget_former()
 
     def _trust_changed(self) -> None:
         """

@@ -25,12 +25,14 @@ from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
+from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
 from msgnode.config.reload import Reloading, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
 from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
 from msgnode.connectors.http.records import WHERE as RECORDS
 from msgnode.connectors.http.records import RecordsResource
+from msgnode.connectors.http.relayed import RelayedRequests
 from msgnode.connectors.http.rest import Messages, OpenAPIResource
 from msgnode.connectors.http.server import BoundedSite
 from msgnode.connectors.http.site import Upgrade, tree
@@ -283,12 +285,14 @@ def factories(
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)
     sockets = SocketIOFactory(node, cork, reactor)
+    socket_io, messages = SocketIO(sockets), Messages(node, cork, reactor)
+    node.serve_relayed = RelayedRequests(node, {POLL: poll, MESSAGE: messages, SOCKET_IO: socket_io}).serve
     paths: dict[str, IResource] = {
         "ws": websocket,
         "stub/connect": websocket,
         "poll": poll,
-        "socket.io": SocketIO(sockets),
-        "message": Messages(node, cork, reactor),
+        "socket.io": socket_io,
+        "message": messages,
         "message/openapi.json": OpenAPIResource(),
         "live": LivenessResource(node),
         RECORDS: RecordsResource(node.known_records),

@@ -137,6 +137,12 @@ class Sessions(Service):
         """
         return self._by_token.get(hashed(token))
 
+    def by_token_hash(self, token_hash: bytes) -> Session | None:
+        """
+        The session whose token has this hash.
+        """
+        return self._by_token.get(token_hash) if token_hash else None
+
     def issue_token(self, session: Session) -> str:
         """
         Issues a new token for the session; the old one is void.

@@ -16,6 +16,7 @@ from msgnode.admin.health import EventLoopLag
 from msgnode.admin.link_metrics import COUNTS, GAUGES, OWN_GAUGES, TOTALS
 from msgnode.admin.links_api import ORDERS
 from msgnode.admin.metrics import Metrics
+from msgnode.cli.contexts import Contexts
 from msgnode.config.federation import Peer
 from msgnode.config.loader import check
 from msgnode.config.schema import Config, ConfigError, Listen, PoolAddresses
@@ -122,6 +123,8 @@ def test_code_blocks_of_documents_are_valid(path):
             check(tomllib.loads(block.text), path)
         elif block.info == "toml slo":
             assert parse_slos(block.text, path)
+        elif block.info == "toml contexts":
+            assert msgspec.convert(tomllib.loads(block.text), Contexts).context
         elif block.info == "python":
             compile(block.text, f"{path}:{block.line}", "exec")
         else:

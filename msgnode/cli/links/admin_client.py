@@ -16,6 +16,7 @@ import click
 
 from msgnode.cli import LATE, NOT_CONNECTED, REFUSED, USAGE
 from msgnode.cli.connection import Console
+from msgnode.cli.contexts import current_context, takes_context
 from msgnode.config.schema import Config
 
 ADMIN = "http://127.0.0.1:9092"
@@ -51,7 +52,7 @@ def asks_admin(command: F) -> F:
     """
     for option in reversed(_OPTIONS):
         command = option(command)
-    return command
+    return takes_context(command)
 
 
 class Answer(NamedTuple):
@@ -102,8 +103,10 @@ class AdminClient:
         parts = urlsplit(self._admin)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             self.console.stop(f"--admin: expected a URL such as {ADMIN}, not {admin!r}", USAGE)
-        self._token = os.environ.get("MSGNODE_ADMIN_TOKEN", "").strip() or self._read(
-            (state or Path(Config().state)) / TOKEN_FILE
+        self._token = (
+            os.environ.get("MSGNODE_ADMIN_TOKEN", "").strip()
+            or current_context().admin_token()
+            or self._read((state or Path(Config().state)) / TOKEN_FILE)
         )
 
     def get(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> Any:

@@ -287,6 +287,19 @@ class Overlay:
             self._reverifying.cancel()
         self._reverify(keys)
 
+    def forget_former(self) -> None:
+        """
+        Nodes of this domain were started again with other keys: what they advertised by the former ones does
+        not count any more. Their new advertisements would else be refused as a second claim of their names,
+        for as long as a third node still has a link to the former start.
+        """
+        domain = domain_of(self._node)
+        for key, record in list(self.states.records.items()):
+            if domain_of(key[0]) == domain and not self._is_signed_by_trusted(record):
+                self.refusals.count("former-key")
+                self._remove(key, is_distrusted=False)
+        self.routes.changed()
+
     def _reverify(self, keys: list[Key]) -> None:
         self._reverifying = None
         for key in keys[:REVERIFIED_AT_ONCE]:
@@ -302,6 +315,13 @@ class Overlay:
             self._seal.verify(record.compact, record.advertisement)
         except Refused as why:
             self.refusals.refuse(record.advertisement.node, why.reason, str(why))
+            return False
+        return True
+
+    def _is_signed_by_trusted(self, record: Record) -> bool:
+        try:
+            self._seal.verify(record.compact, record.advertisement)
+        except Refused:
             return False
         return True
 

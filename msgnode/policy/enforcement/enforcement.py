@@ -42,6 +42,7 @@ from msgnode.sessions.access.address_ownership import AddressOwnership
 from msgnode.sessions.limits.partial_input import PartialInput
 from msgnode.sessions.principal import Principal
 from msgnode.sessions.session import Connection, Session
+from msgnode.structures.token_bucket import Share
 
 log = Logger()
 
@@ -85,6 +86,12 @@ class PolicyEnforcement:
         self._counting = False  # does a policy, live or in a dry run, test the rate of a sender?
         self._counters = RateCounters(clock.seconds)
         self.apply()
+
+    def share_rates(self, share: Share) -> None:
+        """
+        Has the limits that are `shared` count for all nodes of the domain.
+        """
+        self._obligations.limits.share(share)
 
     # -- policies ----------------------------------------------------------
 
