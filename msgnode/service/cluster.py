@@ -27,11 +27,11 @@ from msgnode.cluster.nats_options import nats_options
 from msgnode.cluster.ownership.owners import Owners
 from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
+from msgnode.cluster.ownership.registrations import DomainRegistrations
+from msgnode.cluster.ownership.shared_rates import SharedRates
 from msgnode.cluster.relay.holders import SidTags, TokenHolders
 from msgnode.cluster.relay.member_relay import MemberRelay
 from msgnode.cluster.relay.relay import Relay, RelayLimits
-from msgnode.cluster.ownership.registrations import DomainRegistrations
-from msgnode.cluster.ownership.shared_rates import SharedRates
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange

@@ -37,9 +37,6 @@ class EventRing:
         self._wall = wall
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self._events)
-
     def __reversed__(self) -> Iterator[Event]:
         return reversed(self._events)
 

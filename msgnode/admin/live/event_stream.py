@@ -33,7 +33,12 @@ class EventStream:
     """
 
     def __init__(
-        self, request: Request, kinds: frozenset[str], wanted: dict[str, str], at: int, may: Callable[[], bool]
+        self,
+        request: Request,
+        kinds: frozenset[str],
+        wanted: dict[str, str],
+        at: int,
+        may: Callable[[], bool],
     ) -> None:
         self.request = request
         self.kinds = kinds
@@ -93,14 +98,19 @@ class EventStreams(Service):
             self._end(stream)
 
     def open(
-        self, request: Request, kinds: frozenset[str], wanted: dict[str, str], last_id: str, may: Callable[[], bool]
+        self,
+        request: Request,
+        kinds: frozenset[str],
+        wanted: dict[str, str],
+        last_id: str,
+        may: Callable[[], bool],
     ) -> None:
         """
         Answers the request with a stream of events. Raises Rejected if there are too many readers.
         """
         unknown = kinds - set(KINDS)
         if unknown:
-            raise Rejected(f"no kind {min(unknown)[:40]!r}; there are {', '.join(KINDS)}", 400, "bad-field")
+            raise Rejected(f"no kind {min(unknown)[:40]!r}; there are {', '.join(KINDS)}")
         if len(self._streams) >= MAX_STREAMS:
             raise Rejected(f"{MAX_STREAMS} event streams are open, which is the limit", 429, "limit")
         self._sources.look()

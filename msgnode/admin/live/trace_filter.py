@@ -37,14 +37,14 @@ class TraceFilter(Struct, frozen=True, omit_defaults=True):
         """
         found = [getattr(self, key) for key in KEYS]
         if not any(found):
-            raise Rejected(f"name what to trace: one of {', '.join(KEYS)}", 400, "bad-field")
+            raise Rejected(f"name what to trace: one of {', '.join(KEYS)}")
         if max(map(len, found)) > MAX_FILTER_CHARS:
-            raise Rejected(f"a text of a filter has at most {MAX_FILTER_CHARS} characters", 400, "bad-field")
+            raise Rejected(f"a text of a filter has at most {MAX_FILTER_CHARS} characters")
         if self.peer:
             try:
                 ip_network(self.peer, strict=False)
             except ValueError as why:
-                raise Rejected(f"peer: {why}"[:300], 400, "bad-field") from None
+                raise Rejected(f"peer: {why}"[:300]) from None
 
     def as_dict(self) -> dict[str, str]:
         found: dict[str, str] = msgspec.to_builtins(self)
@@ -96,7 +96,7 @@ def _is_at(address: str, wanted: str) -> bool:
 
 
 def _is_peer(peer: str, wanted: str) -> bool:
-    host, _, port = peer.rpartition(":")
+    host, _, _port = peer.rpartition(":")
     for name in (peer, host.strip("[]")):
         try:
             return ip_address(name) in ip_network(wanted, strict=False)

@@ -117,10 +117,10 @@ class TraceObserver:
         except Malformed:
             return
         for trace in list(self.traces):
-            if trace.filter.takes_for(message, session) or trace.filter.takes(message, None):
-                if self._shows(trace, message):
-                    line = trace_lines.header(message) | {"recipient": cut(session.runtime)}
-                    self._add(trace, "handed-over-late", line)
+            taken = trace.filter.takes_for(message, session) or trace.filter.takes(message, None)
+            if taken and self._shows(trace, message):
+                line = trace_lines.header(message) | {"recipient": cut(session.runtime)}
+                self._add(trace, "handed-over-late", line)
 
     def look_for_acknowledgements(self) -> None:
         """

@@ -163,11 +163,11 @@ class Traces(Service):
         """
         filter.check()
         if self._directory is None:
-            raise Rejected("a trace needs a state directory, and this node has none", 409, "not-found")
+            raise Rejected("a trace needs a state directory, and this node has none", 409, "conflict")
         if not 0 < seconds <= MAX_SECONDS:
-            raise Rejected(f"a trace ends after at most {MAX_SECONDS:g} s", 400, "bad-field")
+            raise Rejected(f"a trace ends after at most {MAX_SECONDS:g} s")
         if not 0 < most <= MAX_LINES:
-            raise Rejected(f"a trace has at most {MAX_LINES} lines", 400, "bad-field")
+            raise Rejected(f"a trace has at most {MAX_LINES} lines")
         if bodies and not self._node.config.admin.trace_bodies:
             raise Rejected("bodies are traced only with admin.trace_bodies = true", 403, "policy")
         if len(self._running()) >= MAX_RUNNING:
@@ -220,7 +220,7 @@ class Traces(Service):
         """
         trace = self.get(id)
         if not 0 <= at <= trace.written:
-            raise Rejected(f"from must be 0 to {trace.written}", 400, "bad-field")
+            raise Rejected(f"from must be 0 to {trace.written}")
         return self._run(_read_lines, self._path(trace), at, trace.written)
 
     # -- while traces run ---------------------------------------------------
@@ -268,7 +268,7 @@ class Traces(Service):
             trace.pending = []
         self._is_writing = True
         done = self._run(_append, [(path, b"".join(lines)) for path, _, lines in work])
-        done.addCallbacks(self._wrote, self._failed, (work,), None, (work,))
+        done.addCallbacks(self._wrote, self._failed, (work,), errbackArgs=(work,))
         return done
 
     def _wrote(self, done: None, work: list[tuple[Path, Trace, list[bytes]]]) -> None:
