@@ -15,7 +15,7 @@ class EventRingTests(OperatorCase):
 
     def test_ring_keeps_the_last_events_only(self) -> None:
         """
-        The ring holds ten thousand events; an older position goes on at the oldest, and says that some are missing.
+        The ring holds ten thousand events; an older position goes on at the oldest, and says so.
         """
         ring = EventRing(lambda: 1.0, "e")
 

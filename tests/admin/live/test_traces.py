@@ -332,7 +332,7 @@ class DataPlaneTests(FlowCase):
 
     def test_traced_sessions_leave_the_compiled_plane(self) -> None:
         """
-        While a trace of a session runs, Python routes what it sends and gets; others' messages stay in the plane.
+        While a trace of a session runs, Python routes what it sends and gets; others stay in the plane.
         """
         clients = [self.connect(name) for name in NAMES[:4]]
         a, b, c, d = clients
