@@ -13,8 +13,8 @@ class ClusterFigures(NamedTuple):
 
     `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
     by name, `requests` those between members by outcome, and `relayed` the requests of HTTP clients that were
-    relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of shared
-    rates.
+    relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of
+    shared rates.
     """
 
     is_connected: bool

@@ -36,7 +36,6 @@ class MemoryStatus:
             {"served": 5},
             4,
             1,
-            1,
             {"sent": 4},
         )
 
