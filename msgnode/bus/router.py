@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from msgnode.bus.components import ClusterMembers, Components, ForeignDomains, Reply
-from msgnode.bus.delivery import Delivery, ExpectedResponses
+from msgnode.bus.delivery import Delivery, DeliveryObserver, ExpectedResponses
 from msgnode.bus.egress import Egress
 from msgnode.bus.fanout import Fanout
 from msgnode.bus.flow_offers import FlowOffers
@@ -119,6 +119,12 @@ class Router:
         self.recipient_list = RecipientList(
             self.route, domain, routes, self.receipts, traffic_recorder, counts, fanout, config.limits, ring
         )
+
+    def observe(self, observer: DeliveryObserver | None) -> None:
+        """
+        Has this observer told of each delivery from now on; None: nobody.
+        """
+        self._delivery.observer = observer
 
     def route(self, message: Message, session: Session, count: int = 1) -> Reply:
         """
