@@ -290,6 +290,7 @@ class Node:
         checks = OpenChecks(
             self.sessions, self._domain, self._takeover, self.owners, self.authenticator, self.budget
         )
+        self.open_checks = checks
         self.handshake = Handshake(
             self.sessions,
             self._domain,
@@ -450,6 +451,13 @@ class Node:
         if self._subscription.foreign is None:
             self._subscription.foreign = members
         self.data_plane.change_all()
+
+    @property
+    def together(self) -> AbstractContextManager[Any]:
+        """
+        What collects the output of one piece of work, so that it is on disk before it is sent.
+        """
+        return self._ingress.together
 
     @property
     def router(self) -> Router:

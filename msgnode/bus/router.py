@@ -253,7 +253,8 @@ class Router:
         recipients = self._routes.resolve(to)
         if recipients and to not in TOPICS:
             return self._deliver(message, session, recipients)  # type: ignore[return-value]
-        self._no_route(message, to, session)
+        if self.cluster is None or not self.cluster.forward(message, session):
+            self._no_route(message, to, session)
         return None
 
     def _route_asked(
