@@ -158,6 +158,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         may be below a runtimeURL there.
         """
 
+    def is_held_elsewhere(self, address: str) -> bool:
+        """
+        Does a session at another member, which is not suspected, hold the address, or a runtimeURL above it?
+        """
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         """
         The members that hold an address that the directory does not know, or reach its domain, by asking all;
@@ -167,6 +172,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
     def send(self, message: Message, session: Session, node: str) -> None:
         """
         Sends a message to the only member that holds its address. Raises Rejected.
+        """
+
+    def carry(self, node: str, data: bytes) -> None:
+        """
+        Sends a message of this node's own to a member. Never raises.
         """
 
     def send_copies(self, message: Message, session: Session, nodes: tuple[str, ...]) -> int:

@@ -71,6 +71,7 @@ class MemberExchange:
         # Bound methods of the parts: a message would otherwise pay for one more call.
         self.holders, self.is_held = lookup.holders, lookup.is_held
         self.ask, self.subscribe = lookup.ask, lookup.subscribe
+        self.is_held_elsewhere = lookup.is_held_elsewhere
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id

@@ -19,6 +19,7 @@ from msgnode.links.exchange.outgoing import Outgoing
 from msgnode.links.exchange.receipts import to_remote
 from msgnode.links.overlay.network import Network
 from msgnode.links.stream.streams import Envelope, NoRoom, Outcome, Streams
+from msgnode.policy.decision.context import Peer
 from msgnode.protocol.errors import Rejected
 from msgnode.protocol.message import Message, recall
 from msgnode.sessions.session import Session
@@ -166,7 +167,7 @@ class MemberSending:
 
     def _envelope(self, message: Message, session: Session) -> Envelope:
         envelope = envelope_of(message, self._ids.next(), self._options)
-        envelope.identity = identity_of(session, self._own)
+        envelope.identity = _asserted(message) if session.is_node else identity_of(session, self._own)
         return envelope
 
     def _lost(self, node: str, envelope: Envelope, outcome: Outcome) -> None:
@@ -180,7 +181,7 @@ class MemberSending:
 
     def carry(self, node: str, data: bytes) -> None:
         """
-        Sends a receipt or an answer of this node to the member where its asker is. Never raises.
+        Sends a receipt, an answer or another message of this node to the member that it is for. Never raises.
         """
         try:
             message = recall(data)
@@ -207,5 +208,16 @@ class MemberSending:
             self._counts.note(node, "overflow")
 
 
+def _asserted(message: Message) -> dict[str, str]:
+    """
+    The identity of a sender in another domain, as that domain says.
+    """
+    came_from: Peer | None = getattr(message.origin, "came_from", None)
+    if came_from is None or came_from.identity is None:
+        return {}
+    identity = came_from.identity
+    return {"issuer": came_from.issuer, "user": identity.user, "idp": identity.provider}
+
+
 def _may_gather(message: Message, node: str) -> bool:
-    return True
+    return not _asserted(message)
