@@ -8,7 +8,6 @@ from typing import NamedTuple
 class Closing(NamedTuple):
     """
     A close code, its reason, and `retry_after` in seconds; None means that the client must not connect again.
-    `node` is the URL of the node where its session is now, or "".
 
     docs/protocol.md lists all of them under "Closing and close codes".
     """
@@ -16,7 +15,13 @@ class Closing(NamedTuple):
     code: int
     word: str
     retry_after: float | None = None
-    node: str = ""
+
+    @property
+    def node(self) -> str:
+        """
+        The URL of the node where the client's session is now; "" if it is here, or not known.
+        """
+        return ""
 
     @property
     def reason(self) -> str:
@@ -30,6 +35,29 @@ class Closing(NamedTuple):
         if self.retry_after is None:
             return self
         return self._replace(retry_after=round(self.retry_after * (1 + chance), 1))
+
+    def at(self, node: str) -> "Closing":
+        """
+        The same closing of a client whose session is now at the node with that URL.
+        """
+        moved = MovedClosing(*self)
+        moved.url = node
+        return moved
+
+
+class MovedClosing(Closing):
+    """
+    The closing of a client whose session is at another node.
+    """
+
+    url = ""
+
+    @property
+    def node(self) -> str:
+        return self.url
+
+    def spread(self, chance: float) -> Closing:
+        return Closing(*super().spread(chance)).at(self.url)
 
 
 CLOSED = Closing(1000, "closed")

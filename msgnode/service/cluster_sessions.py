@@ -89,15 +89,15 @@ class ClusterSessions:
 
     # -- draining ---------------------------------------------------------------------
 
-    def drain(self) -> Deferred[None]:
+    def drain(self, seconds: float) -> Deferred[None]:
         """
-        Hand all sessions over to other members; fires when they have them. New clients should be turned away
-        before.
+        Hand all sessions over to other members; fires when they have them, after so many seconds at most. New
+        clients should be turned away before.
         """
         self.moves.introduction = Introduction("", False)
         for node in self._channel.up():
             self.moves.introduce(node)
-        return self._drain.begin()
+        return self._drain.begin(seconds)
 
     def take_again(self) -> None:
         """
@@ -126,7 +126,7 @@ class ClusterSessions:
         """
         Hand a session over; its client gets to know where it is.
         """
-        self.local.closings[name] = STOPPING._replace(node=self.moves.introductions[node].url)
+        self.local.closings[name] = STOPPING.at(self.moves.introductions[node].url)
         is_given = self.moves.hand_over(name, node)
         self.local.closings.pop(name, None)
         return is_given

@@ -106,8 +106,8 @@ class Sessions(Service):
         self.on_end: Callable[[Session], object] = _ignore_end  # called for each session that ended
         # Called for each event of a session, by the word of the traffic log.
         self.on_event: Callable[[str, Session], object] = _ignore_event
-        # Hands all sessions over to other nodes, which take it a while; fires when it is done.
-        self.hand_over: Callable[[], Deferred[None]] = lambda: succeed(None)
+        # Hands all sessions over to other nodes; fires when it is done, after so many seconds at most.
+        self.hand_over: Callable[[float], Deferred[None]] = lambda seconds: succeed(None)
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
         self._by_runtime: dict[str, Session] = {}
@@ -483,7 +483,7 @@ class Sessions(Service):
         session.end()
         self._budget.ended(session)
         self._session_store.ended(session)
-        # In this order: of a session that is in the database only, nobody would know that it has moved.
+        # In this order: of a session that is in the database only, no later start would know that it has moved.
         written = self._session_store.committed()
         written.addBoth(lambda done: self.journal.forget(session.sid))
 
@@ -552,13 +552,13 @@ class Sessions(Service):
 
     def stopService(self) -> Deferred[None]:
         """
-        The node stops: pending requests are answered, then every client gets the reason for its
-        disconnection.
+        The node stops: pending requests are answered, and sessions handed over to other nodes, then every
+        client gets the reason for its disconnection.
         """
         super().stopService()
         self.draining = True
         answered = self._session_store.committed()
-        answered.addBoth(lambda done: self.hand_over())
+        answered.addBoth(lambda done: self.hand_over(self._config.drain_seconds / 4))
         return answered.addBoth(lambda done: self._close_all())
 
     def _close_all(self) -> Deferred[None]:

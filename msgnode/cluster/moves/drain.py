@@ -1,5 +1,5 @@
 """
-Draining: all sessions of this node are handed over to other members, in slices.
+Draining: all sessions of this node are handed over to other members, a few in each turn of the event loop.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.02  # between two looks, while so many are under way
 class Drain:
     """
     A drain of this node. `names` gives the sessions that are held here, `targets` the members that take
-    sessions; `give` hands one over to one of them, if it is still here.
+    sessions; `give` hands one over to one of them, and is False if it is not here any more, or not yet.
     """
 
     def __init__(
@@ -38,42 +38,58 @@ class Drain:
         self._targets = targets
         self._give = give
         self._clock = clock
+        self._until = 0.0
         self._left: deque[str] = deque()
         self._waiting: list[Deferred[None]] = []
         self._turn: IDelayedCall | None = None
 
-    def begin(self) -> Deferred[None]:
+    def begin(self, seconds: float) -> Deferred[None]:
         """
-        Hand over all sessions. Fires when the other members have all of them with what waits for them, or
-        when there is no other member any more: the rest goes on when this node is started again.
+        Hand over all sessions. Fires when the other members have all of them with what waits for them, when
+        there is no other member any more, or after so many seconds: the rest goes on when this node is
+        started again.
         """
         over: Deferred[None] = Deferred()
         self._waiting.append(over)
+        self._until = self._clock.seconds() + seconds
         if self._turn is None:
             self._left.extend(self._names())
             self._turn = self._clock.callLater(0, self._step)
         return over
 
     def stop(self) -> None:
+        """
+        Hand over no more.
+        """
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
+        self._left.clear()
         self._fire()
 
     def _step(self) -> None:
         self._turn = None
         targets = self._targets()
         leaving = self._moves.leaving_to(targets)
-        if not targets or not (self._left or leaving or self._moves.is_releasing):
-            log.info("{count} sessions were handed over to other members", count=self.handed_over)
-            self._fire()
+        if not self._left:
+            self._left.extend(self._names())  # some came meanwhile, or could not be handed over yet
+        is_done = not (self._left or leaving or self._moves.is_releasing)
+        if is_done or not targets or self._clock.seconds() >= self._until:
+            self._end(leaving)
             return
-        for _ in range(PER_TURN if leaving < AT_ONCE else 0):
-            if self._left:
-                target = targets[self.handed_over % len(targets)]
-                self.handed_over += self._give(self._left.popleft(), target)
-        is_busy = leaving >= AT_ONCE or not self._left
-        self._turn = self._clock.callLater(LOOK_SECONDS if is_busy else 0, self._step)
+        before = self.handed_over
+        for _ in range(min(PER_TURN, len(self._left)) if leaving < AT_ONCE else 0):
+            target = targets[self.handed_over % len(targets)]
+            self.handed_over += self._give(self._left.popleft(), target)
+        must_wait = self.handed_over == before or not self._left
+        self._turn = self._clock.callLater(LOOK_SECONDS if must_wait else 0, self._step)
+
+    def _end(self, leaving: int) -> None:
+        log.info("{count} sessions were handed over to other members", count=self.handed_over - leaving)
+        left = len(self._names()) + leaving
+        if left:
+            log.warn("{count} sessions could not be handed over; they wait for this node's start", count=left)
+        self.stop()
 
     def _fire(self) -> None:
         waiting, self._waiting = self._waiting, []
