@@ -127,7 +127,14 @@ class Cluster(MultiService):
         )
         self._policies: DomainPolicies | None = None
         self.sessions = ClusterSessions(
-            node, self._moving, self.directory, streams, self.members, self._missing, reactor
+            node,
+            self._moving,
+            self.directory,
+            streams,
+            self.members,
+            self._missing,
+            lambda: carrier.is_connected,
+            reactor,
         )
         node.cluster_status = self
 

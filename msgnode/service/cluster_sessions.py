@@ -10,10 +10,12 @@ from twisted.internet.defer import Deferred, succeed
 from msgnode.cluster.channels import Channel
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.joining import Joining
 from msgnode.cluster.moves.drain import Drain
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.local_sessions import LocalSessions
 from msgnode.cluster.moves.moves import Moves
+from msgnode.cluster.moves.read_gate import HeldInput, ReadGate
 from msgnode.cluster.moves.session_taking import SessionTaking
 from msgnode.cluster.moves.wire import Introduction
 from msgnode.links.stream.node_streams import NodeStreams
@@ -38,6 +40,7 @@ class ClusterSessions:
         streams: NodeStreams,
         members: MemberExchange,
         missing: Callable[[], set[str]],
+        is_connected: Callable[[], bool],
         reactor: Any,
     ) -> None:
         self._node = node
@@ -46,6 +49,8 @@ class ClusterSessions:
         self._channel = channel
         self._reactor = reactor
         self._missing = missing
+        self._is_connected = is_connected
+        self._comparing: Joining | None = None
         self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
         flushing = Flushing(channel, reactor, self._acknowledged, self._expected)
@@ -61,6 +66,10 @@ class ClusterSessions:
         self.local.more = self.moves.more
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         directory.session_shared = self.moves.compare
+        held = HeldInput(node.sessions.connections, node.input_order, node.slices)
+        self.gate = ReadGate(reactor, self._compare, held.hold, held.release)
+        node.before_read = self.gate.check
+        directory.heard_again = lambda: self.gate.close("no other member was heard for a while")
         self.taking = SessionTaking(
             self.moves,
             self.local,
@@ -68,7 +77,7 @@ class ClusterSessions:
             node.open_checks,
             node.input_order,
             self._is_open_to_all,
-            lambda: None,
+            held.ready,
         )
         node.handshake.others = self.taking
         self.moves.introduction = Introduction(node.config.cluster.client_url, True)
@@ -82,10 +91,34 @@ class ClusterSessions:
         self._started_at = self._reactor.seconds()
         self.local.restore()
         self.moves.start()
+        self.gate.start()
 
     def stop(self) -> None:
+        self.gate.stop()
+        if self._comparing is not None:
+            self._comparing.stop()
         self._drain.stop()
         self.moves.stop()
+
+    # -- after a standstill -----------------------------------------------------------
+
+    def _compare(self) -> Deferred[None]:
+        """
+        Fires when the members are reached again and have said what they hold, as at a start.
+        """
+        done: Deferred[None] = Deferred()
+        if self._comparing is not None:
+            self._comparing.stop()
+        self._comparing = Joining(
+            self._is_connected,
+            lambda: True,
+            self._missing,
+            self._directory.compare,
+            lambda: done.callback(None),
+            self._reactor,
+        )
+        self._comparing.start()
+        return done
 
     # -- draining ---------------------------------------------------------------------
 

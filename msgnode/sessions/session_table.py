@@ -483,7 +483,7 @@ class Sessions(Service):
         session.end()
         self._budget.ended(session)
         self._session_store.ended(session)
-        # In this order: of a session that is in the database only, no later start would know that it has moved.
+        # In this order: of a session that is in the database only, no start would know that it has moved.
         written = self._session_store.committed()
         written.addBoth(lambda done: self.journal.forget(session.sid))
 

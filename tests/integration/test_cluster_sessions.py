@@ -4,6 +4,7 @@ Sessions that move between real nodes of one domain, on a real nats-server.
 
 import contextlib
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -199,6 +200,41 @@ def waiting(node: Member) -> float:
     )
     assert found is not None
     return float(found[1])
+
+
+def test_holder_that_stood_still_reads_nothing_for_sessions_that_moved(cluster: Cluster) -> None:
+    """
+    A node that stood still while a client of it went elsewhere compares with the other members before it
+    reads what that client had sent to it, which the client has sent again: nothing comes twice, and the
+    session is at one node.
+    """
+    first, second, third = cluster.nodes
+    ann, bob, eve = opened("ann", third), opened("bob", first), opened("eve", first)
+    tell(ann, f"{bob.runtime}/x", *range(5))
+    bob.read_until(lambda: has(bob, *range(5)))
+    assert first.process is not None
+    first.process.process.send_signal(signal.SIGSTOP)
+    try:
+        tell(bob, f"{ann.runtime}/x", *range(100, 120))
+        tell(eve, f"{bob.runtime}/x", *range(50, 60))
+        old, bob.socket = bob.socket, None
+        bob.connect(second.lines)
+        assert not bob.told["recovered"]
+        tell(ann, f"{bob.runtime}/x", *range(5, 10))
+        ann.read_until(lambda: has(ann, *range(100, 120)))
+        time.sleep(7)
+    finally:
+        first.process.process.send_signal(signal.SIGCONT)
+    bob.read_until(lambda: has(bob, *range(10), *range(50, 60)))
+    time.sleep(1)
+    ann.read(0.1)
+    bob.read(0.1)
+
+    assert first.live()["sessions"]["away"] == 0
+    assert ann.numbers() == list(range(100, 120))
+    assert bob.numbers() == [*range(10), *range(50, 60)]
+    assert old is not None
+    old.close()
 
 
 def test_move_under_load(whole: Cluster) -> None:
