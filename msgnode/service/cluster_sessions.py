@@ -5,6 +5,7 @@ The sessions of a node in a cluster: how they move from one member to another.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import structs
 from twisted.internet.defer import Deferred, succeed
 
 from msgnode.cluster.channels import Channel
@@ -99,6 +100,19 @@ class ClusterSessions:
             self._comparing.stop()
         self._drain.stop()
         self.moves.stop()
+
+    def figures(self) -> dict[str, int]:
+        """
+        The counts of moves, by event.
+        """
+        found: dict[str, int] = structs.asdict(self.moves.counts)
+        return found | {"unflushed": self.moves.flushing.timeouts, "standstills": self.gate.times_closed}
+
+    def under_way(self) -> dict[str, int]:
+        """
+        The moves under way, by direction.
+        """
+        return dict(zip(("asked", "arriving", "leaving"), self.moves.under_way, strict=True))
 
     # -- after a standstill -----------------------------------------------------------
 

@@ -23,7 +23,7 @@ from msgnode.cluster.moves.departures import Departures
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.handover import Handover
 from msgnode.cluster.moves.session_holder import Release, SessionHolder
-from msgnode.cluster.moves.takes import Outcome, Takes
+from msgnode.cluster.moves.takes import TAKEN, Outcome, Takes
 from msgnode.cluster.moves.wire import (
     HEAD_BYTES,
     PART_BYTES,
@@ -75,14 +75,24 @@ class SessionDirectory(Protocol):
 
 class MoveCounts(msgspec.Struct):
     """
-    The counts of moves since the node started. `lost` are sessions that another member had with a higher
-    generation; `malformed` are payloads that were dropped.
+    The counts of moves since the node started.
+
+    Sessions that clients opened here were `asked` for: they were `taken`, or the client was `refused` by the
+    holder, or because too many were asked for (`full`); or the holder had it not any more (`gone`), or did
+    not answer (`unanswered`). `released` are sessions that left, `lost` those of them that another member had
+    with a higher generation, `unwritten` those that stayed because the disk failed; `ended` are handovers
+    that have ended, `imported` the sessions that came. `malformed` are payloads that were dropped.
     """
 
     asked: int = 0
+    taken: int = 0
+    refused: int = 0
+    full: int = 0
+    gone: int = 0
     unanswered: int = 0
     released: int = 0
     lost: int = 0
+    unwritten: int = 0
     imported: int = 0
     ended: int = 0
     malformed: int = 0
@@ -115,7 +125,8 @@ class Moves:
         self._by_name: dict[str, list[Handover]] = {}  # the newest last
         self._releasing: set[str] = set()  # names whose release is not on disk yet
         self._unreleased: set[str] = set()  # names whose release could not be written
-        self._takes = Takes(members.node, clock, self._reply, MAX_MOVES)
+        self.taking_seconds = 0.0  # of all that were taken
+        self._takes = Takes(members.node, clock, self._reply, MAX_MOVES, self._took)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES, settled)
         self._logged: set[str] = set()
         self.introduction = Introduction("", True)  # of this node, to members
@@ -170,6 +181,11 @@ class Moves:
         taken = self._takes.take(name, claim, node, generation)
         self._wake()
         return taken
+
+    def _took(self, kind: str, seconds: float) -> None:
+        setattr(self.counts, kind, getattr(self.counts, kind) + 1)
+        if kind == TAKEN:
+            self.taking_seconds += seconds
 
     def is_leaving(self, name: str) -> bool:
         """
@@ -237,6 +253,7 @@ class Moves:
         """
         self._releasing.discard(release.name)
         self._unreleased.add(release.name)
+        self.counts.unwritten += 1
         log.warn(
             "{name} could not be released to {node}: {why}",
             name=release.name,
