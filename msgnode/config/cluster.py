@@ -22,7 +22,8 @@ class ClusterOptions(Section):
 
     Without `url` the node is alone in its domain. `credentials` is a `.creds` file, or has the seed of an
     nkey. `members` are the names of nodes that may belong to the cluster; all, if it is empty.
-    `client_url` is where clients reach this very node, not one that a balancer chooses.
+    `client_url` is where clients reach this very node, not one that a balancer chooses. A node that stops
+    hands its sessions over for `handover_seconds` at most, in addition to `drain_seconds`.
     """
 
     url: list[str] = []
@@ -37,6 +38,7 @@ class ClusterOptions(Section):
     key: str = ""
     members: list[str] = []
     client_url: str = ""
+    handover_seconds: Annotated[float, Meta(ge=0)] = 30.0
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
     relayed_requests: Count = 10_000
     directory_lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0

@@ -83,7 +83,9 @@ class ClusterSessions:
         node.handshake.others = self.taking
         self.moves.introduction = Introduction(node.config.cluster.client_url, True)
         self._drain = Drain(self.moves, self._held, self._takers, self._give, reactor)
-        node.sessions.hand_over = self.drain
+        if node.config.cluster.handover_seconds:
+            node.sessions.hand_over = self.drain
+            node.sessions.stop_seconds = node.config.cluster.handover_seconds
 
     def start(self) -> None:
         """
@@ -136,15 +138,15 @@ class ClusterSessions:
 
     # -- draining ---------------------------------------------------------------------
 
-    def drain(self, seconds: float) -> Deferred[None]:
+    def drain(self) -> Deferred[None]:
         """
-        Hand all sessions over to other members; fires when they have them, after so many seconds at most. New
-        clients should be turned away before.
+        Hand all sessions over to other members; fires when they have them, after `handover_seconds` at most.
+        New clients should be turned away before.
         """
         self.moves.introduction = Introduction("", False)
         for node in self._channel.up():
             self.moves.introduce(node)
-        return self._drain.begin(seconds)
+        return self._drain.begin(self._node.config.cluster.handover_seconds)
 
     def take_again(self) -> None:
         """

@@ -55,8 +55,8 @@ class NodeService(LoggingService):
     """
     The root service.  Its services start in order and stop in reverse order (graceful shutdown).
 
-    Each may take half of what remains of `drain_seconds`, so that clients that do not
-    react leave time to write their messages to disk. A second SIGTERM or SIGINT leaves them HURRY_SECONDS.
+    Each may take half of what remains of `drain_seconds`, and its own `stop_seconds`, if it has any, so that
+    clients that do not react leave time to write their messages to disk. A second SIGTERM or SIGINT leaves them HURRY_SECONDS.
     """
 
     def __init__(self, config: Config, clock: IReactorTime) -> None:
@@ -64,6 +64,7 @@ class NodeService(LoggingService):
         self._config = config
         self._clock = clock
         self._deadline = 0.0
+        self._is_hurried = False
         self._wait: _Wait | None = None
 
     def privilegedStartService(self) -> None:
@@ -86,7 +87,7 @@ class NodeService(LoggingService):
         hurried = self._clock.seconds() + HURRY_SECONDS
         if self._wait is not None and hurried < self._deadline:
             log.warn("a second signal to stop: the node does not wait for what is under way")
-            self._deadline = hurried
+            self._deadline, self._is_hurried = hurried, True
             self._wait.end(False)
 
     @inlineCallbacks
@@ -95,7 +96,10 @@ class NodeService(LoggingService):
             what = type(service).__name__
             stopped = maybeDeferred(service.stopService)
             stopped.addErrback(partial(log.failure, "{what} failed while it stopped", what=what))
-            self._wait = _Wait((self._deadline - self._clock.seconds()) / 2, stopped, self._clock)
+            more = 0.0 if self._is_hurried else getattr(service, "stop_seconds", 0.0)
+            self._deadline += more
+            wait = (self._deadline - more - self._clock.seconds()) / 2 + more
+            self._wait = _Wait(wait, stopped, self._clock)
             in_time = yield self._wait.over
             if not in_time:
                 log.warn("{what} did not stop in time; the node no longer waits for it", what=what)

@@ -106,8 +106,9 @@ class Sessions(Service):
         self.on_end: Callable[[Session], object] = _ignore_end  # called for each session that ended
         # Called for each event of a session, by the word of the traffic log.
         self.on_event: Callable[[str, Session], object] = _ignore_event
-        # Hands all sessions over to other nodes; fires when it is done, after so many seconds at most.
-        self.hand_over: Callable[[float], Deferred[None]] = lambda seconds: succeed(None)
+        # Hands all sessions over to other nodes; fires when it is done, after `stop_seconds` at most.
+        self.hand_over: Callable[[], Deferred[None]] = lambda: succeed(None)
+        self.stop_seconds = 0.0  # that its stop may take in addition to `drain_seconds`
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
         self._by_runtime: dict[str, Session] = {}
@@ -558,7 +559,7 @@ class Sessions(Service):
         super().stopService()
         self.draining = True
         answered = self._session_store.committed()
-        answered.addBoth(lambda done: self.hand_over(self._config.drain_seconds / 4))
+        answered.addBoth(lambda done: self.hand_over())
         return answered.addBoth(lambda done: self._close_all())
 
     def _close_all(self) -> Deferred[None]:
