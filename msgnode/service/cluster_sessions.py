@@ -65,6 +65,8 @@ class ClusterSessions:
         )
         channel.listener = self.moves
         self.local.more = self.moves.more
+        self.local.has_others = lambda name: bool(directory.sessions(name))
+        node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         directory.session_shared = self.moves.compare
         held = HeldInput(node.sessions.connections, node.input_order, node.slices)

@@ -307,6 +307,7 @@ class Slow(Service):
         self.setName(name)
         self.seen = seen
         self.stopped: Deferred[None] = Deferred()
+        self.stop_seconds = 0.0
 
     def startService(self) -> None:
         self.seen.append(f"start {self.name}")

@@ -208,6 +208,35 @@ def test_holder_is_killed_and_comes_back(cluster: Cluster) -> None:
     until(lambda: first.live()["sessions"]["away"] == 0)
 
 
+def test_publications_that_waited_for_a_dead_holder_do_not_come_twice(cluster: Cluster) -> None:
+    """
+    A client whose node is killed subscribes again at another one. What was published then, and waited for the
+    dead node, too, does not come again when that is back; what only waited there comes.
+    """
+    first, second, third = cluster.nodes
+    ann, bob = opened("ann", third), opened("bob", first)
+    subscribe(bob, TOPIC)
+    tell(ann, TOPIC, *range(10))
+    bob.read_until(lambda: has(bob, *range(10)))
+    first.kill()
+    tell(ann, TOPIC, *range(10, 20))
+    time.sleep(0.5)
+    bob.connect(second.lines)
+    subscribe(bob, TOPIC)
+    tell(ann, TOPIC, *range(20, 50))
+    bob.read_until(lambda: has(bob, *range(20, 50)))
+
+    first.start()
+    bob.read_until(lambda: has(bob, *range(50)))
+    tell(ann, TOPIC, *range(50, 60))
+    bob.read_until(lambda: has(bob, *range(60)))
+    until(lambda: first.live()["cluster"]["moves"]["leaving"] == 0)
+    bob.read(0.2)
+
+    assert sorted(bob.numbers()) == list(range(60))
+    assert [n for n in bob.numbers() if n >= 20] == list(range(20, 60))
+
+
 def waiting(node: Member) -> float:
     """
     The messages that wait at the node for its clients.

@@ -5,6 +5,7 @@ The sessions of this node, as moves see them (SessionHolder): real ones, with th
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import msgspec
 from twisted.internet.defer import Deferred, fail
@@ -24,6 +25,9 @@ from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import Slices
 
 log = Logger()
+
+MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
+EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
 
 
 class Routes(transfer.Bindings, Protocol):
@@ -98,6 +102,7 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[None]]
+        self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
         # Why the connections of sessions that leave are closed, by name; else they are superseded.
         self.closings: dict[str, Closing] = {}
         self._node = node
@@ -109,6 +114,9 @@ class LocalSessions:
         self._arriving: dict[str, Session] = {}  # by handover: where its messages go
         self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
         self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
+        self._released_at: dict[bytes, int] = {}  # the last key at the release
+        self._overlaps: WeakSet[SessionOverlap] = WeakSet()
+        self._unflushed: dict[Session, None] = {}
         self._commits: list[Deferred[None]] = []
 
     def restore(self) -> None:
@@ -155,10 +163,50 @@ class LocalSessions:
         """
         overlap = session.mailbox.overlap
         if not isinstance(overlap, SessionOverlap):
-            name = session.runtime
-            overlap = SessionOverlap(session.mailbox, self._copy_id, lambda: self.more(name))
+            overlap = SessionOverlap(
+                session.mailbox, self._copy_id, lambda: self._collected(session), self._most_copies
+            )
             session.mailbox.overlap = overlap
+            self._overlaps.add(overlap)
         return overlap
+
+    def _most_copies(self) -> int:
+        return MAX_COPIES // len(self._overlaps)
+
+    def _collected(self, session: Session) -> None:
+        """
+        There is one message more for a session that another member has, or had.
+        """
+        self.more(session.runtime)
+        if session.connection is not None and session not in self._unflushed:
+            if not self._unflushed:
+                self._clock.callLater(0, self._flush_all)
+            self._unflushed[session] = None
+
+    def _flush_all(self) -> None:
+        unflushed, self._unflushed = self._unflushed, {}
+        for session in unflushed:
+            self._flush(session)
+
+    def expect(self, session: Session) -> None:
+        """
+        A session began here, and another member has it, too, which does not answer. What that hands over
+        later may have come here by itself.
+        """
+        self._watch(session)
+        session.pause()
+        self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
+
+    def _still_expects(self, session: Session) -> None:
+        if session.mailbox.overlap is None or session.ended or session.sid in self._sessions.released:
+            return
+        if self._is_arriving(session):
+            return  # it ends with that
+        if self.has_others(session.runtime):
+            self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
+        else:
+            session.mailbox.overlap = None
+            self._flush(session)
 
     # -- leaving ----------------------------------------------------------------------
 
@@ -171,6 +219,7 @@ class LocalSessions:
         )
         self._sessions.release(session, self.closings.pop(release.name, SUPERSEDED))
         self._leaving[release.id] = session
+        self._released_at[release.id] = session.mailbox.last_key
         self._watch(session)
         session.write_state()
         written = self._commit().addErrback(self._keep, release, session)
@@ -181,6 +230,7 @@ class LocalSessions:
         The release could not be written: the session stays.
         """
         del self._leaving[release.id]
+        del self._released_at[release.id]
         assert session.move is not None
         session.move = msgspec.structs.replace(session.move, id="", to="", generation=0)
         if not self._is_arriving(session):
@@ -218,9 +268,8 @@ class LocalSessions:
     def messages(self, release: Release, after: int, most_bytes: int) -> list[tuple[int, bytes]]:
         session = self._leaving[release.id]
         session.mailbox.expire()
-        overlap = session.mailbox.overlap
-        copies = overlap.by_key if isinstance(overlap, SessionOverlap) else None
-        return transfer.export_messages(session, self._sessions, after, most_bytes, copies)
+        released_at = self._released_at.get(release.id)  # not after a restart
+        return transfer.export_messages(session, self._sessions, after, most_bytes, released_at)
 
     def handed_over(self, release: Release, key: int) -> None:
         self._leaving[release.id].mailbox.hand_over(key)
@@ -253,6 +302,7 @@ class LocalSessions:
         session = self._leaving.pop(release.id)
         self._left_bindings.pop(release.id, None)
         self._flushing.pop(release.id, None)
+        self._released_at.pop(release.id, None)
         self._forget_handovers(session)
         self._node.registered.forget(session)
         self._sessions.forget_released(session)
@@ -323,10 +373,16 @@ class LocalSessions:
             message = transfer.read_message(data)
             if session.ended:
                 continue
-            if message.copy is None:
+            if message.copy is not None and not overlap.is_new(message.copy):
+                continue
+            if not message.late:
                 transfer.import_message(message, session, self._sessions)
-            elif overlap.is_new(message.copy):
-                overlap.note_late(message.copy, transfer.import_late(message, session, self._sessions))
+                if message.copy is not None:
+                    overlap.note_early(message.copy)
+                continue
+            late = transfer.import_late(message, session, self._sessions)
+            if message.copy is not None:
+                overlap.note_late(message.copy, late)
         self._note(session, handover, key, False)
         self._flush(session)
         name = session.runtime
