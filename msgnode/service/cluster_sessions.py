@@ -25,6 +25,7 @@ from msgnode.protocol.close_codes import STOPPING
 
 LOOK_SECONDS = 0.002  # between two looks whether all is acknowledged
 MAX_LOOK_SECONDS = 0.05
+SETTLE_TRIES = 4
 START_SECONDS = 10.0  # for which members that this node has known are expected
 
 
@@ -49,6 +50,7 @@ class ClusterSessions:
         self._streams = streams
         self._channel = channel
         self._reactor = reactor
+        self._members = members
         self._missing = missing
         self._is_connected = is_connected
         self._comparing: Joining | None = None
@@ -61,7 +63,7 @@ class ClusterSessions:
             HeldSessions(node, directory),
             reactor,
             flushing=flushing,
-            settled=members.settled,
+            settled=self._settled,
         )
         channel.listener = self.moves
         self.local.more = self.moves.more
@@ -201,6 +203,20 @@ class ClusterSessions:
         May any client open any session?
         """
         return self._node.authenticator.is_open and self._node.config.session.takeover != "token"
+
+    def _settled(self, tries: int = SETTLE_TRIES) -> Deferred[None]:
+        """
+        Fires when all members know what this node holds. A slow one is waited for four times as long as an
+        answer to a client is, because what it sends to the earlier holder would come too late.
+        """
+        late = self._directory.counts.unsettled
+
+        def again(done: None) -> Deferred[None] | None:
+            if tries == 1 or self._directory.counts.unsettled == late or self._missing():
+                return None
+            return self._settled(tries - 1)
+
+        return self._members.settled().addCallback(again)
 
     def _acknowledged(self, nodes: Iterable[str]) -> Deferred[None]:
         """
