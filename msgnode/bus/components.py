@@ -189,10 +189,10 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Sends one copy to each of these members, without receipts; returns to how many.
         """
 
-    def forward(self, message: Message, session: Session) -> bool:
+    def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         """
-        Sends what a member has routed here on to the one that its session has moved to. False if there is
-        none. Raises Rejected.
+        Sends what a member has routed here on to the one that its session has moved to; `nodes` are those
+        that hold its address, None: those that are known. False if there is not one. Raises Rejected.
         """
 
     def settled(self) -> Deferred[None]:
