@@ -262,9 +262,10 @@ class Router:
         self._no_route(message, to, session)
         return None
 
-    def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> None:
+    def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Reply:
         if self.cluster is None or not nodes or not self.cluster.forward(message, session, nodes):
             self._no_route(message, to, session)
+        return None
 
     def _route_asked(
         self, asked: Deferred[tuple[str, ...]], message: Message, to: str, session: Session

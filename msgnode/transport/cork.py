@@ -79,7 +79,8 @@ class Cork:
     def __enter__(self) -> None:
         if self.before_read is not None and not self._depth:
             self.before_read()
-        self.begin()
+        self._depth += 1
+        self.corked = True
 
     def begin(self) -> None:
         """

@@ -355,6 +355,35 @@ def test_node_that_is_stopped_hands_its_sessions_over(cluster: Cluster) -> None:
         assert client.numbers() == [number, number + 100]
 
 
+def test_second_signal_ends_the_handover(cluster: Cluster) -> None:
+    """
+    A node whose sessions cannot be handed over, because the others stand still, ends a second after a second
+    SIGTERM; its sessions are there when it is started again.
+    """
+    first, second, third = cluster.nodes
+    bob = opened("bob", first)
+    assert first.process is not None
+    others = [node.process.process for node in (second, third) if node.process is not None]
+    for other in others:
+        other.send_signal(signal.SIGSTOP)
+    try:
+        running = first.process.process
+        running.send_signal(signal.SIGTERM)
+        time.sleep(1.5)
+        assert running.poll() is None
+        begun = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        running.wait(5)
+        assert time.monotonic() - begun < 3
+    finally:
+        for other in others:
+            other.send_signal(signal.SIGCONT)
+    first.start()
+
+    bob.connect(first.lines)
+    assert bob.told["recovered"]
+
+
 def test_rolling_restart_loses_nothing(cluster: Cluster) -> None:
     """
     Each node is stopped and started again, one after the other, while clients that come back at once send to
