@@ -258,11 +258,12 @@ class Router:
                 return None
             asked = self.cluster.ask(to)
             if asked is not None:
-                return asked.addCallback(self._forward_found, message, to, session)
+                found: Deferred[Any] = asked.addCallback(self._forward_found, message, to, session)
+                return found
         self._no_route(message, to, session)
         return None
 
-    def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Reply:
+    def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Any:
         if self.cluster is None or not nodes or not self.cluster.forward(message, session, nodes):
             self._no_route(message, to, session)
         return None
