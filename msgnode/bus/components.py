@@ -163,10 +163,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Does a session at another member, which is not suspected, hold the address, or a runtimeURL above it?
         """
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
+    def ask(self, address: str, has_moved: bool = False) -> Deferred[tuple[str, ...]] | None:
         """
         The members that hold an address that the directory does not know, or reach its domain, by asking all;
-        never fails. None if they were asked just now, or if nothing is lost without.
+        never fails. None if they were asked just now, or if nothing is lost without. `has_moved`: a member
+        says that this node holds it.
         """
 
     def send(self, message: Message, session: Session, node: str) -> None:

@@ -256,7 +256,7 @@ class Router:
         if self.cluster is not None:
             if self.cluster.forward(message, session, None):
                 return None
-            asked = self.cluster.ask(to)
+            asked = self.cluster.ask(to, has_moved=True)
             if asked is not None:
                 found: Deferred[Any] = asked.addCallback(self._forward_found, message, to, session)
                 return found

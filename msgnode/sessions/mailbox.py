@@ -650,6 +650,16 @@ class Mailbox:
             self.send_receipt(kept, 202)
             self.journal.remove(self.sid, kept, missed=False)
 
+    def drop_claimed(self, epoch: str, received: int) -> None:
+        """
+        Removes messages that another node had sent with numbers of that epoch, and the client has had.
+        """
+        sent = sent_id(epoch, 0)[0]
+        for queue in (self._queue, self._behind):
+            for kept in queue.remove(lambda each: _is_among(each, sent, received)) if queue else ():
+                self.send_receipt(kept, 202)
+                self.journal.remove(self.sid, kept, missed=False)
+
     # -- on disk ---------------------------------------------------------------
 
     def restore_queue(self, queued: list[QueuedMessage], behind: int = 0) -> None:
@@ -733,3 +743,14 @@ class Mailbox:
         elif connection is not None:
             self.session.pause()
             connection.abort()
+
+
+def sent_id(epoch: str, number: int) -> tuple[bytes, int]:
+    """
+    The id of a message that was sent with a number of that epoch at another node.
+    """
+    return b"epoch " + epoch.encode()[:50], number
+
+
+def _is_among(kept: QueuedMessage, sent: bytes, received: int) -> bool:
+    return kept.copy is not None and kept.copy[0] == sent and kept.copy[1] <= received

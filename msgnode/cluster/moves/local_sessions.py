@@ -27,6 +27,7 @@ from msgnode.structures.time_slices import Slices
 log = Logger()
 
 MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
+MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other member did not hear of it
 EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
 
 
@@ -115,6 +116,7 @@ class LocalSessions:
         self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
         self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
         self._released_at: dict[bytes, int] = {}  # the last key at the release
+        self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
         self._overlaps: WeakSet[SessionOverlap] = WeakSet()
         self._unflushed: dict[Session, None] = {}
         self._commits: list[Deferred[None]] = []
@@ -186,7 +188,7 @@ class LocalSessions:
     def _flush_all(self) -> None:
         unflushed, self._unflushed = self._unflushed, {}
         for session in unflushed:
-            self._flush(session)
+            self.flush(session)
 
     def expect(self, session: Session) -> None:
         """
@@ -206,7 +208,7 @@ class LocalSessions:
             self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
         else:
             session.mailbox.overlap = None
-            self._flush(session)
+            self.flush(session)
 
     # -- leaving ----------------------------------------------------------------------
 
@@ -313,6 +315,8 @@ class LocalSessions:
     def progress(self, of: str, id: bytes) -> tuple[int, bool] | None:
         handover = _handover(of, id)
         session = self._arriving.get(handover)
+        if handover in self._over:
+            return self._over[handover], True
         return None if session is None or session.move is None else session.move.progress.get(handover)
 
     def claims(self, name: str) -> Claims:
@@ -342,7 +346,7 @@ class LocalSessions:
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
             self._node.session_store.registered(session.sid, url)
         session.write_state()
-        self._flush(session)
+        self.flush(session)
         bound = self._node.slices.begin(steps)
         written = self._commit() if bound is None else bound.addCallback(lambda done: self._commit())
         return written.addErrback(self._not_imported, handover, session)
@@ -384,7 +388,7 @@ class LocalSessions:
             if message.copy is not None:
                 overlap.note_late(message.copy, late)
         self._note(session, handover, key, False)
-        self._flush(session)
+        self.flush(session)
         name = session.runtime
         return self._commit().addCallback(lambda done: self.more(name))
 
@@ -430,16 +434,20 @@ class LocalSessions:
             session.mailbox.overlap = None
         if not session.ended:
             session.write_state()
-            self._flush(session)
+            self.flush(session)
 
     def _is_arriving(self, session: Session) -> bool:
         move = session.move
         return move is not None and any(not has_ended for _, has_ended in move.progress.values())
 
     def _forget_handovers(self, session: Session) -> None:
-        for handover in session.move.progress if session.move is not None else ():
+        for handover, (key, has_ended) in session.move.progress.items() if session.move is not None else ():
             if self._arriving.get(handover) is session:
                 del self._arriving[handover]
+            if has_ended:
+                self._over[handover] = key
+                if len(self._over) > MAX_OVER:
+                    del self._over[next(iter(self._over))]
 
     def ended(self, session: Session) -> None:
         """
@@ -448,7 +456,10 @@ class LocalSessions:
         if session.move is not None and not self._is_arriving(session):
             self._forget_handovers(session)
 
-    def _flush(self, session: Session) -> None:
+    def flush(self, session: Session) -> None:
+        """
+        Send what is queued.
+        """
         with self._node.together:
             session.flush()
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 from msgnode.cluster.directory.wire import Address, Counter
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
+from msgnode.sessions.mailbox import sent_id
 from msgnode.sessions.persistence import SessionMove, SessionStore
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.queue import FOREVER, QueuedMessage
@@ -234,6 +235,8 @@ def merge_messages(state: State, session: Session, sessions: Sessions) -> None:
         session.move = SessionMove()
     session.move.claims = {**state.claims, **session.move.claims}
     for message in state.sent:
+        if state.record.outbox is not None:
+            message.copy = sent_id(state.record.outbox.epoch, message.number)
         message.number = 0
         _import(message, session, sessions)
 
