@@ -82,12 +82,12 @@ class Cork:
         self._depth += 1
         self.corked = True
 
-    def begin(self) -> None:
+    def begin_read(self) -> None:
         """
-        Enter for the data plane, which has read already.
+        The data plane has read a message, which is handled now.
         """
-        self._depth += 1
-        self.corked = True
+        if self.before_read is not None:
+            self.before_read()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
