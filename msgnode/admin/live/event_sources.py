@@ -19,7 +19,7 @@ from msgnode.storage.json_lines import cut
 
 class EventSources:
     """
-    What is put into the ring. `look` adds what happened since the last call.
+    The sources of the ring. `look` adds what happened since the last call.
     """
 
     def __init__(self, node: Node, facts: NodeFacts, ring: EventRing) -> None:
