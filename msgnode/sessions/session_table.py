@@ -481,7 +481,7 @@ class Sessions(Service):
         session.end()
         self._budget.ended(session)
         self._session_store.ended(session)
-        # In this order: of a session that is in the database only, nobody would know that it has moved.
+        # In this order: a session that is in the database only would not be known to have moved.
         written = self._session_store.committed()
         written.addBoth(lambda done: self.journal.forget(session.sid))
 

@@ -74,7 +74,7 @@ class Parts(transfer.Parts, Protocol):
     @property
     def together(self) -> AbstractContextManager[Any]:
         """
-        What collects the output of one piece of work, so that it is on disk before it is sent.
+        A context that collects the output of one piece of work, so that it is on disk before it is sent.
         """
 
 
@@ -425,7 +425,7 @@ def _fire(done: None, commits: list[Deferred[None]]) -> None:
 
 
 def _fail(why: Failure, commits: list[Deferred[None]]) -> None:
-    commits[0].addErrback(lambda why: None)  # nobody waits for the first
+    commits[0].addErrback(lambda why: None)  # no caller waits for the first
     for each in commits:
         each.errback(why)
 
@@ -436,7 +436,7 @@ def _handover(of: str, id: bytes) -> str:
 
 def _is_same_owner(session: Session, state: transfer.State) -> bool:
     """
-    Did the same user open the session at both nodes? One without a user belongs to everybody.
+    Did the same user open the session at both nodes? A session without a user is any user's.
     """
     record = state.record
     proof = read_proof(record.proof)
