@@ -179,6 +179,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Sends a message of this node's own to a member. Never raises.
         """
 
+    def publish(self, message: Message, nodes: tuple[str, ...]) -> None:
+        """
+        Sends a copy of a message of this node's own to each of these members. Never raises.
+        """
+
     def send_copies(self, message: Message, session: Session, nodes: tuple[str, ...]) -> int:
         """
         Sends one copy to each of these members, without receipts; returns to how many.

@@ -372,8 +372,9 @@ class Router:
         assert isinstance(message.to, str)
         recipients = self._routes.resolve(message.to)
         if self.cluster is not None:
-            for node in self.cluster.holders(message.to, bool(recipients)):
-                self.cluster.carry(node, message.data)
+            nodes = self.cluster.holders(message.to, bool(recipients))
+            if nodes:
+                self.cluster.publish(message, nodes)
         if recipients:
             message.received_at = time_ns()
             later = None

@@ -14,7 +14,8 @@ class ClusterFigures(NamedTuple):
     `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
     by name, `requests` those between members by outcome, and `relayed` the requests of HTTP clients that were
     relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of
-    shared rates.
+    shared rates. `moves` counts the events of sessions that move between members, `moving` has those under
+    way by direction, and `taking` the number of sessions that came for clients here, and their seconds.
     """
 
     is_connected: bool
@@ -28,6 +29,9 @@ class ClusterFigures(NamedTuple):
     relayed_now: int
     leases_lost: int
     rates: Mapping[str, int]
+    moves: Mapping[str, int]
+    moving: Mapping[str, int]
+    taking: tuple[int, float]
 
 
 class ClusterStatus(Protocol):

@@ -137,6 +137,7 @@ class Mailbox:
         "__weakref__",
         "_behind",
         "_behind_key",
+        "_has_late",
         "_host",
         "_late_key",
         "_queue",
@@ -164,6 +165,7 @@ class Mailbox:
         self._queue: MessageQueue | None = None
         self._behind: MessageQueue | None = None
         self._late_key = 0
+        self._has_late = False  # did such a message come since the arrival began
         self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
         self._host = host
 
@@ -558,6 +560,7 @@ class Mailbox:
         if not self._behind_key:
             self._behind_key = self.last_key + ARRIVING_KEYS
             self._late_key = self._behind_key - ARRIVING_KEYS // 2
+            self._has_late = False
         return self._behind_key
 
     def end_arrival(self) -> None:
@@ -583,6 +586,7 @@ class Mailbox:
         Puts in a message that was sent to the session at the other node after it had left there: it comes
         right before those that were sent to it here.
         """
+        self._has_late = True
         self._late_key += 1
         kept = QueuedMessage(self._late_key, data, len(data), until, priority)
         if self._behind is None:
@@ -613,8 +617,11 @@ class Mailbox:
     def adopt(self, data: bytes, until: float, priority: int, number: int = 0) -> None:
         """
         Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
-        come first, in the order of their numbers.
+        come first, in the order of their numbers. One that follows late messages stays behind them.
         """
+        if self._has_late and self._behind_key and not number:
+            self.adopt_late(data, until, priority)
+            return
         self.last_key += 1
         kept = QueuedMessage(self.last_key, data, len(data), until, priority)
         if number and self.outbox is not None:
@@ -649,7 +656,7 @@ class Mailbox:
             if key > behind:
                 self._behind_key = max(self._behind_key, key)
             else:
-                self._late_key = max(self._late_key, key)
+                self._late_key, self._has_late = max(self._late_key, key), True
             if self._behind is None:
                 self._behind = self._host.make_queue()
             return self._behind

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from msgnode.links.stream.streams import STALE, Envelope
+from msgnode.protocol.close_codes import SUPERSEDED
 from tests.support.cluster_nodes import DOMAIN, ClusterNode, MemoryCluster
 from tests.support.fakes import Client
 from tests.support.policy_case import rule
@@ -379,3 +380,26 @@ def test_malformed_messages_of_a_member_are_counted(cluster: MemoryCluster) -> N
 
     assert 5 == n2.exchange.counts["malformed"]
     assert [] == bob.take()
+
+
+# -- sessions that move --------------------------------------------------------------------
+
+
+def test_session_that_is_being_handed_over_gets_what_clients_here_send_at_both_nodes(
+    cluster: MemoryCluster,
+) -> None:
+    """
+    While a session that has left is still being handed over, messages to its name go to its new node, too,
+    as those to its other addresses do.
+    """
+    first, second = cluster["n1"], cluster["n2"]
+    ann, bob = first.client("ann"), first.bare("bob")
+    session = first.node.sessions.get(bob.runtime)
+    first.node.sessions.release(session, SUPERSEDED)
+    again = second.bare("bob")
+
+    ann.tell({"id": 1, "type": "update", "from": ann.hyperty, "to": f"{bob.runtime}/x", "body": {"n": 1}})
+    cluster.flow()
+
+    assert [1] == [message["body"]["n"] for message in again.take()]
+    assert 1 == session.mailbox.queued

@@ -54,7 +54,9 @@ class MemberExchange:
         self._directory = directory
         self._last = ""  # the address that was changed last
         homes, journal = exchange.homes, node.sessions.journal
-        self._lookup = lookup = MemberLookup(directory, homes.own, node.routes.resolve, homes.home, seconds)
+        self._lookup = lookup = MemberLookup(
+            directory, homes.own, node.routes.resolve, homes.home, seconds, node.sessions.released
+        )
         sending = MemberSending(
             streams,
             network,
@@ -73,6 +75,7 @@ class MemberExchange:
         self.ask, self.subscribe = lookup.ask, lookup.subscribe
         self.is_held_elsewhere = lookup.is_held_elsewhere
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
+        self.publish = sending.publish
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
         self._sending = sending

@@ -74,7 +74,7 @@ class Parts(transfer.Parts, Protocol):
     @property
     def together(self) -> AbstractContextManager[Any]:
         """
-        A context that collects the output of one piece of work, so that it is on disk before it is sent.
+        The collection of the output of one piece of work, so that it is on disk before it is sent.
         """
 
 
@@ -98,7 +98,8 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[None]]
-        self.closing: Closing = SUPERSEDED
+        # Why the connections of sessions that leave are closed, by name; else they are superseded.
+        self.closings: dict[str, Closing] = {}
         self._node = node
         self._sessions = node.sessions
         self._clock = clock
@@ -168,7 +169,7 @@ class LocalSessions:
         session.move = msgspec.structs.replace(
             move, id=release.id.hex(), to=release.to, generation=release.generation
         )
-        self._sessions.release(session, self.closing)
+        self._sessions.release(session, self.closings.pop(release.name, SUPERSEDED))
         self._leaving[release.id] = session
         self._watch(session)
         session.write_state()
@@ -425,7 +426,7 @@ def _fire(done: None, commits: list[Deferred[None]]) -> None:
 
 
 def _fail(why: Failure, commits: list[Deferred[None]]) -> None:
-    commits[0].addErrback(lambda why: None)  # no caller waits for the first
+    commits[0].addErrback(lambda why: None)  # no part waits for the first
     for each in commits:
         each.errback(why)
 
@@ -436,7 +437,7 @@ def _handover(of: str, id: bytes) -> str:
 
 def _is_same_owner(session: Session, state: transfer.State) -> bool:
     """
-    Did the same user open the session at both nodes? A session without a user is any user's.
+    Did the same user open the session at both nodes? One without a user belongs to any client.
     """
     record = state.record
     proof = read_proof(record.proof)
