@@ -56,7 +56,8 @@ class NodeService(LoggingService):
     The root service.  Its services start in order and stop in reverse order (graceful shutdown).
 
     Each may take half of what remains of `drain_seconds`, and its own `stop_seconds`, if it has any, so that
-    clients that do not react leave time to write their messages to disk. A second SIGTERM or SIGINT leaves them HURRY_SECONDS.
+    clients that do not react leave time to write their messages to disk. A second SIGTERM or SIGINT leaves
+    them HURRY_SECONDS.
     """
 
     def __init__(self, config: Config, clock: IReactorTime) -> None:
