@@ -39,6 +39,9 @@ from msgnode.transport.data_plane import NO_DATA_PLANE
 
 log = Logger()
 
+# Before the connection of a client without acknowledgements is closed whose session is at another node now.
+MOVED_CLOSE_SECONDS = 5.0
+
 # The reasons of dropped messages by the code of their receipts, with the text for operators.
 _DROPPED = {
     408: ("stale", "its time to live ended while it was queued"),
@@ -436,15 +439,16 @@ class Sessions(Service):
             if not older:
                 del self._superseded[session]
 
-    def suspend(self, session: Session, why: Closing) -> None:
+    def suspend(self, session: Session, why: Closing, delay: float = 0) -> None:
         """
-        Closes every connection of the session, which then waits for its client to reconnect.
+        Closes every connection of the session, which then waits for its client to reconnect, after `delay`
+        seconds.
         """
         connections = list(self._superseded.get(session, ()))
         if session.connection is not None:
             connections.append(session.connection)
         for connection in connections:
-            self.connections.close(connection, why)
+            self.connections.close(connection, why, delay)
 
     # -- moves to other nodes --------------------------------------------------------
 
@@ -454,7 +458,10 @@ class Sessions(Service):
         It stays in the routing table, so that what is still sent to it here can follow it.
         """
         connection = session.connection
-        self.suspend(session, why)
+        # Clients that do not acknowledge connect again whenever they are closed: two with one name would take
+        # the session from each other without end.
+        is_simple = session.mailbox.outbox is None and why is SUPERSEDED
+        self.suspend(session, why, MOVED_CLOSE_SECONDS if is_simple else 0)
         self._stop_timers(session)
         self._by_token.pop(session.token_hash, None)
         del self._by_runtime[session.runtime]
