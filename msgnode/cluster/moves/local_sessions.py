@@ -219,8 +219,10 @@ class LocalSessions:
         session = self._leaving[release.id]
         session.mailbox.expire()
         overlap = session.mailbox.overlap
-        copies = overlap.by_key if isinstance(overlap, SessionOverlap) else None
-        return transfer.export_messages(session, self._sessions, after, most_bytes, copies)
+        if not isinstance(overlap, SessionOverlap):
+            return transfer.export_messages(session, self._sessions, after, most_bytes)
+        known = overlap.by_key, overlap.awaited_above
+        return transfer.export_messages(session, self._sessions, after, most_bytes, *known)
 
     def handed_over(self, release: Release, key: int) -> None:
         self._leaving[release.id].mailbox.hand_over(key)
@@ -233,6 +235,8 @@ class LocalSessions:
         session.mailbox.end_arrival()
         if release.id not in self._flushing:
             self._flushing[release.id] = False
+            # All members know the new holder by now: what they publish goes there, too.
+            self._watch(session).awaited_above = session.mailbox.last_key
             self.flushed(release.to).addCallback(self._all_arrived, release)
         if session.mailbox.queued:
             self._clock.callLater(0, self.more, release.name)
@@ -326,13 +330,20 @@ class LocalSessions:
             if message.copy is None:
                 transfer.import_message(message, session, self._sessions)
             elif overlap.is_new(message.copy):
-                overlap.note_late(message.copy, transfer.import_late(message, session, self._sessions))
+                kept = transfer.import_late(message, session, self._sessions)
+                overlap.note_late(message.copy, kept, message.is_awaited)
         self._note(session, handover, key, False)
         self._flush(session)
         name = session.runtime
         return self._commit().addCallback(lambda done: self.more(name))
 
     def finish(self, of: str, id: bytes) -> Deferred[None]:
+        came = self._watch(self._place(_handover(of, id))).all_came(self._clock)
+        if came is not None:
+            return came.addCallback(lambda done: self._finish(of, id))
+        return self._finish(of, id)
+
+    def _finish(self, of: str, id: bytes) -> Deferred[None]:
         handover = _handover(of, id)
         session = self._place(handover)
         assert session.move is not None

@@ -28,6 +28,7 @@ class Message(msgspec.Struct, array_like=True):
     """
     An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit. `copy` is
     the id that all copies of a message have, if others may have come to the new holder by themselves.
+    `is_awaited`: one will come there by itself, for its sender's node knew of the new holder.
     """
 
     number: int
@@ -35,6 +36,7 @@ class Message(msgspec.Struct, array_like=True):
     ttl: float
     data: bytes
     copy: CopyId | None = None
+    is_awaited: bool = False
 
 
 class Numbers(msgspec.Struct):
@@ -142,10 +144,12 @@ def export_messages(
     after: int,
     most_bytes: int,
     copies: Mapping[int, CopyId] | None = None,
+    awaited_above: int | None = None,
 ) -> list[tuple[int, bytes]]:
     """
     The queued messages with keys above `after`, in the order of their keys: of about `most_bytes` together,
-    but at least one if there is one. `copies` has the ids of copies by key.
+    but at least one if there is one. `copies` has the ids of copies by key; of those with keys above
+    `awaited_above` another one will come to the new holder.
     """
     found: list[tuple[int, bytes]] = []
     size = 0
@@ -157,6 +161,7 @@ def export_messages(
             break
         message = _export(kept, 0, sessions)
         message.copy = copies.get(kept.key) if copies else None
+        message.is_awaited = bool(message.copy) and awaited_above is not None and kept.key > awaited_above
         found.append((kept.key, msgspec.msgpack.encode(message)))
     return found
 
