@@ -119,6 +119,7 @@ class LineConnection(PausedByTransport, Reading, Protocol):
         """
         One line, as the data plane has read it.
         """
+        self.factory.cork.begin_read()
         if not self._losing:
             self.factory.node.receive(data, self)
 

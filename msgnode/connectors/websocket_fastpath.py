@@ -196,6 +196,7 @@ class FastPathProtocol(Reading, WebSocketServerProtocol):
         """
         One whole text message, as the data plane has read it.
         """
+        self.factory.cork.begin_read()
         self.heard()
         self.textReceived(payload)
 

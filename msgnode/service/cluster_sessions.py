@@ -7,11 +7,12 @@ from typing import Any
 
 from msgspec import structs
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import deferLater
 
 from msgnode.cluster.channels import Channel
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
-from msgnode.cluster.joining import Joining
+from msgnode.cluster.joining import MOST_SECONDS, Joining
 from msgnode.cluster.moves.drain import Drain
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.local_sessions import LocalSessions
@@ -25,6 +26,8 @@ from msgnode.protocol.close_codes import STOPPING
 
 LOOK_SECONDS = 0.002  # between two looks whether all is acknowledged
 MAX_LOOK_SECONDS = 0.05
+AGAIN_SECONDS = 0.25  # until members are asked again what they hold
+SETTLE_TRIES = 4
 START_SECONDS = 10.0  # for which members that this node has known are expected
 
 
@@ -49,6 +52,7 @@ class ClusterSessions:
         self._streams = streams
         self._channel = channel
         self._reactor = reactor
+        self._members = members
         self._missing = missing
         self._is_connected = is_connected
         self._comparing: Joining | None = None
@@ -61,13 +65,17 @@ class ClusterSessions:
             HeldSessions(node, directory),
             reactor,
             flushing=flushing,
-            settled=members.settled,
+            settled=self._settled,
         )
         channel.listener = self.moves
         self.local.more = self.moves.more
+        self.local.has_others = lambda name: bool(directory.sessions(name))
+        node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         directory.session_shared = self.moves.compare
-        held = HeldInput(node.sessions.connections, node.input_order, node.slices)
+        held = HeldInput(
+            node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
+        )
         self.gate = ReadGate(reactor, self._compare, held.hold, held.release)
         node.before_read = self.gate.check
         directory.heard_again = lambda: self.gate.close("no other member was heard for a while")
@@ -120,16 +128,28 @@ class ClusterSessions:
 
     def _compare(self) -> Deferred[None]:
         """
-        Fires when the members are reached again and have said what they hold, as at a start.
+        Fires when the members are reached again and have said what they hold, as at a start. A link that
+        ended meanwhile may still seem to be up: then they are asked again.
         """
         done: Deferred[None] = Deferred()
+        until = self._reactor.seconds() + MOST_SECONDS
+
+        def compare() -> Deferred[None]:
+            return self._directory.compare().addCallback(compared)
+
+        def compared(result: None) -> Deferred[None] | None:
+            is_late = self._reactor.seconds() >= until
+            if is_late or not (self._directory.is_unanswered or self._unreached()):
+                return None
+            return deferLater(self._reactor, AGAIN_SECONDS).addCallback(lambda done: compare())
+
         if self._comparing is not None:
             self._comparing.stop()
         self._comparing = Joining(
             self._is_connected,
             lambda: True,
-            self._missing,
-            self._directory.compare,
+            self._unreached,
+            compare,
             lambda: done.callback(None),
             self._reactor,
         )
@@ -189,7 +209,13 @@ class ClusterSessions:
         missing = self._missing()
         if self._reactor.seconds() - self._started_at < START_SECONDS:
             return missing
-        return {node for node in missing if not self._directory.is_suspected(node)}
+        return self._unreached()
+
+    def _unreached(self) -> set[str]:
+        """
+        The members that have no link, but are not suspected.
+        """
+        return {node for node in self._missing() if not self._directory.is_suspected(node)}
 
     def _refused(self, session: Any, claim: bytes) -> Any:
         return self.taking.refused(session, claim)
@@ -199,6 +225,20 @@ class ClusterSessions:
         May any client open any session?
         """
         return self._node.authenticator.is_open and self._node.config.session.takeover != "token"
+
+    def _settled(self, tries: int = SETTLE_TRIES) -> Deferred[None]:
+        """
+        Fires when all members know what this node holds. A slow one is waited for four times as long as an
+        answer to a client is, because what it sends to the earlier holder would come too late.
+        """
+        late = self._directory.counts.unsettled
+
+        def again(done: None) -> Deferred[None] | None:
+            if tries == 1 or self._directory.counts.unsettled == late or self._missing():
+                return None
+            return self._settled(tries - 1)
+
+        return self._members.settled().addCallback(again)
 
     def _acknowledged(self, nodes: Iterable[str]) -> Deferred[None]:
         """

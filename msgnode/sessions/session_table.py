@@ -112,6 +112,8 @@ class Sessions(Service):
         # Hands all sessions over to other nodes; fires when it is done, after `stop_seconds` at most.
         self.hand_over: Callable[[], Deferred[None]] = lambda: succeed(None)
         self.stop_seconds = 0.0  # that its stop may take in addition to `drain_seconds`
+        # The id of all copies of a message, if other nodes may have one; None: there are no other nodes.
+        self.copy_id: Callable[[Message], tuple[bytes, int] | None] | None = None
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
         self._by_runtime: dict[str, Session] = {}

@@ -79,14 +79,15 @@ class Cork:
     def __enter__(self) -> None:
         if self.before_read is not None and not self._depth:
             self.before_read()
-        self.begin()
-
-    def begin(self) -> None:
-        """
-        Enter for the data plane, which has read already.
-        """
         self._depth += 1
         self.corked = True
+
+    def begin_read(self) -> None:
+        """
+        The data plane has read a message, which is handled now.
+        """
+        if self.before_read is not None:
+            self.before_read()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

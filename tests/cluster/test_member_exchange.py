@@ -155,6 +155,24 @@ def test_member_that_holds_it_no_more(cluster: MemoryCluster) -> None:
     assert [404] == codes(ann.take())
 
 
+def test_message_follows_an_address_that_only_asking_finds(cluster: MemoryCluster) -> None:
+    """
+    A message that comes to a node which no longer holds its address, and does not know yet which one does, is
+    sent on to the one that says so.
+    """
+    ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
+    ann.request(bob.hyperty, "update", id=9)
+    cluster["n1"].node.settle()
+    bob.post(f"domain://msg-node.{DOMAIN}/sm", "unsubscribe", body={"resource": bob.hyperty})
+    carl = cluster["n3"].bare("carl")
+    subscribe(carl, bob.hyperty)
+    cluster.directory.hidden.add(bob.hyperty)
+
+    cluster.flow()
+
+    assert [9] == [message["id"] for message in carl.take()]
+
+
 # -- publications --------------------------------------------------------------------------
 
 

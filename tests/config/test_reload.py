@@ -308,6 +308,7 @@ class Slow(Service):
         self.seen = seen
         self.stop_seconds = 0.0
         self.stopped: Deferred[None] = Deferred()
+        self.stop_seconds = 0.0
 
     def startService(self) -> None:
         self.seen.append(f"start {self.name}")

@@ -96,8 +96,8 @@ class MemberLookup:
         found = directory.holders(address) if address.startswith(RUNTIMES) else directory.shared(address)
         return any(not directory.is_suspected(node) for node in found)
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
-        if is_multicast(address) and self.is_own(address):
+    def ask(self, address: str, has_moved: bool = False) -> Deferred[tuple[str, ...]] | None:
+        if not has_moved and is_multicast(address) and self.is_own(address):
             return None  # every subscriber's member has told it
         now = self._seconds()
         unknown_since = self._unknown.get(address)

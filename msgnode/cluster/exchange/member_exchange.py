@@ -93,9 +93,12 @@ class MemberExchange:
         self._exchange.receipts.send_elsewhere = self.send_elsewhere
         self._exchange.outgoing.send_elsewhere = self.send_elsewhere
 
-    def forward(self, message: Message, session: Session) -> bool:
+    def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         to = message.to
-        nodes = self.holders(to, False) if isinstance(to, str) and self._lookup.is_own(to) else ()
+        if nodes is None:
+            nodes = self.holders(to, False) if isinstance(to, str) and self._lookup.is_own(to) else ()
+        else:
+            nodes = nodes[:1]  # each has it, or hands it over to the other
         return len(nodes) == 1 and self._sending.forward(message, session, nodes[0])
 
     def send_elsewhere(self, message: Message) -> None:

@@ -155,7 +155,7 @@ class MemberReceiving:
             recipients[0].deliver(receipt)
         else:
             cluster = self._node.router.cluster
-            if cluster is None or not cluster.forward(receipt, session):
+            if cluster is None or not cluster.forward(receipt, session, None):
                 self._counts.note(session.runtime, "no-route")
 
     # -- outcomes ----------------------------------------------------------------------------

@@ -359,6 +359,8 @@ class Moves:
         departures = self._departures(node)
         handover = departures.handovers.get(statement.id)
         if handover is None:
+            if isinstance(statement, Want):  # of an offer that was repeated meanwhile
+                self._reply(node, End(statement.id, max(0, statement.key)))
             return
         if isinstance(statement, Want):
             handover.wanted(statement)

@@ -13,14 +13,14 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from msgnode.sessions.input_order import InputOrder, Work
-from msgnode.sessions.session import Connection
+from msgnode.sessions.session import Connection, Session
 from msgnode.structures.time_slices import Slices
 
 log = Logger()
 
 TICK_SECONDS = 1.0
 LEAP_SECONDS = 5.0
-RELEASED_PER_SLICE = 20  # connections
+RELEASED_PER_SLICE = 20  # connections, or sessions
 
 
 class ReadGate:
@@ -89,11 +89,21 @@ class ReadGate:
 
 class HeldInput:
     """
-    The input of this node's clients: it waits, in order, while the gate is closed.
+    The input of this node's clients: it waits, in order, while the gate is closed. What is for them is queued
+    meanwhile: it may follow a session that has moved, without coming twice. `flush` sends what is queued.
     """
 
-    def __init__(self, connections: Iterable[Connection], input_order: InputOrder, slices: Slices) -> None:
+    def __init__(
+        self,
+        connections: Iterable[Connection],
+        sessions: Iterable[Session],
+        input_order: InputOrder,
+        slices: Slices,
+        flush: Callable[[Session], None],
+    ) -> None:
         self._connections = connections
+        self._sessions = sessions
+        self._flush = flush
         self._input_order = input_order
         self._slices = slices
         self._works: dict[Connection, Work] = {}
@@ -107,6 +117,8 @@ class HeldInput:
         for connection in list(self._connections):
             if connection not in self._works:
                 self._works[connection] = self._input_order.hold(connection)
+        for session in self._sessions:
+            session.pause()
 
     def release(self) -> None:
         """
@@ -130,6 +142,12 @@ class HeldInput:
         return done
 
     def _release(self) -> Iterator[None]:
+        for count, session in enumerate(list(self._sessions), 1):
+            if self._waiting is not None:
+                return
+            self._flush(session)
+            if count % RELEASED_PER_SLICE == 0:
+                yield
         count = 0
         while self._works and self._waiting is None:
             _, work = self._works.popitem()

@@ -103,6 +103,9 @@ class Takes:
             self._finish(answer.id, Outcome(kind, request.generation, answer.code, answer.reason))
         elif answer.node != self._node:  # else it is on its way
             request.node = answer.node or of
+            for timer in request.timers[1:]:
+                if timer.active():
+                    timer.cancel()
             del request.timers[1:]
             request.timers.append(self._clock.callLater(RETRY_SECONDS, self._ask, answer.id))
 

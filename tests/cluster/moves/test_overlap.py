@@ -27,6 +27,7 @@ class Side:
     def __init__(self, case: SynchronousTestCase) -> None:
         self.node = DurableNode(directory(case))
         self.local = LocalSessions(self.node, self.node.clock, lambda session, claim: None, self.copy_id)
+        self.node.sessions.copy_id = self.copy_id
         self.flushed: list[Deferred[None]] = []
         self.local.own_flushed = lambda: succeed(None)
         self.local.flushed = self.flush

@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cluster.moves.read_gate import HeldInput, ReadGate
 from msgnode.protocol.close_codes import SUPERSEDED
+from msgnode.protocol.message import decode
 from msgnode.transport.cork import Cork
 from tests.support.cluster_directory import A, B, directories
 from tests.support.cluster_moves import World
@@ -170,7 +171,13 @@ class InputTests(SynchronousTestCase):
         self.node = MemoryNode()
         self.cork = Cork()
         self.node.use_cork(self.cork)
-        self.held = HeldInput(self.node.sessions.connections, self.node.input_order, self.node.slices)
+        self.held = HeldInput(
+            self.node.sessions.connections,
+            self.node.sessions,
+            self.node.input_order,
+            self.node.slices,
+            lambda session: session.flush(),
+        )
         self.ann, self.bob = Client(self.node), Client(self.node)
         self.ann.open("runtime://example.org/ann")
         self.bob.open("runtime://example.org/bob")
@@ -201,6 +208,24 @@ class InputTests(SynchronousTestCase):
         self.assertEqual([1, 2, 3], self.ids())
         self.successResultOf(ready)
         self.assertIsNone(self.held.ready())
+
+    def test_messages_for_clients_wait_while_the_gate_is_closed(self):
+        """
+        What members send to a client is queued while the gate is closed, for its session may have moved.
+        """
+        carl = Client(self.node)
+        carl.open("runtime://example.org/carl")
+        session = self.node.sessions.get(self.bob.runtime)
+        self.held.hold()
+        message = decode(b'{"id":5,"type":"update","from":"runtime://a/b","to":"runtime://c/d"}', carl)
+
+        session.deliver(message)
+        self.assertEqual([], self.ids())
+        self.held.release()
+        self.node.clock.advance(0)
+
+        self.assertEqual([5], self.ids())
+        self.assertIsNotNone(session.ready)
 
     def test_connection_that_is_closed_meanwhile_loses_its_input(self):
         """
