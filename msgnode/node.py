@@ -400,7 +400,7 @@ class Node:
 
     def observe(self, observer: MessageObserver | None) -> None:
         """
-        Has this observer told of what becomes of messages, for operators' traces; None: nobody.
+        Tells this observer what becomes of messages, for operators' traces; with None, none.
 
         The data plane forgets its decisions: it repeats none about messages that the observer wants to see.
         """
@@ -456,7 +456,7 @@ class Node:
     @property
     def together(self) -> AbstractContextManager[Any]:
         """
-        What collects the output of one piece of work, so that it is on disk before it is sent.
+        A context that collects the output of one piece of work, so that it is on disk before it is sent.
         """
         return self._ingress.together
 

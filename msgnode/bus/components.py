@@ -209,7 +209,7 @@ class OtherHolders(Protocol):
 
     def take(self, runtime: str, token: str, connection: Connection, again: Callable[[], object]) -> bool:
         """
-        Asks for a session that another node may hold. False: nobody has to be asked; True: `again` is called
+        Asks for a session that another node may hold. False: no node has to be asked; True: `again` is called
         when the session is here, or cannot be had.
         """
 

@@ -52,6 +52,8 @@ class Receipts:
     """
 
     def __init__(self, routes: RoutingTable, answers: Callable[[], bool] = lambda: False) -> None:
+        # Sends a receipt or an answer to the other node of the domain to which its session has moved.
+        self.send_elsewhere: Callable[[Message], object] = lambda message: None
         self._answers = answers
         self._routes = routes
         self._late: deque[tuple[bytes, int, int]] = deque()
@@ -71,12 +73,7 @@ class Receipts:
         """
         if not message.receipt or message.type.lower() == "receipt":
             return
-        body: dict[str, Any] = {"code": code, "description": text or TEXTS.get(code, "refused")}
-        reason = reason or REASONS.get(code, "")
-        if reason:
-            body["reason"] = reason
-        body |= {"to": message.to, "recipients": recipients}
-        receipt = compose(message.id, "receipt", RECEIPT, message.from_, body, message.transaction)
+        receipt = _receipt(message, code, recipients, reason, text)
         if code == 202 and recipients > 1 and session.mailbox.outbox is None:
             # It may be queued for some of them: the receipt waits until that is in the journal.
             session.mailbox.journal.when_written(lambda: session.deliver(receipt))
@@ -105,10 +102,13 @@ class Receipts:
         message = recall(data)
         reason = OVERFLOW if code == 503 else REASONS.get(code, "")
         session = self._routes.listener(message.from_, asker)
-        if session is not None:
-            self.give(message, code, session, reason=reason)
-            if code in NEVER_DELIVERED and self.answered(message, session):
-                self._answer(message, code, reason, session)
+        if session is None:
+            if message.receipt and message.type.lower() != "receipt":
+                self.send_elsewhere(_receipt(message, code, 1, reason))
+            return
+        self.give(message, code, session, reason=reason)
+        if code in NEVER_DELIVERED and self.answered(message, session):
+            self._answer(message, code, reason, session)
 
     def answered(self, message: Message, session: Session, elsewhere: bool = False) -> bool:
         """
@@ -128,6 +128,15 @@ class Receipts:
         if session.is_node and code in (503, 507):
             body["code"] = 507
         session.deliver(message.reply({**body, "reason": reason}))
+
+
+def _receipt(message: Message, code: int, recipients: int, reason: str = "", text: str = "") -> Message:
+    body: dict[str, Any] = {"code": code, "description": text or TEXTS.get(code, "refused")}
+    reason = reason or REASONS.get(code, "")
+    if reason:
+        body["reason"] = reason
+    body |= {"to": message.to, "recipients": recipients}
+    return compose(message.id, "receipt", RECEIPT, message.from_, body, message.transaction)
 
 
 def is_awaited(message: Message) -> bool:

@@ -178,7 +178,7 @@ def make_endpoint(url: str, reactor: Any, ca: str | None = None, certificate: st
 
 
 def _split(url: str) -> SplitResult:
-    wanted = "expected a URL such as ws://127.0.0.1:9090/ws or tcp://127.0.0.1:9091"
+    wanted = "expected a URL such as ws://127.0.0.1:9090/ws, tcp://127.0.0.1:9091 or http://127.0.0.1:9090"
     try:
         parts = urlsplit(url)
         known = parts.scheme == "unix" or (parts.scheme in PORTS and parts.hostname)

@@ -53,7 +53,7 @@ from msgnode.links.wire.stream_header import Epoch
 from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.cluster import Cluster
-from msgnode.service.stream_state import epochs_of, name_of, stored_streams, stream_limits
+from msgnode.service.restart.stream_state import epochs_of, name_of, stored_streams, stream_limits
 from msgnode.service.wiring import add_link_operations
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.storage.spool import Spool

@@ -52,9 +52,9 @@ from msgnode.service.federation import Federation, make_federation, warn_of_link
 from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.records import RecordsLoader
-from msgnode.service.recovery import Restart
+from msgnode.service.restart.recovery import Restart
+from msgnode.service.restart.unlinked_streams import UnlinkedStreams
 from msgnode.service.systemd import systemd_notifier
-from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
     add_identity_responder,

@@ -41,7 +41,7 @@ def test_endpoint_that_is_no_url_is_refused_with_an_example(url: str) -> None:
     """
     What is no URL of a node is refused, with one that is.
     """
-    with pytest.raises(ValueError, match=r"expected a URL such as ws://127.0.0.1:9090/ws or tcp://"):
+    with pytest.raises(ValueError, match=r"expected a URL such as ws://127.0.0.1:9090/ws, tcp://"):
         make_endpoint(url, MemoryReactorClock())
 
 

@@ -421,3 +421,47 @@ def test_session_that_is_being_handed_over_gets_what_clients_here_send_at_both_n
 
     assert [1] == [message["body"]["n"] for message in again.take()]
     assert 1 == session.mailbox.queued
+
+
+@pytest.mark.parametrize("of", ["n1", "n2"])
+def test_receipt_follows_a_session_that_has_moved(cluster: MemoryCluster, of: str) -> None:
+    """
+    The receipt of a message that waited for its recipient, at this node or at another one, reaches the sender
+    where its session is by then.
+    """
+    first, third = cluster["n1"], cluster["n3"]
+    ann, bob = first.bare("ann"), cluster[of].bare("bob")
+    bob.drop()
+    ann.tell({"id": 5, "type": "update", "from": ann.runtime, "to": bob.runtime, "body": {}, "receipt": True})
+    cluster.flow()
+    session = first.node.sessions.get(ann.runtime)
+    first.node.sessions.release(session, SUPERSEDED)
+    first.node.sessions.forget_released(session)
+    ann = third.bare("ann")
+
+    again = Client(cluster[of].node)
+    again.reopen(f"{bob.runtime}/{bob.token}")
+    cluster.flow()
+
+    assert [(5, 202)] == [(m["id"], m["body"]["code"]) for m in ann.take() if m["type"] == "receipt"]
+
+
+def test_answer_of_a_node_follows_a_session_that_has_moved(cluster: MemoryCluster) -> None:
+    """
+    A request that did not get to its member in time is answered where its sender's session is by then.
+    """
+    first, third = cluster["n1"], cluster["n3"]
+    ann, bob = first.bare("ann"), cluster["n2"].bare("bob")
+    ann.tell({"id": 6, "type": "read", "from": ann.runtime, "to": f"{bob.runtime}/x", "body": {}})
+    cluster.clock.advance(0)
+    (_, _, envelope, _, done) = cluster.wire.popleft()
+    session = first.node.sessions.get(ann.runtime)
+    first.node.sessions.release(session, SUPERSEDED)
+    first.node.sessions.forget_released(session)
+    ann = third.bare("ann")
+
+    assert done is not None
+    done(envelope, STALE)
+    cluster.flow()
+
+    assert [(6, 404)] == [(message["id"], message["body"]["code"]) for message in ann.take()]

@@ -306,6 +306,7 @@ class Slow(Service):
     def __init__(self, name: str, seen: list[str]) -> None:
         self.setName(name)
         self.seen = seen
+        self.stop_seconds = 0.0
         self.stopped: Deferred[None] = Deferred()
         self.stop_seconds = 0.0
 

@@ -121,11 +121,10 @@ class NodeProcess:
 
     def log(self) -> list[dict[str, Any]]:
         """
-        The traffic log, line by line.
+        The traffic log, line by line, without a line that the node is writing.
         """
-        lines = [
-            line for file in sorted(self.traffic.glob("*.jsonl")) for line in file.read_text().splitlines()
-        ]
+        texts = [file.read_text() for file in sorted(self.traffic.glob("*.jsonl"))]
+        lines = [line for text in texts for line in text[: text.rfind("\n") + 1].splitlines()]
         return [json.loads(line) for line in lines]
 
 

@@ -11,7 +11,7 @@ from msgnode.links.exchange.exchange import Exchange
 from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.links.stream.safety.node_keys import KeyRing, PrivateKeys
 from msgnode.links.stream.storage.store import MemoryStreamStore
-from msgnode.service.unlinked_streams import NoNetwork
+from msgnode.service.restart.unlinked_streams import NoNetwork
 from tests.support.fakes import Client, MemoryNode, Turns
 
 A, B = "a.example", "b.example"

@@ -13,7 +13,7 @@ from msgnode.links.operators.stream_view import StreamView
 from msgnode.links.stream.common import StreamLimits
 from msgnode.links.wire.node_name import domain_of
 from msgnode.protocol.errors import Rejected
-from msgnode.service.unlinked_streams import NoLinks
+from msgnode.service.restart.unlinked_streams import NoLinks
 from tests.support.links_stream import FakeNet, StreamNode
 
 B1, B2, C = "mn://b.example/1", "mn://b.example/2", "mn://c.example/1"

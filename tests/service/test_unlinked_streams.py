@@ -14,7 +14,7 @@ from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.links.stream.safety.node_keys import KeyRing, PrivateKeys
 from msgnode.links.stream.storage import epochs
 from msgnode.links.stream.storage.spool_store import SpoolStreamStore
-from msgnode.service.unlinked_streams import NoNetwork, UnlinkedStreams
+from msgnode.service.restart.unlinked_streams import NoNetwork, UnlinkedStreams
 from tests.support.durable import DurableNode
 
 OWN, FAR = "mn://example.org/test", "mn://b.example/n1"

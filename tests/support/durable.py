@@ -10,7 +10,7 @@ from msgnode.config.loader import check
 from msgnode.links.stream.storage.spool_store import is_stream
 from msgnode.node import Node
 from msgnode.protocol.close_codes import OVER_CAPACITY, Closing
-from msgnode.service.recovery import doubt, restore
+from msgnode.service.restart.recovery import doubt, restore
 from msgnode.sessions.session import Session
 from msgnode.storage.session_store import Store
 from msgnode.storage.spool import SEGMENT_BYTES, Spool, write_all

@@ -93,6 +93,7 @@ class MemoryTrafficRecorder:
                 "recipients": message.recipients,
                 "waiting": message.waiting,
                 "code": message.code,
+                "reason": message.reason,
                 "resources": message.resources,
             }
         )

@@ -201,6 +201,7 @@ class NoSessions:
 
     def __init__(self, journal: DeliveryJournal) -> None:
         self.journal = journal
+        self.released: dict[int, Any] = {}
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())

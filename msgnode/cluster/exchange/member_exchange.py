@@ -79,6 +79,7 @@ class MemberExchange:
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
         self._sending = sending
+        self._exchange = exchange
         exchange.members = self
 
     def start(self, federates: bool = False) -> None:
@@ -88,6 +89,9 @@ class MemberExchange:
         """
         self._lookup.federates = federates
         self._node.join_cluster(self)
+        self._node.router.receipts.send_elsewhere = self.send_elsewhere
+        self._exchange.receipts.send_elsewhere = self.send_elsewhere
+        self._exchange.outgoing.send_elsewhere = self.send_elsewhere
 
     def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         to = message.to
@@ -96,6 +100,26 @@ class MemberExchange:
         else:
             nodes = nodes[:1]  # each has it, or hands it over to the other
         return len(nodes) == 1 and self._sending.forward(message, session, nodes[0])
+
+    def send_elsewhere(self, message: Message) -> None:
+        """
+        Sends a receipt or an answer of this node to the member where the session is now that asked here.
+        Never raises.
+        """
+        to = message.to
+        assert isinstance(to, str)
+        if not self._lookup.is_own(to):
+            return
+        nodes = self.holders(to, False)
+        asked = None if nodes else self.ask(to)
+        if asked is not None:
+            asked.addCallback(self._follow, message)
+        else:
+            self._follow(nodes, message)
+
+    def _follow(self, nodes: tuple[str, ...], message: Message) -> None:
+        if nodes:
+            self._sending.follow(message, nodes[0])
 
     # -- what this node holds ------------------------------------------------------------------
 

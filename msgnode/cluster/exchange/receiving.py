@@ -101,7 +101,9 @@ class MemberReceiving:
         receipt = _receipt.decode(payload)
         if envelope.code not in DELIVERED and not 400 <= envelope.code <= 599:
             raise ValueError(f"{envelope.code} is no code of a final receipt")
-        if not self._exchange.receipts.receive(envelope, receipt):
+        cluster = self._node.router.cluster
+        has_moved = cluster is not None and cluster.is_held_elsewhere(receipt.from_)
+        if not self._exchange.receipts.receive(envelope, receipt, has_moved):
             self._counts.note(source, "unasked")
 
     def _receive(
@@ -126,6 +128,9 @@ class MemberReceiving:
         if not self._exchange.outgoing.awaited.answered(message):
             self._counts.note(source, "old-answer")
             return None
+        if message.from_ == RECEIPT and message.type == "receipt":
+            self._give(message, session)
+            return None
         try:
             later = self._node.router.deliver_here(message, session)
         except Rejected as why:
@@ -139,6 +144,19 @@ class MemberReceiving:
                 return later.addCallback(lambda done: self._finished(message, session))
         self._finished(message, session)
         return None
+
+    def _give(self, receipt: Message, session: Session) -> None:
+        """
+        Gives a final receipt to a client that has moved here, or follows it further.
+        """
+        assert isinstance(receipt.to, str)
+        recipients = self._node.routes.resolve(receipt.to)
+        if recipients:
+            recipients[0].deliver(receipt)
+        else:
+            cluster = self._node.router.cluster
+            if cluster is None or not cluster.forward(receipt, session, None):
+                self._counts.note(session.runtime, "no-route")
 
     # -- outcomes ----------------------------------------------------------------------------
 

@@ -271,7 +271,9 @@ class LocalSessions:
         session = self._leaving[release.id]
         session.mailbox.expire()
         released_at = self._released_at.get(release.id)  # not after a restart
-        return transfer.export_messages(session, self._sessions, after, most_bytes, released_at)
+        overlap = session.mailbox.overlap
+        above = overlap.awaited_above if isinstance(overlap, SessionOverlap) else None
+        return transfer.export_messages(session, self._sessions, after, most_bytes, released_at, above)
 
     def handed_over(self, release: Release, key: int) -> None:
         self._leaving[release.id].mailbox.hand_over(key)
@@ -284,6 +286,8 @@ class LocalSessions:
         session.mailbox.end_arrival()
         if release.id not in self._flushing:
             self._flushing[release.id] = False
+            # All members know the new holder by now: what they publish goes there, too.
+            self._watch(session).awaited_above = session.mailbox.last_key
             self.flushed(release.to).addCallback(self._all_arrived, release)
         if session.mailbox.queued:
             self._clock.callLater(0, self.more, release.name)
@@ -386,13 +390,19 @@ class LocalSessions:
                 continue
             late = transfer.import_late(message, session, self._sessions)
             if message.copy is not None:
-                overlap.note_late(message.copy, late)
+                overlap.note_late(message.copy, late, message.is_awaited)
         self._note(session, handover, key, False)
         self.flush(session)
         name = session.runtime
         return self._commit().addCallback(lambda done: self.more(name))
 
     def finish(self, of: str, id: bytes) -> Deferred[None]:
+        came = self._watch(self._place(_handover(of, id))).all_came(self._clock)
+        if came is not None:
+            return came.addCallback(lambda done: self._finish(of, id))
+        return self._finish(of, id)
+
+    def _finish(self, of: str, id: bytes) -> Deferred[None]:
         handover = _handover(of, id)
         session = self._place(handover)
         assert session.move is not None

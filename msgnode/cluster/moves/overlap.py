@@ -10,9 +10,14 @@ The same holds while the earlier holder of a session is away, where copies wait 
 
 from collections.abc import Callable
 
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
 from msgnode.protocol.message import Message
 from msgnode.sessions.mailbox import Mailbox
 from msgnode.sessions.queue import QueuedMessage
+
+AWAITED_SECONDS = 1.0
 
 CopyId = tuple[bytes, int]
 
@@ -31,12 +36,17 @@ class SessionOverlap:
         collected: Callable[[], None],
         most: Callable[[], int],
     ) -> None:
+        # Of messages with higher keys the new holder gets a copy by itself, too.
+        self.awaited_above: int | None = None
         self._mailbox = mailbox
         self._id_of = id_of
         self._collected = collected
         self._most = most
         self._here: dict[CopyId, None] = {}
         self._late: dict[CopyId, QueuedMessage] = {}  # that came by the other member
+        self._awaited: set[CopyId] = set()  # those of them of which another copy will come
+        self._waiters: list[Deferred[None]] = []
+        self._timer: IDelayedCall | None = None
 
     def admits(self, message: Message) -> bool:
         id = self._id_of(message)
@@ -45,6 +55,9 @@ class SessionOverlap:
         late = self._late.pop(id, None)
         if late is not None:
             self._mailbox.withdraw(late)
+            self._awaited.discard(id)
+            if not self._awaited and self._timer is not None:
+                self._timer.reset(0)  # not at once: this message is being queued
         return id not in self._here
 
     def note(self, id: CopyId | None) -> None:
@@ -66,8 +79,29 @@ class SessionOverlap:
         """
         self._here[id] = None
 
-    def note_late(self, id: CopyId, kept: QueuedMessage) -> None:
+    def note_late(self, id: CopyId, kept: QueuedMessage, is_awaited: bool = False) -> None:
         """
-        Notes a message that came by the other member, and to that after it had released the session.
+        Notes a message that came by the other member, and to that after it had released the session. If it
+        `is_awaited`, another copy will come, and only then the message has its place in its sender's order.
         """
         self._late[id] = kept
+        if is_awaited:
+            self._awaited.add(id)
+
+    def all_came(self, clock: IReactorTime) -> Deferred[None] | None:
+        """
+        Fires when all awaited copies have come, or after AWAITED_SECONDS; None if none is awaited.
+        """
+        if not self._awaited:
+            return None
+        if self._timer is None:
+            self._timer = clock.callLater(AWAITED_SECONDS, self._end_wait)
+        self._waiters.append(Deferred())
+        return self._waiters[-1]
+
+    def _end_wait(self) -> None:
+        self._awaited.clear()
+        self._timer = None
+        waiters, self._waiters = self._waiters, []
+        for done in waiters:
+            done.callback(None)

@@ -29,7 +29,8 @@ class Message(msgspec.Struct, array_like=True):
     """
     An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit. `copy` is
     the id that all copies of a message have, if others may have come to the new holder by themselves. A
-    `late` one came after the session was released.
+    `late` one came after the session was released. `is_awaited`: a copy will come to the new holder by
+    itself, for its sender's node knew of that.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Message(msgspec.Struct, array_like=True):
     data: bytes
     copy: CopyId | None = None
     late: bool = False
+    is_awaited: bool = False
 
 
 class Numbers(msgspec.Struct):
@@ -145,10 +147,12 @@ def export_messages(
     after: int,
     most_bytes: int,
     released_at: int | None = None,
+    awaited_above: int | None = None,
 ) -> list[tuple[int, bytes]]:
     """
     The queued messages with keys above `after`, in the order of their keys: of about `most_bytes` together,
-    but at least one if there is one. Those with keys above `released_at` are late.
+    but at least one if there is one. Those with keys above `released_at` are late; of copies with keys above
+    `awaited_above` another one will come to the new holder.
     """
     found: list[tuple[int, bytes]] = []
     size = 0
@@ -160,6 +164,8 @@ def export_messages(
             break
         message = _export(kept, 0, sessions)
         message.copy, message.late = kept.copy, released_at is not None and kept.key > released_at
+        is_sure = awaited_above is not None and kept.key > awaited_above
+        message.is_awaited = message.late and message.copy is not None and is_sure
         found.append((kept.key, msgspec.msgpack.encode(message)))
     return found
 

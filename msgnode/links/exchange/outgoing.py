@@ -80,6 +80,8 @@ class Outgoing:
         counts: ExchangeCounts,
         clock: IReactorTime,
     ) -> None:
+        # Sends an answer to the other node of this domain to which the session that asked has moved.
+        self.send_elsewhere: Callable[[Message], object] = lambda answer: None
         self._clock = clock
         self._look: IDelayedCall | None = None
         self._look_at = 0.0
@@ -434,8 +436,8 @@ class Outgoing:
         waiting = self._router.expected_responses
         if found:
             found[0].deliver(reply)
-        elif waiting.waiting:
-            waiting.deliver(reply, None)
+        elif not (waiting.waiting and waiting.deliver(reply, None)):
+            self.send_elsewhere(reply)
 
 
 def _with_list(message: Message, addresses: list[Any]) -> Message:

@@ -86,6 +86,8 @@ class AskedReceipts:
     """
 
     def __init__(self, routes: RoutingTable, seconds: Callable[[], float], most: int = MAX_ASKED) -> None:
+        # Sends a final receipt to the other node of the domain to which the session that asked has moved.
+        self.send_elsewhere: Callable[[Message], object] = lambda receipt: None
         self._routes = routes
         self._seconds = seconds
         self._restored: frozenset[int] = frozenset()
@@ -189,15 +191,16 @@ class AskedReceipts:
         for key in keys_of(message):
             self._finish(key, code, text, reason, path, message.transaction)
 
-    def receive(self, envelope: Envelope, receipt: RemoteReceipt) -> bool:
+    def receive(self, envelope: Envelope, receipt: RemoteReceipt, is_trusted: bool = False) -> bool:
         """
-        Gives the receipt of the home domain to the client that asked. False if none did.
+        Gives the receipt of the home domain to the client that asked. False if none did, unless `is_trusted`:
+        then a client asked for it whose session has moved.
         """
         key = receipt.from_, receipt.id, receipt.to
         digest = digest_of(key)
         if digest in self._given:
             return True
-        if self._asked.get(digest) is None and not self._may_be_restored(receipt.from_):
+        if self._asked.get(digest) is None and not is_trusted and not self._may_be_restored(receipt.from_):
             return False
         text = envelope.text or TEXTS.get(envelope.code, "")
         transaction = envelope.transaction
@@ -234,16 +237,18 @@ class AskedReceipts:
     def _give(self, asked: Asked, code: int, text: str, reason: str, path: Path = ()) -> None:
         self._given.put(digest_of(asked.key), None)
         from_, id, to = asked.key
-        session = self._session(asked)
-        if session is None:
-            return
         body: dict[str, Any] = {"code": code, "description": text}
         if reason:
             body["reason"] = reason
         passed = path or asked.path
         body |= {"to": to, "path": [{"node": node, "micros": micros} for node, micros in passed]}
         body["final"] = True
-        session.deliver(compose(id, "receipt", RECEIPT, from_, body, asked.transaction))
+        receipt = compose(id, "receipt", RECEIPT, from_, body, asked.transaction)
+        session = self._session(asked)
+        if session is not None:
+            session.deliver(receipt)
+        else:
+            self.send_elsewhere(receipt)
 
     def _session(self, asked: Asked) -> Session | None:
         """

@@ -1037,13 +1037,11 @@ class FailureTests(RegistryCase):
         """
         The traffic log has the reason in a word.
         """
-        reasons: list[str] = []
-        self.node.traffic_recorder.message = lambda message, session: reasons.append(message.reason)
-
         self.ask(http(b"<html>"))
         self.ann.request("read", {})
 
-        self.assertEqual(["back-end", "malformed"], reasons)
+        lines = self.node.traffic_recorder.messages[-2:]
+        self.assertEqual(["back-end", "malformed"], [line["reason"] for line in lines])
 
     def test_success_that_is_no_json_object_is_502_to_who_reads(self) -> None:
         """

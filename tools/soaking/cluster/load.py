@@ -35,8 +35,9 @@ class ClusterMember(Member):
     A member that knows when it sent and received each message.
 
     What the node that held its session had not acknowledged when that node died is sent again in a new epoch,
-    and may come twice: `again` has it, of all members. What lay at a node that did not run (`outages`) comes
-    when the node runs again, after what was sent later by another way: that is late, not out of order.
+    and may come twice: `again` has it, of all members. What lay at a node that did not run (`outages`), or
+    was sent to it before its client began anew elsewhere, comes when the node runs again, after what was sent
+    later by another way: that is late, not out of order.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class ClusterMember(Member):
         super().__init__(DOMAIN, number, str(number), link, others, chance)
         self.sent_at: dict[str, float] = {}  # by id
         self.heard_when: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self.excused_twice = self.late = 0
+        self.began_anew: list[float] = []
         self.client.told_null = self._begins_anew
         self._again = again
         self._outages = outages
 
     def _begins_anew(self) -> None:
+        self.began_anew.append(time.time())
         for data in self.client.kept:
             message = json.loads(data)
             self._again.add(Key(self.runtime, message["type"], str(message["id"])))
@@ -90,9 +92,15 @@ class ClusterMember(Member):
         numbers, times = self.heard[sender.runtime, kind], self.heard_when[sender.runtime, kind]
         came = min(when for each, when in zip(numbers, times, strict=True) if each == number)
         return any(
-            sent <= began + SLACK_SECONDS and came >= ended - SLACK_SECONDS
+            sent <= self._left(began) + SLACK_SECONDS and came >= ended - SLACK_SECONDS
             for began, ended in self._outages()
         )
+
+    def _left(self, began: float) -> float:
+        """
+        When it left a node that had failed at that time, if it did: until then others sent to it there.
+        """
+        return min((when for when in self.began_anew if when >= began), default=began)
 
     def excused(self) -> tuple[int, int]:
         """

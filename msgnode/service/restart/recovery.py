@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from msgnode.bus.session_merge import forget_absorbed
 from msgnode.config.schema import ConfigError
 from msgnode.node import Node
-from msgnode.service.stream_state import Recovering, without_streams
+from msgnode.service.restart.stream_state import Recovering, without_streams
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
 from msgnode.sessions.mailbox import ARRIVING_KEYS

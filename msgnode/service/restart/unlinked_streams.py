@@ -27,7 +27,7 @@ from msgnode.links.stream.storage.spool_store import SpoolStreamStore, bytes_of
 from msgnode.links.stream.streams import Envelope, Outcome
 from msgnode.links.wire.datagram import Datagram
 from msgnode.node import Node
-from msgnode.service.stream_state import epochs_of, name_of, stored_streams, stream_limits
+from msgnode.service.restart.stream_state import epochs_of, name_of, stored_streams, stream_limits
 from msgnode.sessions.session_table import TrafficRecorder
 from msgnode.storage.spool import Spool
 

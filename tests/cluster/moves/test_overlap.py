@@ -1,0 +1,131 @@
+"""
+Copies of publications that come to both nodes of a session while it moves.
+"""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.trial.unittest import SynchronousTestCase
+
+from msgnode.cluster.moves.local_sessions import LocalSessions
+from msgnode.cluster.moves.session_holder import Release
+from msgnode.protocol.message import Message
+from msgnode.sessions.routing import SUBSCRIBED
+from tests.support.durable import Counting, DurableNode
+from tests.support.fakes import directory
+
+ANN, BOB = "runtime://example.org/ann", "runtime://example.org/bob"
+TOPIC = "comm://example.org/chat/changes"
+RELEASE = Release(b"released", BOB, 2, "n2")
+
+
+class Side:
+    """
+    A node and its part in moves. `ann` publishes there, and the copies of a publication have one id at both.
+    """
+
+    def __init__(self, case: SynchronousTestCase) -> None:
+        self.node = DurableNode(directory(case))
+        self.local = LocalSessions(self.node, self.node.clock, lambda session, claim: None, self.copy_id)
+        self.node.sessions.copy_id = self.copy_id
+        self.flushed: list[Deferred[None]] = []
+        self.local.own_flushed = lambda: succeed(None)
+        self.local.flushed = self.flush
+        self.ann = self.node.client(ANN)
+
+    def copy_id(self, message: Message) -> tuple[bytes, int]:
+        return b"copies", int(message.id)
+
+    def flush(self, node: str) -> Deferred[None]:
+        self.flushed.append(Deferred())
+        return self.flushed[-1]
+
+    def publish(self, *numbers: int) -> None:
+        for n in numbers:
+            self.ann.tell({"id": n, "type": "update", "from": ANN, "to": TOPIC, "body": {"n": n}})
+        self.node.settle()
+
+
+class OverlapTests(SynchronousTestCase):
+    """
+    Bob's session leaves the first node for the second, where Ann's publications come, too.
+    """
+
+    def setUp(self) -> None:
+        self.first, self.second = Side(self), Side(self)
+        self.bob = Counting(self.first.node, BOB)
+        self.bob.connect()
+        session = self.first.node.sessions.get(BOB)
+        assert session is not None
+        self.first.node.routes.bind(TOPIC, session, SUBSCRIBED)
+        self.first.local.release(RELEASE)
+        self.bob.lose()
+        state = self.first.local.state(RELEASE, [])
+        self.second.local.import_state("n1", RELEASE, state)
+        self.second.node.clock.advance(0)
+        self.key = 0
+
+    def hand_over(self) -> None:
+        found = self.first.local.messages(RELEASE, self.key, 1_000_000)
+        self.key = found[-1][0]
+        self.second.local.import_messages("n1", RELEASE.id, self.key, [data for _, data in found])
+
+    def finish(self) -> Deferred[None]:
+        done = self.second.local.finish("n1", RELEASE.id)
+        self.second.node.clock.advance(0)
+        return done
+
+    def numbers(self) -> list[Any]:
+        """
+        What Bob has got when he comes back at the second node.
+        """
+        self.bob.node = self.second.node
+        self.bob.connect()
+        self.second.node.clock.advance(0)
+        self.bob.arrive()
+        return [message["body"]["n"] for message in self.bob.got]
+
+    def test_copy_that_is_on_its_way_to_the_new_holder_is_waited_for(self) -> None:
+        """
+        A publication of after the last flush comes once and in order, although the earlier holder's copy is
+        there before that of its sender's node.
+        """
+        self.first.local.seal(RELEASE)
+        self.first.publish(1, 2)
+        self.second.publish(1)
+        self.hand_over()
+
+        finished = self.finish()
+
+        self.assertNoResult(finished)
+        self.second.publish(2, 3)
+        self.second.node.clock.advance(0)
+        self.successResultOf(finished)
+        self.assertEqual([1, 2, 3], self.numbers())
+
+    def test_copy_of_before_the_flush_is_not_waited_for(self) -> None:
+        """
+        What was published before all nodes knew of the new holder comes by the earlier one only.
+        """
+        self.first.publish(1, 2)
+        self.first.local.seal(RELEASE)
+        self.hand_over()
+
+        self.successResultOf(self.finish())
+        self.assertEqual([1, 2], self.numbers())
+
+    def test_copy_that_does_not_come_is_waited_for_a_second(self) -> None:
+        """
+        If the sender's node did not know of the new holder, the earlier holder's copy counts.
+        """
+        self.first.local.seal(RELEASE)
+        self.first.publish(1)
+        self.hand_over()
+        finished = self.finish()
+        self.second.node.clock.advance(0.9)
+        self.assertNoResult(finished)
+
+        self.second.node.clock.advance(0.2)
+
+        self.successResultOf(finished)
+        self.assertEqual([1], self.numbers())
