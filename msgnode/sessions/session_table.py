@@ -108,6 +108,8 @@ class Sessions(Service):
         self.on_event: Callable[[str, Session], object] = _ignore_event
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
+        # Relays a connection whose session moves to another node; False: it has to be closed.
+        self.relay_connection: Callable[[Connection, Session], bool] = _not_relayed
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         # Superseded connections still belong to their session, so its end must find them.
@@ -477,6 +479,26 @@ class Sessions(Service):
             self._set_session(older, None)
             self.connections.made(older)  # as a new connection
 
+    def supersede(self, connection: Connection, session: Session) -> None:
+        """
+        Makes a connection of another node's a superseded one of the session.
+        """
+        self.connections.add_transient(connection)
+        self._superseded.setdefault(session, set()).add(connection)
+        self._set_session(connection, session)
+
+    def leave_connections(self, session: Session) -> None:
+        """
+        The session moves to another node: its connections that can be relayed there stay open, without it.
+        """
+        for connection in [*self._superseded.get(session, ()), session.connection]:
+            if connection is not None and self.relay_connection(connection, session):
+                if connection is session.connection:
+                    session.detach()
+                else:
+                    self._not_superseded(connection, session)
+                self._set_session(connection, None)
+
     def _note(self, event: str, session: Session, connection: Connection | None) -> None:
         events = self.counts.sessions
         events[event] = events.get(event, 0) + 1
@@ -502,6 +524,10 @@ class Sessions(Service):
             if session.identity_timer is not None and session.identity_timer.active():
                 session.identity_timer.cancel()
         return stopped
+
+
+def _not_relayed(connection: Connection, session: Session) -> bool:
+    return False
 
 
 def _ignore_end(session: Session) -> None:

@@ -35,6 +35,7 @@ class MemoryStatus:
             {"asked": 2},
             {"served": 5},
             4,
+            3,
             1,
             {"sent": 4},
         )
@@ -68,6 +69,7 @@ def test_figures_of_a_cluster() -> None:
         'msgnode_cluster_requests_total{outcome="asked"} 2.0',
         'msgnode_cluster_relayed_total{event="served"} 5.0',
         "msgnode_cluster_relayed_requests 4.0",
+        "msgnode_cluster_relayed_connections 3.0",
         "msgnode_cluster_leases_lost_total 1.0",
         'msgnode_cluster_rates_total{outcome="sent"} 4.0',
     ] == page(node)
