@@ -4,7 +4,7 @@ another member.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -22,10 +22,26 @@ RELAYED_BYTES = 8 * 1024 * 1024  # of the longest response that is relayed, with
 WINDOW_BYTES = 1024 * 1024  # of relayed requests and responses on their way to one member
 
 
+class SessionHolders(Protocol):
+    """
+    The directory, as relays use it.
+    """
+
+    def session_holder(self, name: str) -> str:
+        """
+        The other member that holds the session; "" if none does.
+        """
+
+    def token_holder(self, token_hash: bytes) -> str:
+        """
+        The other member that holds the session with a token of this hash; "" if none is known to.
+        """
+
+
 class ClusterRelay:
     """
     The relay of requests and that of connections, each with a channel of its own. `up` has the members that
-    are reached, `away` those that are not, and may soon be back; `holders` those that hold an address.
+    are reached, `away` those that are not, and may soon be back.
     """
 
     def __init__(
@@ -35,7 +51,7 @@ class ClusterRelay:
         requests: MemberRequests,
         up: Callable[[], Iterable[str]],
         away: Callable[[], Iterable[str]],
-        holders: Callable[[str], tuple[str, ...]],
+        directory: SessionHolders,
         clock: Any,
     ) -> None:
         config, sessions = node.config, node.sessions
@@ -48,6 +64,7 @@ class ClusterRelay:
         known = TokenHolders(
             requests,
             lambda token_hash: sessions.by_token_hash(token_hash) is not None,
+            directory.token_holder,
             up,
             away,
             clock.seconds,
@@ -58,8 +75,8 @@ class ClusterRelay:
         channel = channels.make(b"s")
         self._connections = channel.listener = ConnectionRelay(
             channel,
-            LocalSessions(node),
-            lambda name: next(iter(holders(name)), ""),
+            RelayedSessions(node),
+            directory.session_holder,
             clock,
             lambda: config.limits.message_bytes,
         )
@@ -85,7 +102,7 @@ class ClusterRelay:
         return len(self._connections)
 
 
-class LocalSessions:
+class RelayedSessions:
     """
     The sessions and connections of a node, as the relay of connections sees them (SessionsHere).
     """
@@ -96,13 +113,7 @@ class LocalSessions:
 
     def find(self, runtime: str, generation: int) -> Session | None:
         session = self._sessions.get(runtime)
-        return session if session is not None and self.generation(session) >= generation else None
-
-    def generation(self, session: Session) -> int:
-        """
-        Returns 0: sessions of this release have no generation.
-        """
-        return 0
+        return session if session is not None and session.generation >= generation else None
 
     def supersede(self, connection: Connection, session: Session) -> None:
         self._sessions.supersede(connection, session)

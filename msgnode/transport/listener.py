@@ -71,9 +71,9 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
-    def description(self) -> str:
+    def configured_endpoint(self) -> str:
         """
-        The endpoint as it is configured.
+        The endpoint as the configuration has it; `endpoint` is Twisted's.
         """
         return self._listen.endpoint
 

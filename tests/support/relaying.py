@@ -2,16 +2,39 @@
 Two nodes of one domain with their listeners in memory, which relay requests and connections to each other.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from msgnode.cluster.channels import Channels
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.protocol.close_codes import SUPERSEDED
 from msgnode.service.cluster_relay import ClusterRelay
+from msgnode.sessions.session import Session
+from msgnode.sessions.session_table import Sessions
 from tests.support.cluster_members import MemoryCluster
 from tests.support.network import Network
 
 A, B = "mn://example.org/a", "mn://example.org/b"
+
+
+class OtherSessions:
+    """
+    The sessions of the other nodes, as a directory has them (SessionHolders).
+    """
+
+    def __init__(self, networks: dict[str, Network], name: str) -> None:
+        self._networks = networks
+        self._name = name
+
+    def _find(self, has: Callable[[Sessions], Session | None]) -> str:
+        found = [name for name, network in self._networks.items() if has(network.node.sessions) is not None]
+        return next((name for name in found if name != self._name), "")
+
+    def session_holder(self, name: str) -> str:
+        return self._find(lambda sessions: sessions.get(name))
+
+    def token_holder(self, token_hash: bytes) -> str:
+        return self._find(lambda sessions: sessions.by_token_hash(token_hash))
 
 
 class RelayingNodes:
@@ -38,15 +61,14 @@ class RelayingNodes:
         channel = channels.make(b"r")
         channel.listener = requests = MemberRequests(channel, clock)
 
-        def holders(runtime: str) -> tuple[str, ...]:
-            """
-            The other members that hold the session, as a directory has them.
-            """
-            others = [other for other in self.networks if other != name]
-            return tuple(each for each in others if self.networks[each].node.sessions.get(runtime))
-
         self.relays[name] = ClusterRelay(
-            network.node, channels, requests, members.up, lambda: self.away, holders, clock
+            network.node,
+            channels,
+            requests,
+            members.up,
+            lambda: self.away,
+            OtherSessions(self.networks, name),
+            clock,
         )
 
     def let_go(self, network: Network, runtime: str) -> None:
@@ -56,9 +78,8 @@ class RelayingNodes:
         sessions = network.node.sessions
         session = sessions.get(runtime)
         assert session is not None
-        sessions.leave_connections(session)
-        sessions.suspend(session, SUPERSEDED)
-        sessions.end(session, "closed")
+        sessions.release(session, SUPERSEDED)
+        sessions.forget_released(session)
 
     def run(self, seconds: float = 0.1) -> None:
         """

@@ -29,7 +29,7 @@ from msgnode.cluster.relay.connection_wire import (
     decode,
 )
 from msgnode.cluster.relay.remote_connection import RemoteConnection
-from msgnode.protocol.close_codes import Closing
+from msgnode.protocol.close_codes import SUPERSEDED, Closing
 from msgnode.sessions.session import Connection, Session
 
 SEEK_SECONDS = 10.0  # for which the holder of the session is sought; its client is not read meanwhile
@@ -51,7 +51,6 @@ class SessionsHere(Protocol):
     """
 
     def find(self, runtime: str, generation: int) -> Session | None: ...
-    def generation(self, session: Session) -> int: ...
     def supersede(self, connection: Connection, session: Session) -> None: ...
     def lost(self, connection: Connection) -> None: ...
     def begin(self, connection: Connection) -> None: ...
@@ -146,7 +145,7 @@ class ConnectionRelay:
         if counts or connection.connector in REQUESTS_ONLY or isinstance(connection, RemoteConnection):
             return False
         until = self._clock.seconds() + SEEK_SECONDS
-        generation = self._here.generation(session)
+        generation = session.generation
         kept = _Kept(connection, session.runtime, generation, owner_of(session), until)
         self._kept[connection] = kept
         self.counts.kept += 1
@@ -249,6 +248,9 @@ class ConnectionRelay:
         """
         self._detach(kept, say=True)
         self._forget(kept)
+        if session.connection is None:  # nothing would get the session's messages: its client has to open it
+            self._here.close(kept.connection, SUPERSEDED)
+            return
         self._here.supersede(kept.connection, session)
         for data in kept.waiting:
             self._here.receive(data, kept.connection)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgnode.cluster.relay.connection_link import ConnectionLink
 from msgnode.cluster.relay.connection_wire import Attach, Close, Pause
-from msgnode.protocol.close_codes import SUPERSEDED, Closing
+from msgnode.protocol.close_codes import STOPPING, SUPERSEDED, Closing
 from msgnode.sessions.session import Session
 
 
@@ -64,7 +64,7 @@ class RemoteConnection:
     def lose(self, why: Closing) -> None:
         if not self.is_open:
             return
-        if why.code == SUPERSEDED.code:  # its session has moved on
+        if why.code in (SUPERSEDED.code, STOPPING.code):  # its session has moved on, or may do so
             self._detached(self, False)
         else:
             self.is_open = False
