@@ -81,6 +81,7 @@ class ClusterRelay:
             lambda: config.limits.message_bytes,
         )
         sessions.relay_connection = self._connections.keep
+        sessions.is_relayed = self._connections.__contains__
         sessions.connections.left = self._connections.left
         node.ingress.relay = self._connections.relay
 

@@ -110,6 +110,7 @@ class Sessions(Service):
         self.queued = QueueTotals()  # of all sessions
         # Relays a connection whose session moves to another node; False: it has to be closed.
         self.relay_connection: Callable[[Connection, Session], bool] = _not_relayed
+        self.is_relayed: Callable[[Connection], bool] = lambda connection: False
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         # Sessions that other nodes hold now, by sid: their messages are here until those have them.

@@ -29,7 +29,7 @@ from msgnode.cluster.relay.connection_wire import (
     decode,
 )
 from msgnode.cluster.relay.remote_connection import RemoteConnection
-from msgnode.protocol.close_codes import SUPERSEDED, Closing
+from msgnode.protocol.close_codes import STOPPING, SUPERSEDED, Closing
 from msgnode.sessions.session import Connection, Session
 
 SEEK_SECONDS = 10.0  # for which the holder of the session is sought; its client is not read meanwhile
@@ -132,6 +132,12 @@ class ConnectionRelay:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def __contains__(self, connection: Connection) -> bool:
+        """
+        Is it a connection of a client here, whose session is at another member?
+        """
+        return connection in self._kept
 
     # -- connections of clients here ----------------------------------------------------------
 
@@ -242,6 +248,14 @@ class ConnectionRelay:
             kept.timer = self._clock.callLater(RETRY_SECONDS, self._seek, kept)
         self._detach(kept)
 
+    def _lose(self, kept: _Kept) -> None:
+        """
+        Messages of the client may be lost with the link. It has to know, as if its own connection were lost.
+        """
+        self._detach(kept)
+        self._forget(kept)
+        self._here.close(kept.connection, STOPPING)
+
     def _return(self, kept: _Kept, session: Session) -> None:
         """
         The session has come back to this node.
@@ -293,7 +307,10 @@ class ConnectionRelay:
         for remote in list(link.remote.values()):
             self._drop(link, remote)
         for kept in list(link.kept.values()):
-            self._seek_again(kept)
+            if kept.is_attached:
+                self._lose(kept)
+            else:
+                self._seek_again(kept)
 
     def has_room(self, node: str) -> None:
         link = self._links.get(node)
