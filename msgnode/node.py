@@ -129,6 +129,7 @@ class Node:
     ) -> None:
         self.config = config
         self.link_operations: LinkOperations | None = None  # None: no federation is configured
+        self.before_read: Callable[[], object] | None = None  # called before a client's input is handled
         self.cluster_status: ClusterStatus | None = None  # None: the node is alone in its domain
         self.operator_requests = OperatorRequests(f"mn://{config.domain}/{config.node}", clock)
         self.member_relay: MemberRelay | None = None  # None: as above

@@ -4,7 +4,7 @@ The cluster as Prometheus metrics.
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from msgnode.cluster.status import ClusterStatus
@@ -40,6 +40,9 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
         ("outcome",),
         "Buckets of shared rates in exchanges between members, by what became of them.",
     ),
+    ("cluster_moves_total", "counter", ("event",), "Events of sessions that move between members."),
+    ("cluster_moving", "gauge", ("direction",), "Sessions that are moving between members."),
+    ("cluster_move_seconds", "summary", (), "Seconds until a session was here that its client opened here."),
 )
 
 
@@ -69,9 +72,16 @@ class ClusterCollector(Collector):
             {(): found.relayed_connections},
             {(): found.leases_lost},
             {(outcome,): number for outcome, number in found.rates.items()},
+            {(event,): number for event, number in found.moves.items()},
+            {(direction,): number for direction, number in found.moving.items()},
+            {(): found.taking[0]},
         )
         for (name, kind, labels, text), numbers in zip(METRICS, values, strict=True):
             family: GaugeMetricFamily | CounterMetricFamily
+            if kind == "summary":
+                count, seconds = found.taking
+                yield SummaryMetricFamily(f"msgnode_{name}", text, count, seconds)
+                continue
             if kind == "gauge":
                 family = GaugeMetricFamily(f"msgnode_{name}", text, labels=labels)
             else:

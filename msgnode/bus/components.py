@@ -163,10 +163,11 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Does a session at another member, which is not suspected, hold the address, or a runtimeURL above it?
         """
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
+    def ask(self, address: str, has_moved: bool = False) -> Deferred[tuple[str, ...]] | None:
         """
         The members that hold an address that the directory does not know, or reach its domain, by asking all;
-        never fails. None if they were asked just now, or if nothing is lost without.
+        never fails. None if they were asked just now, or if nothing is lost without. `has_moved`: a member
+        says that this node holds it.
         """
 
     def send(self, message: Message, session: Session, node: str) -> None:
@@ -179,15 +180,20 @@ class ClusterMembers(HeldAddresses, ForeignSubscriptions, Protocol):
         Sends a message of this node's own to a member. Never raises.
         """
 
+    def publish(self, message: Message, nodes: tuple[str, ...]) -> None:
+        """
+        Sends a copy of a message of this node's own to each of these members. Never raises.
+        """
+
     def send_copies(self, message: Message, session: Session, nodes: tuple[str, ...]) -> int:
         """
         Sends one copy to each of these members, without receipts; returns to how many.
         """
 
-    def forward(self, message: Message, session: Session) -> bool:
+    def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         """
-        Sends what a member has routed here on to the one that its session has moved to. False if there is
-        none. Raises Rejected.
+        Sends what a member has routed here on to the one that its session has moved to; `nodes` are those
+        that hold its address, None: those that are known. False if there is not one. Raises Rejected.
         """
 
     def settled(self) -> Deferred[None]:

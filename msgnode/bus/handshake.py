@@ -248,9 +248,8 @@ class Handshake:
             self._refuse(obstacle, connection, message.reason, runtime)
             return obstacle
         anonymous, session = request.anonymous, self._session_for(request, generation)
-        if generation != 1 and isinstance(wanted, tuple):
-            session.move = session.move or SessionMove()
-            session.move.note_claim(*wanted)
+        if isinstance(wanted, tuple) and (generation != 1 or session.is_moved):
+            _note_claim(session, *wanted)
         self._attach(session, connection, token)
         if anonymous is not None and anonymous is not session and may_belong_to(anonymous, session.identity):
             epoch = wanted[0] if isinstance(wanted, tuple) else ""
@@ -428,3 +427,14 @@ def _note(message: Message, why: Closing) -> None:
 
 def _reason(why: Closing) -> str:
     return _REASONS.get(why.word, "failed")
+
+
+def _note_claim(session: Session, epoch: str, received: int) -> None:
+    """
+    Notes what the client has had of an epoch of another node, which may hand that over later, or has already.
+    """
+    outbox = session.mailbox.outbox
+    if outbox is None or outbox.epoch != epoch:
+        session.move = session.move or SessionMove()
+        session.move.note_claim(epoch, received)
+        session.mailbox.drop_claimed(epoch, received)

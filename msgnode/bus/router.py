@@ -253,7 +253,18 @@ class Router:
         recipients = self._routes.resolve(to)
         if recipients and to not in TOPICS:
             return self._deliver(message, session, recipients)  # type: ignore[return-value]
-        if self.cluster is None or not self.cluster.forward(message, session):
+        if self.cluster is not None:
+            if self.cluster.forward(message, session, None):
+                return None
+            asked = self.cluster.ask(to, has_moved=True)
+            if asked is not None:
+                found: Deferred[Any] = asked.addCallback(self._forward_found, message, to, session)
+                return found
+        self._no_route(message, to, session)
+        return None
+
+    def _forward_found(self, nodes: tuple[str, ...], message: Message, to: str, session: Session) -> Any:
+        if self.cluster is None or not nodes or not self.cluster.forward(message, session, nodes):
             self._no_route(message, to, session)
         return None
 
@@ -372,8 +383,9 @@ class Router:
         assert isinstance(message.to, str)
         recipients = self._routes.resolve(message.to)
         if self.cluster is not None:
-            for node in self.cluster.holders(message.to, bool(recipients)):
-                self.cluster.carry(node, message.data)
+            nodes = self.cluster.holders(message.to, bool(recipients))
+            if nodes:
+                self.cluster.publish(message, nodes)
         if recipients:
             message.received_at = time_ns()
             later = None

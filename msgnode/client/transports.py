@@ -33,7 +33,7 @@ _ALIVE = (
     ("TCP_KEEPCNT", 3),
     ("TCP_USER_TIMEOUT", 60_000),
 )
-_RETRY = re.compile(r"(.*); retry_after=([0-9.]+)")
+_RETRY = re.compile(r"(.*?); retry_after=([0-9.]+)(?:; node=.*)?")  # docs/protocol.md, "Closing"
 
 
 class Owner(Protocol):

@@ -15,7 +15,8 @@ class ClusterFigures(NamedTuple):
     by name, `requests` those between members by outcome, and `relayed` the requests of HTTP clients that were
     relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of
     shared rates. `relayed_connections` are superseded connections of clients here whose session is at another
-    member.
+    member. `moves` counts the events of sessions that move between members, `moving` has those under
+    way by direction, and `taking` the number of sessions that came for clients here, and their seconds.
     """
 
     is_connected: bool
@@ -30,6 +31,9 @@ class ClusterFigures(NamedTuple):
     relayed_connections: int
     leases_lost: int
     rates: Mapping[str, int]
+    moves: Mapping[str, int]
+    moving: Mapping[str, int]
+    taking: tuple[int, float]
 
 
 class ClusterStatus(Protocol):

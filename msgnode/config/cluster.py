@@ -12,6 +12,7 @@ from msgspec import Meta
 from msgnode.config.sections import Bytes, Count, Section
 
 _NODE = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+_CLIENT_URL = re.compile(r"(?=.{1,80}\Z)[a-z]+://[!-~]+")
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -21,6 +22,8 @@ class ClusterOptions(Section):
 
     Without `url` the node is alone in its domain. `credentials` is a `.creds` file, or has the seed of an
     nkey. `members` are the names of nodes that may belong to the cluster; all, if it is empty.
+    `client_url` is where clients reach this very node, not one that a balancer chooses. A node that stops
+    hands its sessions over for `handover_seconds` at most, in addition to `drain_seconds`.
     """
 
     url: list[str] = []
@@ -34,6 +37,8 @@ class ClusterOptions(Section):
     cert: str = ""
     key: str = ""
     members: list[str] = []
+    client_url: str = ""
+    handover_seconds: Annotated[float, Meta(ge=0)] = 30.0
     link_queue_bytes: Annotated[int, Meta(ge=65_536)] = 8 * 1024 * 1024
     relayed_requests: Count = 10_000
     directory_lease_seconds: Annotated[float, Meta(ge=30)] = 3600.0
@@ -60,6 +65,8 @@ def cluster_mistakes(
     for name in options.members:
         if not _NODE.fullmatch(name):
             yield "cluster.members", f"expected names of nodes such as n1, found {name[:80]!r}"
+    if options.client_url and not _CLIENT_URL.fullmatch(options.client_url):
+        yield "cluster.client_url", f"expected a URL of at most 80 characters, found {options.client_url!r}"
     if not options.url:
         return
     if not _DOMAIN.fullmatch(domain):

@@ -225,6 +225,8 @@ class LineConnection(PausedByTransport, Reading, Protocol):
         body: dict[str, int | str | float] = {"code": why.code, "reason": why.word}
         if why.retry_after is not None:
             body["retry_after"] = why.retry_after
+        if why.node:
+            body["node"] = why.node
         self.send(msgspec.json.encode({"type": "close", "from": "mn:/session", "body": body}))
         self._outlet.push()
         self._losing = True

@@ -17,8 +17,16 @@ class Closing(NamedTuple):
     retry_after: float | None = None
 
     @property
+    def node(self) -> str:
+        """
+        The URL of the node where the client's session is now; "" if it is here, or not known.
+        """
+        return ""
+
+    @property
     def reason(self) -> str:
-        return self.word if self.retry_after is None else f"{self.word}; retry_after={self.retry_after:g}"
+        reason = self.word if self.retry_after is None else f"{self.word}; retry_after={self.retry_after:g}"
+        return f"{reason}; node={self.node}" if self.node else reason
 
     def spread(self, chance: float) -> "Closing":
         """
@@ -27,6 +35,29 @@ class Closing(NamedTuple):
         if self.retry_after is None:
             return self
         return self._replace(retry_after=round(self.retry_after * (1 + chance), 1))
+
+    def at(self, node: str) -> "Closing":
+        """
+        The same closing of a client whose session is now at the node with that URL.
+        """
+        moved = MovedClosing(*self)
+        moved.url = node
+        return moved
+
+
+class MovedClosing(Closing):
+    """
+    The closing of a client whose session is at another node.
+    """
+
+    url = ""
+
+    @property
+    def node(self) -> str:
+        return self.url
+
+    def spread(self, chance: float) -> Closing:
+        return Closing(*super().spread(chance)).at(self.url)
 
 
 CLOSED = Closing(1000, "closed")

@@ -121,7 +121,14 @@ class Cluster(MultiService):
         )
         self._policies: DomainPolicies | None = None
         self.sessions = ClusterSessions(
-            node, self._moving, self.directory, streams, self.members, self._missing, reactor
+            node,
+            self._moving,
+            self.directory,
+            streams,
+            self.members,
+            self._missing,
+            lambda: carrier.is_connected,
+            reactor,
         )
         node.cluster_status = self
 
@@ -252,6 +259,7 @@ class Cluster(MultiService):
             "nats": self.why_degraded or "ok",
             "members": self._states(),
             "addresses_elsewhere": self.directory.table.count,
+            "moves": self.sessions.under_way(),
         }
 
     def figures(self) -> ClusterFigures:
@@ -269,6 +277,9 @@ class Cluster(MultiService):
             self.relay.connections_now,
             self._leases.lost if self._leases is not None else 0,
             structs.asdict(self.rates.counts),
+            self.sessions.figures(),
+            self.sessions.under_way(),
+            (self.sessions.moves.counts.taken, self.sessions.moves.taking_seconds),
         )
 
     def _states(self) -> dict[str, str]:

@@ -5,20 +5,29 @@ The sessions of a node in a cluster: how they move from one member to another.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import structs
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import deferLater
 
 from msgnode.cluster.channels import Channel
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.exchange.member_exchange import MemberExchange
+from msgnode.cluster.joining import MOST_SECONDS, Joining
+from msgnode.cluster.moves.drain import Drain
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.local_sessions import LocalSessions
 from msgnode.cluster.moves.moves import Moves
+from msgnode.cluster.moves.read_gate import HeldInput, ReadGate
 from msgnode.cluster.moves.session_taking import SessionTaking
+from msgnode.cluster.moves.wire import Introduction
 from msgnode.links.stream.node_streams import NodeStreams
 from msgnode.node import Node
+from msgnode.protocol.close_codes import STOPPING
 
 LOOK_SECONDS = 0.002  # between two looks whether all is acknowledged
 MAX_LOOK_SECONDS = 0.05
+AGAIN_SECONDS = 0.25  # until members are asked again what they hold
+SETTLE_TRIES = 4
 START_SECONDS = 10.0  # for which members that this node has known are expected
 
 
@@ -35,13 +44,18 @@ class ClusterSessions:
         streams: NodeStreams,
         members: MemberExchange,
         missing: Callable[[], set[str]],
+        is_connected: Callable[[], bool],
         reactor: Any,
     ) -> None:
         self._node = node
         self._directory = directory
         self._streams = streams
+        self._channel = channel
         self._reactor = reactor
+        self._members = members
         self._missing = missing
+        self._is_connected = is_connected
+        self._comparing: Joining | None = None
         self._started_at = 0.0
         self.local = LocalSessions(node, reactor, self._refused, members.copy_id)
         flushing = Flushing(channel, reactor, self._acknowledged, self._expected)
@@ -51,12 +65,20 @@ class ClusterSessions:
             HeldSessions(node, directory),
             reactor,
             flushing=flushing,
-            settled=members.settled,
+            settled=self._settled,
         )
         channel.listener = self.moves
         self.local.more = self.moves.more
+        self.local.has_others = lambda name: bool(directory.sessions(name))
+        node.sessions.copy_id = members.copy_id
         self.local.own_flushed, self.local.flushed = flushing.own, flushing.flush
         directory.session_shared = self.moves.compare
+        held = HeldInput(
+            node.sessions.connections, node.sessions, node.input_order, node.slices, self.local.flush
+        )
+        self.gate = ReadGate(reactor, self._compare, held.hold, held.release)
+        node.before_read = self.gate.check
+        directory.heard_again = lambda: self.gate.close("no other member was heard for a while")
         self.taking = SessionTaking(
             self.moves,
             self.local,
@@ -64,9 +86,14 @@ class ClusterSessions:
             node.open_checks,
             node.input_order,
             self._is_open_to_all,
-            lambda: None,
+            held.ready,
         )
         node.handshake.others = self.taking
+        self.moves.introduction = Introduction(node.config.cluster.client_url, True)
+        self._drain = Drain(self.moves, self._held, self._takers, self._give, reactor)
+        if node.config.cluster.handover_seconds:
+            node.sessions.hand_over = self.drain
+            node.sessions.stop_seconds = node.config.cluster.handover_seconds
 
     def start(self) -> None:
         """
@@ -75,9 +102,105 @@ class ClusterSessions:
         self._started_at = self._reactor.seconds()
         self.local.restore()
         self.moves.start()
+        self.gate.start()
 
     def stop(self) -> None:
+        self.gate.stop()
+        if self._comparing is not None:
+            self._comparing.stop()
+        self._drain.stop()
         self.moves.stop()
+
+    def figures(self) -> dict[str, int]:
+        """
+        The counts of moves, by event.
+        """
+        found: dict[str, int] = structs.asdict(self.moves.counts)
+        return found | {"unflushed": self.moves.flushing.timeouts, "standstills": self.gate.times_closed}
+
+    def under_way(self) -> dict[str, int]:
+        """
+        The moves under way, by direction.
+        """
+        return dict(zip(("asked", "arriving", "leaving"), self.moves.under_way, strict=True))
+
+    # -- after a standstill -----------------------------------------------------------
+
+    def _compare(self) -> Deferred[None]:
+        """
+        Fires when the members are reached again and have said what they hold, as at a start. A link that
+        ended meanwhile may still seem to be up: then they are asked again.
+        """
+        done: Deferred[None] = Deferred()
+        until = self._reactor.seconds() + MOST_SECONDS
+
+        def compare() -> Deferred[None]:
+            return self._directory.compare().addCallback(compared)
+
+        def compared(result: None) -> Deferred[None] | None:
+            is_late = self._reactor.seconds() >= until
+            if is_late or not (self._directory.is_unanswered or self._unreached()):
+                return None
+            return deferLater(self._reactor, AGAIN_SECONDS).addCallback(lambda done: compare())
+
+        if self._comparing is not None:
+            self._comparing.stop()
+        self._comparing = Joining(
+            self._is_connected,
+            lambda: True,
+            self._unreached,
+            compare,
+            lambda: done.callback(None),
+            self._reactor,
+        )
+        self._comparing.start()
+        return done
+
+    # -- draining ---------------------------------------------------------------------
+
+    def drain(self) -> Deferred[None]:
+        """
+        Hand all sessions over to other members; fires when they have them, after `handover_seconds` at most.
+        New clients should be turned away before.
+        """
+        self.moves.introduction = Introduction("", False)
+        for node in self._channel.up():
+            self.moves.introduce(node)
+        return self._drain.begin(self._node.config.cluster.handover_seconds)
+
+    def take_again(self) -> None:
+        """
+        This node takes sessions of others again, after a drain.
+        """
+        self._drain.stop()
+        self.moves.introduction = Introduction(self._node.config.cluster.client_url, True)
+        for node in self._channel.up():
+            self.moves.introduce(node)
+
+    def _held(self) -> list[str]:
+        return [session.runtime for session in self._node.sessions if not session.is_node]
+
+    def _takers(self) -> list[str]:
+        """
+        The members that take sessions.
+        """
+        known = self.moves.introductions
+        return [
+            node
+            for node in sorted(self._channel.up())
+            if node in known and known[node].takes_sessions and not self._directory.is_suspected(node)
+        ]
+
+    def _give(self, name: str, node: str) -> bool:
+        """
+        Hand a session over; its client gets to know where it is.
+        """
+        self.local.closings[name] = STOPPING.at(self.moves.introductions[node].url)
+        is_given = self.moves.hand_over(name, node)
+        self.local.closings.pop(name, None)
+        return is_given
+
+    # -- the parts --------------------------------------------------------------------
 
     def _expected(self) -> set[str]:
         """
@@ -86,7 +209,13 @@ class ClusterSessions:
         missing = self._missing()
         if self._reactor.seconds() - self._started_at < START_SECONDS:
             return missing
-        return {node for node in missing if not self._directory.is_suspected(node)}
+        return self._unreached()
+
+    def _unreached(self) -> set[str]:
+        """
+        The members that have no link, but are not suspected.
+        """
+        return {node for node in self._missing() if not self._directory.is_suspected(node)}
 
     def _refused(self, session: Any, claim: bytes) -> Any:
         return self.taking.refused(session, claim)
@@ -96,6 +225,20 @@ class ClusterSessions:
         May any client open any session?
         """
         return self._node.authenticator.is_open and self._node.config.session.takeover != "token"
+
+    def _settled(self, tries: int = SETTLE_TRIES) -> Deferred[None]:
+        """
+        Fires when all members know what this node holds. A slow one is waited for four times as long as an
+        answer to a client is, because what it sends to the earlier holder would come too late.
+        """
+        late = self._directory.counts.unsettled
+
+        def again(done: None) -> Deferred[None] | None:
+            if tries == 1 or self._directory.counts.unsettled == late or self._missing():
+                return None
+            return self._settled(tries - 1)
+
+        return self._members.settled().addCallback(again)
 
     def _acknowledged(self, nodes: Iterable[str]) -> Deferred[None]:
         """

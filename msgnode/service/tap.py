@@ -49,7 +49,7 @@ from msgnode.policy.administration.commands import PolicyCommands
 from msgnode.policy.administration.policy_store import PolicyStore
 from msgnode.service.data_plane_selection import data_plane_services, make_data_plane
 from msgnode.service.federation import Federation, make_federation, warn_of_links
-from msgnode.service.lifecycle import NodeService, exit_on_config_error
+from msgnode.service.lifecycle import NodeService, SecondSignal, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
@@ -83,6 +83,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         from twisted.internet import reactor
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
+    reactor.addSystemEventTrigger("before", "shutdown", SecondSignal(whole.hurry, reactor).install)
     whole.log_format, whole.log_level = options["log-format"], options["log-level"]
     for service in _services(options, reactor):
         service.setServiceParent(whole)
@@ -312,6 +313,7 @@ def factories(
     cork = Cork(node.settle, config.session.unsent_bytes, node.counts)
     node.data_plane.use(cork, node.counts, node.sessions.journal)
     node.use_cork(cork)
+    cork.before_read = node.before_read
     upgraded = WebSocketFactory(node, cork, reactor)
     websocket = Upgrade(upgraded)
     poll = PollResource(node, cork, reactor)

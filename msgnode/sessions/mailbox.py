@@ -79,6 +79,7 @@ class MailboxHost(Protocol):
 
     counts: Counters
     journal: DeliveryJournal
+    copy_id: Callable[[Message], tuple[bytes, int] | None] | None  # None: there are no other nodes
 
     def now(self) -> float: ...
     def make_queue(self) -> MessageQueue: ...
@@ -115,9 +116,9 @@ class Overlap(Protocol):
         False if the other copy is here.
         """
 
-    def note(self, message: Message, key: int) -> None:
+    def note(self, id: tuple[bytes, int] | None) -> None:
         """
-        Notes a message that is queued with this key.
+        Notes a message that is queued, by the id of its copies.
         """
 
 
@@ -137,6 +138,7 @@ class Mailbox:
         "__weakref__",
         "_behind",
         "_behind_key",
+        "_has_late",
         "_host",
         "_late_key",
         "_queue",
@@ -164,6 +166,7 @@ class Mailbox:
         self._queue: MessageQueue | None = None
         self._behind: MessageQueue | None = None
         self._late_key = 0
+        self._has_late = False  # did such a message come since the arrival began
         self._behind_key = 0  # of the last message behind those that arrive; 0: none arrive
         self._host = host
 
@@ -214,8 +217,10 @@ class Mailbox:
         kept = QueuedMessage(
             key, message.data, len(message.data), self._until(message), message.effective_priority
         )
+        if host.copy_id is not None:
+            kept.copy = host.copy_id(message)
         if overlap is not None:
-            overlap.note(message, key)
+            overlap.note(kept.copy)
         if asker:
             kept.asker = asker
             self._expire_in_time(kept)
@@ -558,6 +563,7 @@ class Mailbox:
         if not self._behind_key:
             self._behind_key = self.last_key + ARRIVING_KEYS
             self._late_key = self._behind_key - ARRIVING_KEYS // 2
+            self._has_late = False
         return self._behind_key
 
     def end_arrival(self) -> None:
@@ -578,13 +584,16 @@ class Mailbox:
                 self._host.counts.overflowed += 1
                 self.drop(other, 503)
 
-    def adopt_late(self, data: bytes, until: float, priority: int) -> QueuedMessage:
+    def adopt_late(
+        self, data: bytes, until: float, priority: int, copy: tuple[bytes, int] | None = None
+    ) -> QueuedMessage:
         """
         Puts in a message that was sent to the session at the other node after it had left there: it comes
         right before those that were sent to it here.
         """
+        self._has_late = True
         self._late_key += 1
-        kept = QueuedMessage(self._late_key, data, len(data), until, priority)
+        kept = QueuedMessage(self._late_key, data, len(data), until, priority, copy=copy)
         if self._behind is None:
             self._behind = self._host.make_queue()
         self._requeue(kept, self._behind)
@@ -610,13 +619,23 @@ class Mailbox:
             elif self._behind is not None:
                 self._behind.remove(lambda each, lost=kept: each is lost)  # type: ignore[misc]
 
-    def adopt(self, data: bytes, until: float, priority: int, number: int = 0) -> None:
+    def adopt(
+        self,
+        data: bytes,
+        until: float,
+        priority: int,
+        number: int = 0,
+        copy: tuple[bytes, int] | None = None,
+    ) -> None:
         """
         Puts in a message that waited at another node; `number` if it was sent there. Those that were sent
-        come first, in the order of their numbers.
+        come first, in the order of their numbers. One that follows late messages stays behind them.
         """
+        if self._has_late and self._behind_key and not number:
+            self.adopt_late(data, until, priority, copy)
+            return
         self.last_key += 1
-        kept = QueuedMessage(self.last_key, data, len(data), until, priority)
+        kept = QueuedMessage(self.last_key, data, len(data), until, priority, copy=copy)
         if number and self.outbox is not None:
             self.journal.append(self.sid, kept, number)
             self.outbox.restore_sent(kept, number)
@@ -630,6 +649,16 @@ class Mailbox:
         for kept in self._queue.remove(lambda each: each.key <= key) if self._queue else ():
             self.send_receipt(kept, 202)
             self.journal.remove(self.sid, kept, missed=False)
+
+    def drop_claimed(self, epoch: str, received: int) -> None:
+        """
+        Removes messages that another node had sent with numbers of that epoch, and the client has had.
+        """
+        sent = sent_id(epoch, 0)[0]
+        for queue in (self._queue, self._behind):
+            for kept in queue.remove(lambda each: _is_among(each, sent, received)) if queue else ():
+                self.send_receipt(kept, 202)
+                self.journal.remove(self.sid, kept, missed=False)
 
     # -- on disk ---------------------------------------------------------------
 
@@ -649,7 +678,7 @@ class Mailbox:
             if key > behind:
                 self._behind_key = max(self._behind_key, key)
             else:
-                self._late_key = max(self._late_key, key)
+                self._late_key, self._has_late = max(self._late_key, key), True
             if self._behind is None:
                 self._behind = self._host.make_queue()
             return self._behind
@@ -714,3 +743,14 @@ class Mailbox:
         elif connection is not None:
             self.session.pause()
             connection.abort()
+
+
+def sent_id(epoch: str, number: int) -> tuple[bytes, int]:
+    """
+    The id of a message that was sent with a number of that epoch at another node.
+    """
+    return b"epoch " + epoch.encode()[:50], number
+
+
+def _is_among(kept: QueuedMessage, sent: bytes, received: int) -> bool:
+    return kept.copy is not None and kept.copy[0] == sent and kept.copy[1] <= received

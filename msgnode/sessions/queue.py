@@ -49,7 +49,8 @@ class QueuedMessage(Struct, gc=False):
 
     `key` rises within the session, in the order of arrival. `data` is None once the message is on disk only,
     at `place` (0: nowhere). `until` is its expiry time, by the node's clock. `asker` is the sid of the
-    session that asked for a receipt, or 0. `share` is charged for it until it is delivered.
+    session that asked for a receipt, or 0. `share` is charged for it until it is delivered. `copy` is the id
+    of all copies of the message, if other nodes may have one.
     """
 
     key: int
@@ -60,6 +61,7 @@ class QueuedMessage(Struct, gc=False):
     asker: int = 0
     place: int = 0
     share: Share | None = None
+    copy: tuple[bytes, int] | None = None
 
 
 class QueueTotals:

@@ -329,8 +329,8 @@ class Session:
             if outbox is not None and outbox.full:
                 return
             kept = mailbox.pop()
-            if kept is None and mailbox.is_arriving:
-                return  # what is sent to it here waits until all of another node's messages have come
+            if kept is None and mailbox.overlap is not None:
+                return  # what is sent to it here is queued, while another node has messages of it
             if kept is None:
                 self._set_ready(connection if outbox is None else outbox)
                 return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -106,6 +106,11 @@ class Sessions(Service):
         self.on_end: Callable[[Session], object] = _ignore_end  # called for each session that ended
         # Called for each event of a session, by the word of the traffic log.
         self.on_event: Callable[[str, Session], object] = _ignore_event
+        # Hands all sessions over to other nodes; fires when it is done, after `stop_seconds` at most.
+        self.hand_over: Callable[[], Deferred[None]] = lambda: succeed(None)
+        self.stop_seconds = 0.0  # that its stop may take in addition to `drain_seconds`
+        # The id of all copies of a message, if other nodes may have one; None: there are no other nodes.
+        self.copy_id: Callable[[Message], tuple[bytes, int] | None] | None = None
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
         # Relays a connection whose session moves to another node; False: it has to be closed.
@@ -455,7 +460,9 @@ class Sessions(Service):
         is still sent to it here can follow it.
         """
         connection = session.connection
-        if why == SUPERSEDED:
+        if why is SUPERSEDED:
+            # Clients that do not acknowledge connect again whenever they are closed: two with one name would
+            # take the session from each other without end.
             self._leave_connections(session)
         self.suspend(session, why)
         self._stop_timers(session)
@@ -487,7 +494,7 @@ class Sessions(Service):
         session.end()
         self._budget.ended(session)
         self._session_store.ended(session)
-        # In this order: of a session that is in the database only, nobody would know that it has moved.
+        # In this order: of a session that is in the database only, no start would know that it has moved.
         written = self._session_store.committed()
         written.addBoth(lambda done: self.journal.forget(session.sid))
 
@@ -572,12 +579,13 @@ class Sessions(Service):
 
     def stopService(self) -> Deferred[None]:
         """
-        The node stops: pending requests are answered, then every client gets the reason for its
-        disconnection.
+        The node stops: pending requests are answered, and sessions handed over to other nodes, then every
+        client gets the reason for its disconnection.
         """
         super().stopService()
         self.draining = True
         answered = self._session_store.committed()
+        answered.addBoth(lambda done: self.hand_over())
         return answered.addBoth(lambda done: self._close_all())
 
     def _close_all(self) -> Deferred[None]:

@@ -57,9 +57,10 @@ class Cork:
     Delays output while one read is handled, and then flushes every outlet.
 
     `settle` is called before any byte leaves, and at the end of each read: the node writes its journal then.
+    `before_read`, if there is one, is called before a read is handled.
     """
 
-    __slots__ = ("_depth", "_outlets", "corked", "counts", "most", "settle")
+    __slots__ = ("_depth", "_outlets", "before_read", "corked", "counts", "most", "settle")
 
     def __init__(
         self,
@@ -70,11 +71,21 @@ class Cork:
         self.settle = settle
         self.most = most  # bytes buffered for one connection
         self.counts = counts or Uncounted()
+        self.before_read: Callable[[], object] | None = None
         self.corked = False
         self._depth = 0
         self._outlets: list[Holder] = []
 
     def __enter__(self) -> None:
+        if self.before_read is not None and not self._depth:
+            self.before_read()
+        self._depth += 1
+        self.corked = True
+
+    def begin(self) -> None:
+        """
+        Enter for the data plane, which has read already.
+        """
         self._depth += 1
         self.corked = True
 

@@ -308,7 +308,7 @@ class NativePlane(DataPlane):
 
     def __enter__(self) -> None:
         if self._cork is not None:
-            self._cork.__enter__()
+            self._cork.begin()
 
     def __exit__(self, kind: None, value: None, trace: None) -> None:
         if self._cork is not None:

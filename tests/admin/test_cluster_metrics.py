@@ -38,6 +38,9 @@ class MemoryStatus:
             3,
             1,
             {"sent": 4},
+            {"taken": 3},
+            {"leaving": 2},
+            (3, 0.5),
         )
 
 
@@ -72,6 +75,10 @@ def test_figures_of_a_cluster() -> None:
         "msgnode_cluster_relayed_connections 3.0",
         "msgnode_cluster_leases_lost_total 1.0",
         'msgnode_cluster_rates_total{outcome="sent"} 4.0',
+        'msgnode_cluster_moves_total{event="taken"} 3.0',
+        'msgnode_cluster_moving{direction="leaving"} 2.0',
+        "msgnode_cluster_move_seconds_count 3.0",
+        "msgnode_cluster_move_seconds_sum 0.5",
     ] == page(node)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from msgnode.links.stream.streams import STALE, Envelope
+from msgnode.protocol.close_codes import SUPERSEDED
 from tests.support.cluster_nodes import DOMAIN, ClusterNode, MemoryCluster
 from tests.support.fakes import Client
 from tests.support.policy_case import rule
@@ -152,6 +153,24 @@ def test_member_that_holds_it_no_more(cluster: MemoryCluster) -> None:
     cluster.flow()
 
     assert [404] == codes(ann.take())
+
+
+def test_message_follows_an_address_that_only_asking_finds(cluster: MemoryCluster) -> None:
+    """
+    A message that comes to a node which no longer holds its address, and does not know yet which one does, is
+    sent on to the one that says so.
+    """
+    ann, bob = cluster["n1"].client("ann"), cluster["n2"].client("bob")
+    ann.request(bob.hyperty, "update", id=9)
+    cluster["n1"].node.settle()
+    bob.post(f"domain://msg-node.{DOMAIN}/sm", "unsubscribe", body={"resource": bob.hyperty})
+    carl = cluster["n3"].bare("carl")
+    subscribe(carl, bob.hyperty)
+    cluster.directory.hidden.add(bob.hyperty)
+
+    cluster.flow()
+
+    assert [9] == [message["id"] for message in carl.take()]
 
 
 # -- publications --------------------------------------------------------------------------
@@ -379,3 +398,26 @@ def test_malformed_messages_of_a_member_are_counted(cluster: MemoryCluster) -> N
 
     assert 5 == n2.exchange.counts["malformed"]
     assert [] == bob.take()
+
+
+# -- sessions that move --------------------------------------------------------------------
+
+
+def test_session_that_is_being_handed_over_gets_what_clients_here_send_at_both_nodes(
+    cluster: MemoryCluster,
+) -> None:
+    """
+    While a session that has left is still being handed over, messages to its name go to its new node, too,
+    as those to its other addresses do.
+    """
+    first, second = cluster["n1"], cluster["n2"]
+    ann, bob = first.client("ann"), first.bare("bob")
+    session = first.node.sessions.get(bob.runtime)
+    first.node.sessions.release(session, SUPERSEDED)
+    again = second.bare("bob")
+
+    ann.tell({"id": 1, "type": "update", "from": ann.hyperty, "to": f"{bob.runtime}/x", "body": {"n": 1}})
+    cluster.flow()
+
+    assert [1] == [message["body"]["n"] for message in again.take()]
+    assert 1 == session.mailbox.queued

@@ -307,6 +307,7 @@ class Slow(Service):
         self.setName(name)
         self.seen = seen
         self.stopped: Deferred[None] = Deferred()
+        self.stop_seconds = 0.0
 
     def startService(self) -> None:
         self.seen.append(f"start {self.name}")
@@ -366,6 +367,41 @@ class StopTests(SynchronousTestCase):
         self.assertEqual(
             ["warn: Slow did not stop in time; the node no longer waits for it"] * 3, self.logged
         )
+
+    def test_service_may_have_seconds_of_its_own(self) -> None:
+        """
+        A service that hands its work over when it stops has more time, and takes none from the others.
+        """
+        self.services[2].stop_seconds = 30.0
+        stopped = self.whole.stopService()
+        self.clock.advance(29)
+        self.assertEqual("stop sessions", self.seen[-1])
+        self.services[2].stopped.callback(None)
+        self.assertEqual("stop store", self.seen[-1])
+
+        self.clock.advance(5.4)
+        self.assertEqual("stop store", self.seen[-1])
+        self.clock.advance(0.2)
+        self.assertEqual("stop log", self.seen[-1])
+        self.clock.advance(3)
+        self.successResultOf(stopped)
+
+    def test_second_signal_leaves_one_second(self) -> None:
+        """
+        A node that is told again to stop waits no longer for what is under way; what is left may take a
+        second.
+        """
+        stopped = self.whole.stopService()
+        self.clock.advance(1)
+
+        self.whole.hurry()
+        self.whole.hurry()
+
+        self.assertEqual("stop store", self.seen[-1])
+        self.clock.advance(0.5)
+        self.clock.advance(0.25)
+        self.successResultOf(stopped)
+        self.assertEqual("stop log", self.seen[-1])
 
     def test_service_that_fails_to_stop_keeps_no_other(self) -> None:
         """

@@ -2,7 +2,9 @@
 Sessions that move between real nodes of one domain, on a real nats-server.
 """
 
+import contextlib
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -185,7 +187,36 @@ def test_holder_is_killed_and_comes_back(cluster: Cluster) -> None:
     bob.read(0.1)
     assert sorted(bob.numbers()) == [*range(50), *range(100, 110)]
     assert [n for n in bob.numbers() if n < 50] == list(range(50))
-    until(lambda: sessions(first) == 0)
+    until(lambda: first.live()["sessions"]["away"] == 0)
+
+
+def test_publications_that_waited_for_a_dead_holder_do_not_come_twice(cluster: Cluster) -> None:
+    """
+    A client whose node is killed subscribes again at another one. What was published then, and waited for the
+    dead node, too, does not come again when that is back; what only waited there comes.
+    """
+    first, second, third = cluster.nodes
+    ann, bob = opened("ann", third), opened("bob", first)
+    subscribe(bob, TOPIC)
+    tell(ann, TOPIC, *range(10))
+    bob.read_until(lambda: has(bob, *range(10)))
+    first.kill()
+    tell(ann, TOPIC, *range(10, 20))
+    time.sleep(0.5)
+    bob.connect(second.lines)
+    subscribe(bob, TOPIC)
+    tell(ann, TOPIC, *range(20, 50))
+    bob.read_until(lambda: has(bob, *range(20, 50)))
+
+    first.start()
+    bob.read_until(lambda: has(bob, *range(50)))
+    tell(ann, TOPIC, *range(50, 60))
+    bob.read_until(lambda: has(bob, *range(60)))
+    until(lambda: first.live()["cluster"]["moves"]["leaving"] == 0)
+    bob.read(0.2)
+
+    assert sorted(bob.numbers()) == list(range(60))
+    assert [n for n in bob.numbers() if n >= 20] == list(range(20, 60))
 
 
 def waiting(node: Member) -> float:
@@ -200,6 +231,178 @@ def waiting(node: Member) -> float:
     return float(found[1])
 
 
-def sessions(node: Member) -> int:
-    found: dict[str, int] = node.live()["sessions"]
-    return sum(found.values())
+def test_holder_that_stood_still_reads_nothing_for_sessions_that_moved(cluster: Cluster) -> None:
+    """
+    A node that stood still while a client of it went elsewhere compares with the other members before it
+    reads what that client had sent to it, which the client has sent again: nothing comes twice, and the
+    session is at one node.
+    """
+    first, second, third = cluster.nodes
+    ann, bob, eve = opened("ann", third), opened("bob", first), opened("eve", first)
+    tell(ann, f"{bob.runtime}/x", *range(5))
+    bob.read_until(lambda: has(bob, *range(5)))
+    assert first.process is not None
+    first.process.process.send_signal(signal.SIGSTOP)
+    try:
+        tell(bob, f"{ann.runtime}/x", *range(100, 120))
+        tell(eve, f"{bob.runtime}/x", *range(50, 60))
+        old, bob.socket = bob.socket, None
+        bob.connect(second.lines)
+        assert not bob.told["recovered"]
+        tell(ann, f"{bob.runtime}/x", *range(5, 10))
+        ann.read_until(lambda: has(ann, *range(100, 120)))
+        time.sleep(7)
+    finally:
+        first.process.process.send_signal(signal.SIGCONT)
+    bob.read_until(lambda: has(bob, *range(10), *range(50, 60)))
+    time.sleep(1)
+    ann.read(0.1)
+    bob.read(0.1)
+
+    assert first.live()["sessions"]["away"] == 0
+    assert ann.numbers() == list(range(100, 120))
+    assert bob.numbers() == [*range(10), *range(50, 60)]
+    assert old is not None
+    old.close()
+
+
+def test_move_under_load(whole: Cluster) -> None:
+    """
+    A client that goes from node to node while two others send to it, to three of its addresses, loses
+    nothing, gets nothing twice, and everything of one sender in order.
+    """
+    ann, eve = opened("load-ann", whole.nodes[2]), opened("load-eve", whole.nodes[0])
+    bob = opened("load-bob", whole.nodes[0])
+    topic = f"comm://{DOMAIN}/load/changes"
+    subscribe(bob, topic)
+    stopping = threading.Event()
+    sent = {ann.runtime: 0, eve.runtime: 0}
+
+    def send(client: ResumingClient) -> None:
+        while not stopping.is_set():
+            n = sent[client.runtime]
+            tell(client, (topic, f"{bob.runtime}/x")[n % 2], n)
+            sent[client.runtime] = n + 1
+            client.read(0.002)
+
+    threads = [threading.Thread(target=send, args=(client,)) for client in (ann, eve)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        bob.connect(whole.nodes[(number + 1) % 3].lines)
+        assert bob.told["recovered"], number
+        end = time.monotonic() + (0.05, 0.3)[number % 2]
+        while time.monotonic() < end:
+            bob.read(0.01)
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    bob.read_until(lambda: len(bob.got) >= sum(sent.values()) + 1)
+
+    time.sleep(0.5)
+    bob.read(0.1)
+    for sender, count in sent.items():
+        assert count > 100
+        assert [m["body"]["n"] for m in bob.got if m["from"] == sender] == list(range(count))
+
+
+def test_node_that_is_stopped_hands_its_sessions_over(cluster: Cluster) -> None:
+    """
+    The sessions of a node that gets SIGTERM are at the others before it ends: clients come back there at
+    once, with their numbers and what waited.
+    """
+    first, second, third = cluster.nodes
+    ann = opened("ann", third)
+    clients = [opened(f"client{number}", first) for number in range(40)]
+    for client in clients[:20]:
+        client.drop()
+    until(lambda: first.live()["sessions"]["away"] == 20)
+    for number, client in enumerate(clients):
+        tell(ann, f"{client.runtime}/x", number, number + 100)
+    until(lambda: waiting(first) == 40)
+
+    assert first.process is not None
+    begun = time.monotonic()
+    first.process.stop()
+    seconds = time.monotonic() - begun
+
+    for client in clients[20:]:
+        client.read_until(lambda client=client: client.closed != "")  # type: ignore[misc]
+        assert client.closed == "going away"
+    assert seconds < 8
+    for number, client in enumerate(clients):
+        client.connect((second, third)[number % 2].lines)
+        assert client.told["recovered"], number
+        client.read_until(lambda client=client: len(client.got) >= 2)  # type: ignore[misc]
+        assert client.numbers() == [number, number + 100]
+
+
+def test_second_signal_ends_the_handover(cluster: Cluster) -> None:
+    """
+    A node whose sessions cannot be handed over, because the others stand still, ends a second after a second
+    SIGTERM; its sessions are there when it is started again.
+    """
+    first, second, third = cluster.nodes
+    bob = opened("bob", first)
+    assert first.process is not None
+    others = [node.process.process for node in (second, third) if node.process is not None]
+    for other in others:
+        other.send_signal(signal.SIGSTOP)
+    try:
+        running = first.process.process
+        running.send_signal(signal.SIGTERM)
+        time.sleep(1.5)
+        assert running.poll() is None
+        begun = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        running.wait(5)
+        assert time.monotonic() - begun < 3
+    finally:
+        for other in others:
+            other.send_signal(signal.SIGCONT)
+    first.start()
+
+    bob.connect(first.lines)
+    assert bob.told["recovered"]
+
+
+def test_rolling_restart_loses_nothing(cluster: Cluster) -> None:
+    """
+    Each node is stopped and started again, one after the other, while clients that come back at once send to
+    each other: nothing is lost, doubled or out of order.
+    """
+    ann, bob = opened("ann", cluster.nodes[0]), opened("bob", cluster.nodes[1])
+    stopping = threading.Event()
+    sent = 0
+
+    def live(client: ResumingClient, is_sending: bool) -> None:
+        nonlocal sent
+        at = 0
+        while not stopping.is_set():
+            if client.socket is None:
+                at += 1
+                with contextlib.suppress(OSError):
+                    client.connect(cluster.nodes[at % 3].lines, 5.0)
+            if is_sending:
+                tell(client, f"{bob.runtime}/x", sent)
+                sent += 1
+            client.read(0.01)
+
+    threads = [threading.Thread(target=live, args=(client, client is ann)) for client in (ann, bob)]
+    for thread in threads:
+        thread.start()
+    for node in cluster.nodes:
+        assert node.process is not None
+        node.process.stop()
+        node.start()
+        cluster.wait_for_links()
+    stopping.set()
+    for thread in threads:
+        thread.join()
+
+    for client in (ann, bob):
+        client.connect(cluster.nodes[0].lines)
+        assert client.told["recovered"]
+    bob.read_until(lambda: len(bob.got) >= sent)
+    assert sent > 100
+    assert bob.numbers() == list(range(sent))

@@ -146,10 +146,10 @@ def test_relayed_poll_while_the_holder_stands_still(cluster: Cluster) -> None:
 
 def test_holder_stops_while_a_relayed_poll_waits(cluster: Cluster) -> None:
     """
-    A poll that waits at another node is answered when its holder is stopped, and its client gets the session
-    again with what waited for it.
+    A poll that waits at another node is answered 503 when its holder is stopped; the session goes to another
+    node, and the same token polls on there with what waits.
     """
-    n1, n2, _ = cluster.nodes
+    n1, n2, n3 = cluster.nodes
     token = opened(n1)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(get, n2.web, token, "wait=25")
@@ -157,9 +157,16 @@ def test_holder_stops_while_a_relayed_poll_waits(cluster: Cluster) -> None:
         assert n1.process is not None
         n1.process.process.send_signal(signal.SIGTERM)
         code, _, seconds = waiting.result()
-
     assert code == 503
     assert seconds < 10
+    n1.process.process.wait(20)
+    bob = n3.client("bob")
+    bob.send(ping(8, BOB, f"{ANN}/x"))
+
+    code, body, _ = get(n2.web, token, "wait=5")
+
+    assert (code, [message["id"] for message in json.loads(body)["messages"]]) == (200, [8])
+    bob.close()
 
 
 def test_two_pollers_of_one_session(cluster: Cluster) -> None:

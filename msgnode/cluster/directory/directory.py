@@ -85,6 +85,7 @@ class ReplicatedDirectory:
         self.own = OwnAddresses()
         self.session_shared: Callable[[str], None] = lambda name: None
         self.heard_again: Callable[[], None] = lambda: None
+        self.is_unanswered = False  # did a member not answer the last comparison in time?
         self._members = members
         self._is_bound = is_bound
         self._clock = clock
@@ -196,7 +197,8 @@ class ReplicatedDirectory:
                 self._compared(id)
 
     def _compared(self, id: int) -> None:
-        _, done, timer = self._comparisons.pop(id)
+        asked, done, timer = self._comparisons.pop(id)
+        self.is_unanswered = bool(asked)
         if timer.active():
             timer.cancel()
         done.callback(None)

@@ -13,8 +13,8 @@ class MemberArrival(NodeConnection):
     The origin of one message of another member. `sender` is who its client is, as that member has verified,
     and `sender_fields` the same as it goes to another domain. If the message came from another domain to that
     member, both are empty, and `came_from` has who the sender is as that domain says.
-    `id` is the same for all copies of a message; `is_copy`: there are others. `hops` counts the members that have
-    forwarded it.
+    `id` is the same for all copies of a message; `is_copy`: there are others. `hops` counts the members that
+    have forwarded it.
 
     To policies it is no message of a peer: the two nodes are one domain.
     """

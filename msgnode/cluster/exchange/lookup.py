@@ -2,7 +2,7 @@
 The lookup of the members that hold an address, or that reach its domain.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from twisted.internet.defer import Deferred, gatherResults
 
@@ -23,7 +23,8 @@ GATEWAY_SECONDS = 30.0  # for which a member is known to reach another domain
 class MemberLookup:
     """
     The lookup of members. `own` is this domain; `resolve` finds the sessions here, and `home` the domain of
-    an address that this node reaches by itself, "" if there is none.
+    an address that this node reaches by itself, "" if there is none. `released` are the sessions here that
+    another member has now, and that are still being handed over, by sid.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class MemberLookup:
         resolve: Callable[[str], tuple[Session, ...]],
         home: Callable[[str], str],
         seconds: Callable[[], float],
+        released: Mapping[int, Session],
     ) -> None:
         self.federates = False  # does this node reach other domains by itself?
         self._directory = directory
@@ -40,19 +42,32 @@ class MemberLookup:
         self._resolve = resolve
         self._home = home
         self._seconds = seconds
+        self._released = released
         self._unknown: BoundedCache[str, float] = BoundedCache(MAX_UNKNOWN)
         self._gateways: BoundedCache[str, tuple[str, float]] = BoundedCache(MAX_UNKNOWN)  # by host
 
     def holders(self, address: str, is_held_here: bool) -> tuple[str, ...]:
         if is_held_here:
-            # A session here that has it as part of its runtimeURL is the only one.
-            return () if address.startswith(RUNTIMES) else self._directory.shared(address)
+            # A session here that has it as part of its runtimeURL is the only one, unless it is moving.
+            if address.startswith(RUNTIMES):
+                return self._moving_to(address) if self._released else ()
+            return self._directory.shared(address)
         if address.startswith("mn:"):
             return ()
         found = self._directory.holders(address)
         if found or not self._gateways or self.is_own(address):
             return found
         return self._gateway(split(address)[1])
+
+    def _moving_to(self, address: str) -> tuple[str, ...]:
+        """
+        The member that has the session now which is found here by its name. As for its other addresses, both
+        get what clients here send; else a message to its name would come after a later publication.
+        """
+        found = self._resolve(address)
+        if len(found) == 1 and found[0].sid in self._released:
+            return self._directory.holders(address)
+        return ()
 
     def _gateway(self, host: str) -> tuple[str, ...]:
         """
@@ -81,8 +96,8 @@ class MemberLookup:
         found = directory.holders(address) if address.startswith(RUNTIMES) else directory.shared(address)
         return any(not directory.is_suspected(node) for node in found)
 
-    def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
-        if is_multicast(address) and self.is_own(address):
+    def ask(self, address: str, has_moved: bool = False) -> Deferred[tuple[str, ...]] | None:
+        if not has_moved and is_multicast(address) and self.is_own(address):
             return None  # every subscriber's member has told it
         now = self._seconds()
         unknown_since = self._unknown.get(address)

@@ -54,7 +54,9 @@ class MemberExchange:
         self._directory = directory
         self._last = ""  # the address that was changed last
         homes, journal = exchange.homes, node.sessions.journal
-        self._lookup = lookup = MemberLookup(directory, homes.own, node.routes.resolve, homes.home, seconds)
+        self._lookup = lookup = MemberLookup(
+            directory, homes.own, node.routes.resolve, homes.home, seconds, node.sessions.released
+        )
         sending = MemberSending(
             streams,
             network,
@@ -73,6 +75,7 @@ class MemberExchange:
         self.ask, self.subscribe = lookup.ask, lookup.subscribe
         self.is_held_elsewhere = lookup.is_held_elsewhere
         self.send, self.send_copies, self.carry = sending.send, sending.send_copies, sending.carry
+        self.publish = sending.publish
         self.received, self.received_several = receiving.received, receiving.received_several
         self.copy_id = sending.copy_id
         self._sending = sending
@@ -86,9 +89,12 @@ class MemberExchange:
         self._lookup.federates = federates
         self._node.join_cluster(self)
 
-    def forward(self, message: Message, session: Session) -> bool:
+    def forward(self, message: Message, session: Session, nodes: tuple[str, ...] | None) -> bool:
         to = message.to
-        nodes = self.holders(to, False) if isinstance(to, str) and self._lookup.is_own(to) else ()
+        if nodes is None:
+            nodes = self.holders(to, False) if isinstance(to, str) and self._lookup.is_own(to) else ()
+        else:
+            nodes = nodes[:1]  # each has it, or hands it over to the other
         return len(nodes) == 1 and self._sending.forward(message, session, nodes[0])
 
     # -- what this node holds ------------------------------------------------------------------

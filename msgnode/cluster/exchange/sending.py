@@ -28,6 +28,7 @@ from msgnode.structures.log_limits import FailureLog
 log = Logger()
 
 COPY = "copy"  # the reason in an envelope: other members have got the message, too
+CopyId = tuple[bytes, int]
 MAX_HOPS = 4  # members that forward a message whose session moves again and again
 
 
@@ -93,9 +94,7 @@ class MemberSending:
 
     # -- Sending, of what is gathered -----------------------------------------------------------
 
-    def send_alone(
-        self, message: Message, session: Session, node: str, id: tuple[bytes, int] | None = None
-    ) -> None:
+    def send_alone(self, message: Message, session: Session, node: str, id: CopyId | None = None) -> None:
         """
         Sends one message, after those that are gathered. Raises Rejected.
         """
@@ -115,7 +114,7 @@ class MemberSending:
 
     # -- copies ------------------------------------------------------------------------------
 
-    def copy_id(self, message: Message) -> tuple[bytes, int] | None:
+    def copy_id(self, message: Message) -> CopyId | None:
         """
         The id that all copies of a message have, while it is delivered; None if there is only one.
         """
@@ -140,6 +139,14 @@ class MemberSending:
                 reached += 1
         message.outcome, message.recipients = "", 0  # which the router adds up
         return reached
+
+    def publish(self, message: Message, nodes: Iterable[str]) -> None:
+        """
+        Sends copies of a message of this node's own. Never raises.
+        """
+        self._copied, self._copied_id = message, self._ids.next()
+        for node in nodes:
+            self.carry(node, message.data, self._copied_id)
 
     def forward(self, message: Message, session: Session, node: str) -> bool:
         """
@@ -179,16 +186,18 @@ class MemberSending:
 
     # -- what the bus delivers to a member's session ------------------------------------------
 
-    def carry(self, node: str, data: bytes) -> None:
+    def carry(self, node: str, data: bytes, id: CopyId | None = None) -> None:
         """
-        Sends a receipt, an answer or another message of this node to the member that it is for. Never raises.
+        Sends a receipt, an answer or another message of this node to the member that it is for; `id` is that
+        of all copies, if there are several. Never raises.
         """
         try:
             message = recall(data)
             if message.type.lower() == "receipt" and message.from_ == RECEIPT:
                 self.send_receipt(node, message)
             else:
-                envelope = envelope_of(message, self._ids.next(), self._options)
+                envelope = envelope_of(message, id or self._ids.next(), self._options)
+                envelope.reason = COPY if id is not None else envelope.reason
                 self._streams.send(node, envelope, message.data, is_answer=True)
         except Rejected as why:
             self._counts.note(node, why.reason)

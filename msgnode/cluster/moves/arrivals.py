@@ -156,6 +156,9 @@ class Arrivals:
     def end(self, of: str, end: End) -> None:
         arrival = self._expected(of, end.id, end.key)
         if arrival is None:
+            arrival = self._find(of, end.id)
+            if arrival is not None and arrival.is_importing:
+                self._forget((of, end.id))  # its offer came late: the handover is over
             return
         written = self._holder.finish(of, end.id)
         self._write(arrival, written, Got(end.id, end.key, True)).addCallback(self._ended, of, end.id)

@@ -5,6 +5,7 @@ The sessions of this node, as moves see them (SessionHolder): real ones, with th
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import msgspec
 from twisted.internet.defer import Deferred, fail
@@ -24,6 +25,10 @@ from msgnode.sessions.session import Session
 from msgnode.structures.time_slices import Slices
 
 log = Logger()
+
+MAX_COPIES = 500_000  # whose ids are remembered, for all sessions together
+MAX_OVER = 20_000  # handovers whose end is remembered, in case that the other member did not hear of it
+EXPECT_SECONDS = 10.0  # between two looks whether another member still has a session
 
 
 class Routes(transfer.Bindings, Protocol):
@@ -74,7 +79,7 @@ class Parts(transfer.Parts, Protocol):
     @property
     def together(self) -> AbstractContextManager[Any]:
         """
-        What collects the output of one piece of work, so that it is on disk before it is sent.
+        The collection of the output of one piece of work, so that it is on disk before it is sent.
         """
 
 
@@ -98,7 +103,9 @@ class LocalSessions:
         self.more: Callable[[str], None] = lambda name: None
         self.own_flushed: Callable[[], Deferred[None]]
         self.flushed: Callable[[str], Deferred[None]]
-        self.closing: Closing = SUPERSEDED
+        self.has_others: Callable[[str], bool] = lambda name: False  # do other members have the session?
+        # Why the connections of sessions that leave are closed, by name; else they are superseded.
+        self.closings: dict[str, Closing] = {}
         self._node = node
         self._sessions = node.sessions
         self._clock = clock
@@ -108,6 +115,10 @@ class LocalSessions:
         self._arriving: dict[str, Session] = {}  # by handover: where its messages go
         self._left_bindings: dict[bytes, dict[str, int]] = {}  # of those that came back here meanwhile
         self._flushing: dict[bytes, bool] = {}  # has all that was sent to it here arrived?
+        self._released_at: dict[bytes, int] = {}  # the last key at the release
+        self._over: dict[str, int] = {}  # handovers to sessions that have left: their last keys
+        self._overlaps: WeakSet[SessionOverlap] = WeakSet()
+        self._unflushed: dict[Session, None] = {}
         self._commits: list[Deferred[None]] = []
 
     def restore(self) -> None:
@@ -154,10 +165,50 @@ class LocalSessions:
         """
         overlap = session.mailbox.overlap
         if not isinstance(overlap, SessionOverlap):
-            name = session.runtime
-            overlap = SessionOverlap(session.mailbox, self._copy_id, lambda: self.more(name))
+            overlap = SessionOverlap(
+                session.mailbox, self._copy_id, lambda: self._collected(session), self._most_copies
+            )
             session.mailbox.overlap = overlap
+            self._overlaps.add(overlap)
         return overlap
+
+    def _most_copies(self) -> int:
+        return MAX_COPIES // len(self._overlaps)
+
+    def _collected(self, session: Session) -> None:
+        """
+        There is one message more for a session that another member has, or had.
+        """
+        self.more(session.runtime)
+        if session.connection is not None and session not in self._unflushed:
+            if not self._unflushed:
+                self._clock.callLater(0, self._flush_all)
+            self._unflushed[session] = None
+
+    def _flush_all(self) -> None:
+        unflushed, self._unflushed = self._unflushed, {}
+        for session in unflushed:
+            self.flush(session)
+
+    def expect(self, session: Session) -> None:
+        """
+        A session began here, and another member has it, too, which does not answer. What that hands over
+        later may have come here by itself.
+        """
+        self._watch(session)
+        session.pause()
+        self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
+
+    def _still_expects(self, session: Session) -> None:
+        if session.mailbox.overlap is None or session.ended or session.sid in self._sessions.released:
+            return
+        if self._is_arriving(session):
+            return  # it ends with that
+        if self.has_others(session.runtime):
+            self._clock.callLater(EXPECT_SECONDS, self._still_expects, session)
+        else:
+            session.mailbox.overlap = None
+            self.flush(session)
 
     # -- leaving ----------------------------------------------------------------------
 
@@ -168,8 +219,9 @@ class LocalSessions:
         session.move = msgspec.structs.replace(
             move, id=release.id.hex(), to=release.to, generation=release.generation
         )
-        self._sessions.release(session, self.closing)
+        self._sessions.release(session, self.closings.pop(release.name, SUPERSEDED))
         self._leaving[release.id] = session
+        self._released_at[release.id] = session.mailbox.last_key
         self._watch(session)
         session.write_state()
         written = self._commit().addErrback(self._keep, release, session)
@@ -180,6 +232,7 @@ class LocalSessions:
         The release could not be written: the session stays.
         """
         del self._leaving[release.id]
+        del self._released_at[release.id]
         assert session.move is not None
         session.move = msgspec.structs.replace(session.move, id="", to="", generation=0)
         if not self._is_arriving(session):
@@ -217,9 +270,8 @@ class LocalSessions:
     def messages(self, release: Release, after: int, most_bytes: int) -> list[tuple[int, bytes]]:
         session = self._leaving[release.id]
         session.mailbox.expire()
-        overlap = session.mailbox.overlap
-        copies = overlap.by_key if isinstance(overlap, SessionOverlap) else None
-        return transfer.export_messages(session, self._sessions, after, most_bytes, copies)
+        released_at = self._released_at.get(release.id)  # not after a restart
+        return transfer.export_messages(session, self._sessions, after, most_bytes, released_at)
 
     def handed_over(self, release: Release, key: int) -> None:
         self._leaving[release.id].mailbox.hand_over(key)
@@ -252,6 +304,7 @@ class LocalSessions:
         session = self._leaving.pop(release.id)
         self._left_bindings.pop(release.id, None)
         self._flushing.pop(release.id, None)
+        self._released_at.pop(release.id, None)
         self._forget_handovers(session)
         self._node.registered.forget(session)
         self._sessions.forget_released(session)
@@ -262,6 +315,8 @@ class LocalSessions:
     def progress(self, of: str, id: bytes) -> tuple[int, bool] | None:
         handover = _handover(of, id)
         session = self._arriving.get(handover)
+        if handover in self._over:
+            return self._over[handover], True
         return None if session is None or session.move is None else session.move.progress.get(handover)
 
     def claims(self, name: str) -> Claims:
@@ -291,7 +346,7 @@ class LocalSessions:
             self._node.registered.restore(session, url, shown.user if shown is not None else session.identity)
             self._node.session_store.registered(session.sid, url)
         session.write_state()
-        self._flush(session)
+        self.flush(session)
         bound = self._node.slices.begin(steps)
         written = self._commit() if bound is None else bound.addCallback(lambda done: self._commit())
         return written.addErrback(self._not_imported, handover, session)
@@ -322,12 +377,18 @@ class LocalSessions:
             message = transfer.read_message(data)
             if session.ended:
                 continue
-            if message.copy is None:
+            if message.copy is not None and not overlap.is_new(message.copy):
+                continue
+            if not message.late:
                 transfer.import_message(message, session, self._sessions)
-            elif overlap.is_new(message.copy):
-                overlap.note_late(message.copy, transfer.import_late(message, session, self._sessions))
+                if message.copy is not None:
+                    overlap.note_early(message.copy)
+                continue
+            late = transfer.import_late(message, session, self._sessions)
+            if message.copy is not None:
+                overlap.note_late(message.copy, late)
         self._note(session, handover, key, False)
-        self._flush(session)
+        self.flush(session)
         name = session.runtime
         return self._commit().addCallback(lambda done: self.more(name))
 
@@ -373,16 +434,20 @@ class LocalSessions:
             session.mailbox.overlap = None
         if not session.ended:
             session.write_state()
-            self._flush(session)
+            self.flush(session)
 
     def _is_arriving(self, session: Session) -> bool:
         move = session.move
         return move is not None and any(not has_ended for _, has_ended in move.progress.values())
 
     def _forget_handovers(self, session: Session) -> None:
-        for handover in session.move.progress if session.move is not None else ():
+        for handover, (key, has_ended) in session.move.progress.items() if session.move is not None else ():
             if self._arriving.get(handover) is session:
                 del self._arriving[handover]
+            if has_ended:
+                self._over[handover] = key
+                if len(self._over) > MAX_OVER:
+                    del self._over[next(iter(self._over))]
 
     def ended(self, session: Session) -> None:
         """
@@ -391,7 +456,10 @@ class LocalSessions:
         if session.move is not None and not self._is_arriving(session):
             self._forget_handovers(session)
 
-    def _flush(self, session: Session) -> None:
+    def flush(self, session: Session) -> None:
+        """
+        Send what is queued.
+        """
         with self._node.together:
             session.flush()
 
@@ -425,7 +493,7 @@ def _fire(done: None, commits: list[Deferred[None]]) -> None:
 
 
 def _fail(why: Failure, commits: list[Deferred[None]]) -> None:
-    commits[0].addErrback(lambda why: None)  # nobody waits for the first
+    commits[0].addErrback(lambda why: None)  # no part waits for the first
     for each in commits:
         each.errback(why)
 
@@ -436,7 +504,7 @@ def _handover(of: str, id: bytes) -> str:
 
 def _is_same_owner(session: Session, state: transfer.State) -> bool:
     """
-    Did the same user open the session at both nodes? One without a user belongs to everybody.
+    Did the same user open the session at both nodes? One without a user belongs to any client.
     """
     record = state.record
     proof = read_proof(record.proof)

@@ -8,7 +8,7 @@ released goes to one member only, even if that is away for long, so that nothing
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ from msgnode.cluster.moves.departures import Departures
 from msgnode.cluster.moves.flushing import Flushing
 from msgnode.cluster.moves.handover import Handover
 from msgnode.cluster.moves.session_holder import Release, SessionHolder
-from msgnode.cluster.moves.takes import Outcome, Takes
+from msgnode.cluster.moves.takes import TAKEN, Outcome, Takes
 from msgnode.cluster.moves.wire import (
     HEAD_BYTES,
     PART_BYTES,
@@ -34,6 +34,7 @@ from msgnode.cluster.moves.wire import (
     Flushed,
     Fragment,
     Got,
+    Introduction,
     Messages,
     Offer,
     State,
@@ -74,14 +75,24 @@ class SessionDirectory(Protocol):
 
 class MoveCounts(msgspec.Struct):
     """
-    The counts of moves since the node started. `lost` are sessions that another member had with a higher
-    generation; `malformed` are payloads that were dropped.
+    The counts of moves since the node started.
+
+    Sessions that clients opened here were `asked` for: they were `taken`, or the client was `refused` by the
+    holder, or because too many were asked for (`full`); or the holder had it not any more (`gone`), or did
+    not answer (`unanswered`). `released` are sessions that left, `lost` those of them that another member had
+    with a higher generation, `unwritten` those that stayed because the disk failed; `ended` are handovers
+    that have ended, `imported` the sessions that came. `malformed` are payloads that were dropped.
     """
 
     asked: int = 0
+    taken: int = 0
+    refused: int = 0
+    full: int = 0
+    gone: int = 0
     unanswered: int = 0
     released: int = 0
     lost: int = 0
+    unwritten: int = 0
     imported: int = 0
     ended: int = 0
     malformed: int = 0
@@ -114,9 +125,12 @@ class Moves:
         self._by_name: dict[str, list[Handover]] = {}  # the newest last
         self._releasing: set[str] = set()  # names whose release is not on disk yet
         self._unreleased: set[str] = set()  # names whose release could not be written
-        self._takes = Takes(members.node, clock, self._reply, MAX_MOVES)
+        self.taking_seconds = 0.0  # of all that were taken
+        self._takes = Takes(members.node, clock, self._reply, MAX_MOVES, self._took)
         self._arrivals = Arrivals(members.node, holder, self._reply, self._imported, MAX_MOVES, settled)
         self._logged: set[str] = set()
+        self.introduction = Introduction("", True)  # of this node, to members
+        self.introductions: dict[str, Introduction] = {}
         self._turn_call: IDelayedCall | None = None
         self._tick_call: IDelayedCall | None = None
 
@@ -144,6 +158,12 @@ class Moves:
         leaving = sum(len(departures.handovers) for departures in self._known.values())
         return len(self._takes), len(self._arrivals), leaving
 
+    def leaving_to(self, nodes: Iterable[str]) -> int:
+        """
+        The number of sessions that are being handed over to these members.
+        """
+        return sum(len(self._known[node].handovers) for node in nodes if node in self._known)
+
     # -- of this node --------------------------------------------------------------
 
     def take(self, name: str, claim: bytes, found: tuple[str, ...] = ()) -> Deferred[Outcome] | None:
@@ -161,6 +181,11 @@ class Moves:
         taken = self._takes.take(name, claim, node, generation)
         self._wake()
         return taken
+
+    def _took(self, kind: str, seconds: float) -> None:
+        setattr(self.counts, kind, getattr(self.counts, kind) + 1)
+        if kind == TAKEN:
+            self.taking_seconds += seconds
 
     def is_leaving(self, name: str) -> bool:
         """
@@ -181,6 +206,25 @@ class Moves:
         if holders[-1] > (generation, self._members.node):
             self.counts.lost += 1
             self._release(name, *holders[-1])
+
+    @property
+    def is_releasing(self) -> bool:
+        """
+        Is a release not on disk yet?
+        """
+        return bool(self._releasing)
+
+    def hand_over(self, name: str, node: str) -> bool:
+        """
+        Give the session to a member that has not asked for it. False if it is not held here, or leaves
+        already.
+        """
+        generation = self._holder.generation(name)
+        if generation is None or name in self._releasing or self._arrivals.is_importing(name):
+            return False
+        holders = self._directory.other_holders(name)
+        self._release(name, max(generation, holders[-1][0] if holders else 0) + 1, node)
+        return True
 
     def more(self, name: str) -> None:
         """
@@ -209,6 +253,7 @@ class Moves:
         """
         self._releasing.discard(release.name)
         self._unreleased.add(release.name)
+        self.counts.unwritten += 1
         log.warn(
             "{name} could not be released to {node}: {why}",
             name=release.name,
@@ -239,9 +284,16 @@ class Moves:
 
     def member_up(self, node: str, epoch: tuple[bytes, int]) -> None:
         self._departures(node).link_up()
+        self.introduce(node)
         self._takes.member_up(node)
         self.flushing.member_up(node)
         self._wake()
+
+    def introduce(self, node: str) -> None:
+        """
+        Tell a member where clients reach this node, and whether it takes sessions.
+        """
+        self._reply(node, self.introduction)
 
     def member_down(self, node: str) -> None:
         self._departures(node).link_down()
@@ -266,6 +318,8 @@ class Moves:
             self._takes.answered(node, statement)
         elif isinstance(statement, Want | Got):
             self._advanced(node, statement)
+        elif isinstance(statement, Introduction):
+            self.introductions[node] = statement
         elif isinstance(statement, Flush):
             self.flushing.asked(node, statement)
         elif isinstance(statement, Flushed):
@@ -305,6 +359,8 @@ class Moves:
         departures = self._departures(node)
         handover = departures.handovers.get(statement.id)
         if handover is None:
+            if isinstance(statement, Want):  # of an offer that was repeated meanwhile
+                self._reply(node, End(statement.id, max(0, statement.key)))
             return
         if isinstance(statement, Want):
             handover.wanted(statement)

@@ -5,16 +5,22 @@ Its sessions may have moved meanwhile. Nothing is read from a client until the m
 hold, and the sessions that this node has lost are closed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
+from msgnode.sessions.input_order import InputOrder, Work
+from msgnode.sessions.session import Connection, Session
+from msgnode.structures.time_slices import Slices
+
 log = Logger()
 
 TICK_SECONDS = 1.0
 LEAP_SECONDS = 5.0
+RELEASED_PER_SLICE = 20  # connections, or sessions
 
 
 class ReadGate:
@@ -79,3 +85,73 @@ class ReadGate:
         self.check()
         self._ticked_at = self._clock.seconds()
         self._tick_call = self._clock.callLater(TICK_SECONDS, self._tick)
+
+
+class HeldInput:
+    """
+    The input of this node's clients: it waits, in order, while the gate is closed. What is for them is queued
+    meanwhile: it may follow a session that has moved, without coming twice. `flush` sends what is queued.
+    """
+
+    def __init__(
+        self,
+        connections: Iterable[Connection],
+        sessions: Iterable[Session],
+        input_order: InputOrder,
+        slices: Slices,
+        flush: Callable[[Session], None],
+    ) -> None:
+        self._connections = connections
+        self._sessions = sessions
+        self._flush = flush
+        self._input_order = input_order
+        self._slices = slices
+        self._works: dict[Connection, Work] = {}
+        self._waiting: list[Deferred[None]] | None = None  # None: the gate is open
+
+    def hold(self) -> None:
+        """
+        The gate is closed.
+        """
+        self._waiting = self._waiting or []
+        for connection in list(self._connections):
+            if connection not in self._works:
+                self._works[connection] = self._input_order.hold(connection)
+        for session in self._sessions:
+            session.pause()
+
+    def release(self) -> None:
+        """
+        The gate is open.
+        """
+        waiting, self._waiting = self._waiting or [], None
+        for done in waiting:
+            done.callback(None)
+        rest = self._slices.begin(self._release())
+        if rest is not None:
+            rest.addErrback(partial(log.failure, "the input of clients could not be released"))
+
+    def ready(self) -> Deferred[None] | None:
+        """
+        Fires when clients may be read; None: now.
+        """
+        if self._waiting is None:
+            return None
+        done: Deferred[None] = Deferred()
+        self._waiting.append(done)
+        return done
+
+    def _release(self) -> Iterator[None]:
+        for count, session in enumerate(list(self._sessions), 1):
+            if self._waiting is not None:
+                return
+            self._flush(session)
+            if count % RELEASED_PER_SLICE == 0:
+                yield
+        count = 0
+        while self._works and self._waiting is None:
+            _, work = self._works.popitem()
+            self._input_order.release(work)
+            count += 1
+            if count % RELEASED_PER_SLICE == 0:
+                yield

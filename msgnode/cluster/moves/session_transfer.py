@@ -14,6 +14,7 @@ from msgspec import Meta
 from msgnode.cluster.directory.wire import Address, Counter
 from msgnode.sessions.allocation_keys import Keys
 from msgnode.sessions.inbox import Inbox
+from msgnode.sessions.mailbox import sent_id
 from msgnode.sessions.persistence import SessionMove, SessionStore
 from msgnode.sessions.principal import read_proof
 from msgnode.sessions.queue import FOREVER, QueuedMessage
@@ -27,7 +28,8 @@ CopyId = tuple[Annotated[bytes, Meta(max_length=64)], int]
 class Message(msgspec.Struct, array_like=True):
     """
     An undelivered message. `number` is 0 unless it was sent; `ttl` in seconds, -1 without a limit. `copy` is
-    the id that all copies of a message have, if others may have come to the new holder by themselves.
+    the id that all copies of a message have, if others may have come to the new holder by themselves. A
+    `late` one came after the session was released.
     """
 
     number: int
@@ -35,6 +37,7 @@ class Message(msgspec.Struct, array_like=True):
     ttl: float
     data: bytes
     copy: CopyId | None = None
+    late: bool = False
 
 
 class Numbers(msgspec.Struct):
@@ -141,11 +144,11 @@ def export_messages(
     sessions: Sessions,
     after: int,
     most_bytes: int,
-    copies: Mapping[int, CopyId] | None = None,
+    released_at: int | None = None,
 ) -> list[tuple[int, bytes]]:
     """
     The queued messages with keys above `after`, in the order of their keys: of about `most_bytes` together,
-    but at least one if there is one. `copies` has the ids of copies by key.
+    but at least one if there is one. Those with keys above `released_at` are late.
     """
     found: list[tuple[int, bytes]] = []
     size = 0
@@ -156,7 +159,7 @@ def export_messages(
         if found and size > most_bytes:
             break
         message = _export(kept, 0, sessions)
-        message.copy = copies.get(kept.key) if copies else None
+        message.copy, message.late = kept.copy, released_at is not None and kept.key > released_at
         found.append((kept.key, msgspec.msgpack.encode(message)))
     return found
 
@@ -232,6 +235,8 @@ def merge_messages(state: State, session: Session, sessions: Sessions) -> None:
         session.move = SessionMove()
     session.move.claims = {**state.claims, **session.move.claims}
     for message in state.sent:
+        if state.record.outbox is not None:
+            message.copy = sent_id(state.record.outbox.epoch, message.number)
         message.number = 0
         _import(message, session, sessions)
 
@@ -283,12 +288,13 @@ def import_late(message: Message, session: Session, sessions: Sessions) -> Queue
     """
     Queue a message that the other node got after it had released the session.
     """
-    return session.mailbox.adopt_late(message.data, _until(message, sessions), message.priority)
+    until = _until(message, sessions)
+    return session.mailbox.adopt_late(message.data, until, message.priority, message.copy)
 
 
 def _import(message: Message, session: Session, sessions: Sessions) -> None:
     until = _until(message, sessions)
-    session.mailbox.adopt(message.data, until, message.priority, message.number)
+    session.mailbox.adopt(message.data, until, message.priority, message.number, message.copy)
 
 
 def _until(message: Message, sessions: Sessions) -> float:

@@ -14,6 +14,7 @@ TAKE_SECONDS = 2.0
 RETRY_SECONDS = 0.1
 
 TAKEN, REFUSED, GONE, UNANSWERED = "taken", "refused", "gone", "unanswered"
+FULL = "full"  # it was refused, because too many are under way
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -38,16 +39,24 @@ class _Request(msgspec.Struct, eq=False):
     generation: int  # the highest that is known
     waiters: list[Deferred[Outcome]]
     timers: list[IDelayedCall]
+    began: float
 
 
 class Takes:
     """
-    The requests under way, one for each session, within a bound.
+    The requests under way, one for each session, within a bound. `ended` is called with the kind of each
+    outcome, and the seconds that it took.
     """
 
     def __init__(
-        self, node: str, clock: IReactorTime, send: Callable[[str, AnyStatement], None], most: int
+        self,
+        node: str,
+        clock: IReactorTime,
+        send: Callable[[str, AnyStatement], None],
+        most: int,
+        ended: Callable[[str, float], object],
     ) -> None:
+        self._ended = ended
         self._node = node
         self._clock = clock
         self._send = send
@@ -69,10 +78,13 @@ class Takes:
             self._by_id[id].waiters.append(done)
             return done
         if len(self._by_id) >= self._most:
+            self._ended(FULL, 0.0)
             return succeed(Outcome(REFUSED, generation, 1013, "full"))
         self._last_id += 1
         id = self._ids[name] = self._last_id
-        request = self._by_id[id] = _Request(name, claim, holder, generation, [done], [])
+        request = self._by_id[id] = _Request(
+            name, claim, holder, generation, [done], [], self._clock.seconds()
+        )
         request.timers.append(self._clock.callLater(TAKE_SECONDS, self._expire, id))
         self._ask(id)
         return done
@@ -91,6 +103,9 @@ class Takes:
             self._finish(answer.id, Outcome(kind, request.generation, answer.code, answer.reason))
         elif answer.node != self._node:  # else it is on its way
             request.node = answer.node or of
+            for timer in request.timers[1:]:
+                if timer.active():
+                    timer.cancel()
             del request.timers[1:]
             request.timers.append(self._clock.callLater(RETRY_SECONDS, self._ask, answer.id))
 
@@ -119,6 +134,7 @@ class Takes:
         for timer in request.timers:
             if timer.active():
                 timer.cancel()
+        self._ended(outcome.kind, self._clock.seconds() - request.began)
         for waiter in request.waiters:
             waiter.callback(outcome)
 

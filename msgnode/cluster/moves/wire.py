@@ -148,7 +148,18 @@ class Flushed(Statement, tag="flushed"):
     id: Counter
 
 
-AnyStatement = Take | Answer | Offer | Want | State | Messages | Fragment | End | Got | Flush | Flushed
+class Introduction(Statement, tag="introduction"):
+    """
+    The URL by which clients reach the sender, empty if it is not known, and whether it takes sessions.
+    """
+
+    url: Annotated[str, Meta(max_length=100)]
+    takes_sessions: bool
+
+
+AnyStatement = (
+    Take | Answer | Offer | Want | State | Messages | Fragment | End | Got | Flush | Flushed | Introduction
+)
 
 _decoder = msgspec.msgpack.Decoder(AnyStatement)
 _encoder = msgspec.msgpack.Encoder()

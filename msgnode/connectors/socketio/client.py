@@ -267,6 +267,8 @@ class SocketClient:
         told: dict[str, Any] = {"code": why.code, "reason": why.word}
         if why.retry_after is not None:
             told["retry_after"] = why.retry_after
+        if why.node:
+            told["node"] = why.node
         with self._cork:
             self._put(codec.event("close", told))
             # Its library reconnects by itself unless it gets DISCONNECTED.  A client that never opened a

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from msgnode.mining.analyses.columns import HOUR_NANOSECONDS, count_where, date_of, hour_of_day
 
-ENDS = ("closed", "expired", "renamed")
+ENDS = ("closed", "expired", "renamed", "moved")
 _SUMS = ("attached", "detached", "superseded", "aways", "away")
 _CARRIED = ("began", "whole", *_SUMS, "longest_away")
 SCHEMA = (
@@ -25,9 +25,9 @@ def session_lifetimes(events: DataFrame, carried: DataFrame | None, end: int) ->
     """
     One row for each session until `end` (hours since 1970); one that goes on is counted until then.
 
-    `whole`: its beginning is in the log. `ended`: `closed`, `expired`, `renamed`, `lost` (a new session has
-    the same name, without an end of this one), or null. `away` is the time without a connection in
-    nanoseconds, in `aways` absences; an absence that goes on is not counted yet.
+    `whole`: its beginning is in the log. `ended`: `closed`, `expired`, `renamed`, `moved`, `lost` (a new
+    session has the same name, without an end of this one), or null. `away` is the time without a connection
+    in nanoseconds, in `aways` absences; an absence that goes on is not counted yet.
     """
     rows = _events(events)
     if carried is not None:

@@ -4,10 +4,15 @@ A node that did not run, or heard nobody, reads no client until it knows which s
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
 
-from msgnode.cluster.moves.read_gate import ReadGate
+from msgnode.cluster.moves.read_gate import HeldInput, ReadGate
+from msgnode.protocol.close_codes import SUPERSEDED
+from msgnode.protocol.message import decode
+from msgnode.transport.cork import Cork
 from tests.support.cluster_directory import A, B, directories
 from tests.support.cluster_moves import World
+from tests.support.fakes import Client, MemoryNode
 
 S = "hyperty-runtime://example.com/s"
 
@@ -155,3 +160,102 @@ def test_stopped_holder_has_let_go_when_the_comparison_ends():
         world.run(0.002)
 
     assert world.holders(S) == [B]
+
+
+class InputTests(SynchronousTestCase):
+    """
+    The input of a node's clients while its gate is closed.
+    """
+
+    def setUp(self):
+        self.node = MemoryNode()
+        self.cork = Cork()
+        self.node.use_cork(self.cork)
+        self.held = HeldInput(
+            self.node.sessions.connections,
+            self.node.sessions,
+            self.node.input_order,
+            self.node.slices,
+            lambda session: session.flush(),
+        )
+        self.ann, self.bob = Client(self.node), Client(self.node)
+        self.ann.open("runtime://example.org/ann")
+        self.bob.open("runtime://example.org/bob")
+
+    def tell(self, n):
+        self.ann.tell(
+            {"id": n, "type": "update", "from": self.ann.runtime, "to": self.bob.runtime, "body": {}}
+        )
+
+    def ids(self):
+        return [message["id"] for message in self.bob.take()]
+
+    def test_input_waits_in_order_while_the_gate_is_closed(self):
+        """
+        What clients send while the gate is closed is routed when it opens, in order, and once.
+        """
+        self.held.hold()
+        self.tell(1)
+        self.held.hold()
+        self.tell(2)
+        self.assertEqual([], self.ids())
+        ready = self.held.ready()
+
+        self.held.release()
+        self.node.clock.advance(0)
+        self.tell(3)
+
+        self.assertEqual([1, 2, 3], self.ids())
+        self.successResultOf(ready)
+        self.assertIsNone(self.held.ready())
+
+    def test_messages_for_clients_wait_while_the_gate_is_closed(self):
+        """
+        What members send to a client is queued while the gate is closed, for its session may have moved.
+        """
+        carl = Client(self.node)
+        carl.open("runtime://example.org/carl")
+        session = self.node.sessions.get(self.bob.runtime)
+        self.held.hold()
+        message = decode(b'{"id":5,"type":"update","from":"runtime://a/b","to":"runtime://c/d"}', carl)
+
+        session.deliver(message)
+        self.assertEqual([], self.ids())
+        self.held.release()
+        self.node.clock.advance(0)
+
+        self.assertEqual([5], self.ids())
+        self.assertIsNotNone(session.ready)
+
+    def test_connection_that_is_closed_meanwhile_loses_its_input(self):
+        """
+        What the client of a session that has moved sent to this node is not routed.
+        """
+        self.held.hold()
+        self.tell(1)
+        session = self.node.sessions.get(self.ann.runtime)
+
+        self.node.sessions.suspend(session, SUPERSEDED)
+        self.held.release()
+        self.node.clock.advance(0)
+
+        self.assertEqual([], self.ids())
+        self.assertEqual(0, len(self.node.input_order))
+
+    def test_gate_closes_before_the_first_read_after_a_standstill(self):
+        """
+        The read of a socket that comes before any timer closes the gate, and its messages wait.
+        """
+        gate = ReadGate(self.node.clock, Deferred, self.held.hold, self.held.release)
+        gate.start()
+        self.cork.before_read = gate.check
+        with self.cork:
+            self.tell(1)
+        self.assertEqual([1], self.ids())
+
+        self.node.clock.rightNow += 7
+        with self.cork:
+            self.tell(2)
+
+        self.assertFalse(gate.is_open)
+        self.assertEqual([], self.ids())

@@ -12,8 +12,11 @@ from msgnode.cluster.moves.session_transfer import (
     State,
     export_messages,
     export_state,
+    import_late,
+    import_message,
     import_messages,
     import_state,
+    read_message,
 )
 from tests.support.durable import SM, Counting, DurableNode
 from tests.support.fakes import directory
@@ -166,3 +169,29 @@ class TransferTests(SynchronousTestCase):
                 import_state(BOB, broken, self.second)
 
         self.assertIsNone(self.second.sessions.get(BOB))
+
+    def test_messages_behind_a_late_one_stay_behind_it(self):
+        """
+        What a client at the first node sent after a message of which both nodes have copies is not delivered
+        before that message.
+        """
+        self.bob.lose()
+        self.tell(1, 2, 3, 4)
+        queued = export_messages(self.first.sessions.get(BOB), self.first.sessions, 0, 10**6)
+        messages = [read_message(data) for _, data in queued]
+        session = import_state(
+            BOB, export_state(self.first.sessions.get(BOB), self.first.sessions), self.second
+        )
+        session.mailbox.begin_arrival()
+
+        import_message(messages[0], session, self.second.sessions)
+        import_late(messages[1], session, self.second.sessions)
+        import_message(messages[2], session, self.second.sessions)
+        import_late(messages[3], session, self.second.sessions)
+        session.mailbox.end_arrival()
+        self.second.settle()
+        self.bob.node = self.second
+        self.bob.connect()
+        self.bob.arrive()
+
+        self.assertEqual([1, 2, 3, 4], numbers(self.bob))
