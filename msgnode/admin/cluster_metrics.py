@@ -25,8 +25,14 @@ METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ),
     ("cluster_directory_total", "counter", ("event",), "Events of the directory of addresses."),
     ("cluster_requests_total", "counter", ("outcome",), "Requests between members, by what became of them."),
-    ("cluster_relayed_total", "counter", ("event",), "Events of HTTP requests relayed between members."),
+    (
+        "cluster_relayed_total",
+        "counter",
+        ("event",),
+        "Events of requests and connections relayed between members.",
+    ),
     ("cluster_relayed_requests", "gauge", (), "Relayed HTTP requests that wait for their response."),
+    ("cluster_relayed_connections", "gauge", (), "Connections whose session moved to another member."),
     ("cluster_leases_lost_total", "counter", (), "Addresses of pools that a session here lost to another."),
     (
         "cluster_rates_total",
@@ -63,6 +69,7 @@ class ClusterCollector(Collector):
             {(outcome,): number for outcome, number in found.requests.items()},
             {(event,): number for event, number in found.relayed.items()},
             {(): found.relayed_now},
+            {(): found.relayed_connections},
             {(): found.leases_lost},
             {(outcome,): number for outcome, number in found.rates.items()},
             {(event,): number for event, number in found.moves.items()},

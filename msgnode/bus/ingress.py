@@ -75,6 +75,8 @@ class Ingress:
         self.stamp_identity: Callable[[Message, Session], bytes] | None = None
         # Validates the tokens in a message, and notes the result in it.
         self.identify: Callable[[Message], Deferred[None] | None] | None = None
+        # Takes a message of a connection whose session is at another node; False: it is none of those.
+        self.relay: Callable[[bytes, Connection], bool] | None = None
         # Checks a message that names a record; raises Rejected.
         self.check_record: Callable[[Message, Session], None] | None = None
         self._refusals = refusals
@@ -112,6 +114,9 @@ class Ingress:
                 if inbox is not None and not inbox.count_received():
                     return  # a duplicate
                 if session is None:
+                    if self.relay is not None and self.relay(data, connection):
+                        self._uncount(data, connection)  # the other node counts it
+                        return
                     raise NoSession(f"open a session before you send to {message.to}")
                 if self.admit is not None:
                     self.admit(data, session, connection)
@@ -245,10 +250,13 @@ class Ingress:
             if self._pending_input:
                 self._input_order.follow(session, connection)
         if not message.outcome:  # it will be received again
-            self._counts.received -= 1
-            self._counts.received_bytes -= len(message.data)
-            self._counts.received_by[connection.connector] -= 1
+            self._uncount(message.data, connection)
         return session
+
+    def _uncount(self, data: bytes, connection: Connection) -> None:
+        self._counts.received -= 1
+        self._counts.received_bytes -= len(data)
+        self._counts.received_by[connection.connector] -= 1
 
     def _await(
         self, reply: Deferred[Message], message: Message, session: Session, inbox: Inbox | None

@@ -14,7 +14,8 @@ class ClusterFigures(NamedTuple):
     `refused` counts what came over NATS and was not taken, by reason; `directory` the events of the directory
     by name, `requests` those between members by outcome, and `relayed` the requests of HTTP clients that were
     relayed to the holder of their session, of which `relayed_now` wait for their response; `rates` those of
-    shared rates. `moves` counts the events of sessions that move between members, `moving` has those under
+    shared rates. `relayed_connections` are superseded connections of clients here whose session is at another
+    member. `moves` counts the events of sessions that move between members, `moving` has those under
     way by direction, and `taking` the number of sessions that came for clients here, and their seconds.
     """
 
@@ -27,6 +28,7 @@ class ClusterFigures(NamedTuple):
     requests: Mapping[str, int]
     relayed: Mapping[str, int]
     relayed_now: int
+    relayed_connections: int
     leases_lost: int
     rates: Mapping[str, int]
     moves: Mapping[str, int]

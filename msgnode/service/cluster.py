@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 
 from msgnode import __version__
 from msgnode.cluster.carrier.nats_carrier import NatsCarrier
-from msgnode.cluster.channels import Channel, Channels
+from msgnode.cluster.channels import Channels
 from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
@@ -31,9 +31,6 @@ from msgnode.cluster.ownership.policy_versions import DomainPolicies
 from msgnode.cluster.ownership.pool_leases import PoolLeases
 from msgnode.cluster.ownership.registrations import DomainRegistrations
 from msgnode.cluster.ownership.shared_rates import SharedRates
-from msgnode.cluster.relay.holders import SidTags, TokenHolders
-from msgnode.cluster.relay.member_relay import MemberRelay
-from msgnode.cluster.relay.relay import Relay, RelayLimits
 from msgnode.cluster.status import ClusterFigures
 from msgnode.links.exchange.envelopes import MessageIds
 from msgnode.links.exchange.exchange import Exchange
@@ -46,13 +43,10 @@ from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
 from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.cluster_relay import ClusterRelay
 from msgnode.service.cluster_sessions import ClusterSessions
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
-
-RELAYED_BYTES = 8 * 1024 * 1024  # of the longest response that is relayed, without its last message
-
-WINDOW_BYTES = 1024 * 1024  # of relayed requests and responses on their way to one member
 
 
 class Cluster(MultiService):
@@ -159,8 +153,9 @@ class Cluster(MultiService):
         self.requests = channel.listener = MemberRequests(channel, clock)
         self._moving = channels.make(b"m")
         node.operator_requests.join(self.requests, self._known)
-        channel = channels.make(b"h")
-        channel.listener = self._make_relay(channel)
+        self.relay = ClusterRelay(
+            node, channels, self.requests, members.up, self._away, self.directory, clock
+        )
         owners = self._owners = Owners(members, self.requests, node.config.cluster.members)
         node.registered.others = DomainRegistrations(
             members.node,
@@ -179,30 +174,6 @@ class Cluster(MultiService):
                 members.node, owners, self.requests, self.directory, node.allocation, node.slices, clock
             )
         return channels
-
-    def _make_relay(self, channel: Channel) -> Relay:
-        """
-        Makes the relay of HTTP requests to the holders of their sessions.
-        """
-        node, clock = self._node, self._reactor
-        config = node.config
-        body_bytes = RELAYED_BYTES + 4 * config.limits.message_bytes  # escaped twice, at worst
-        window_bytes = min(WINDOW_BYTES, config.cluster.link_queue_bytes // 4)
-        limits = RelayLimits(config.cluster.relayed_requests, body_bytes, window_bytes)
-        self.relay = relay = Relay(channel, clock, limits)
-        relay.serve = lambda member, request: node.serve_relayed(member, request)
-        sessions, table = node.sessions, lambda: self.carrier.table
-        holders = TokenHolders(
-            self.requests,
-            lambda token_hash: sessions.by_token_hash(token_hash) is not None,
-            lambda: table().up(),
-            self._away,
-            clock.seconds,
-        )
-        sids = SidTags(channel.node, channel.epoch)
-        relay.on_up.append(sids.member_up)
-        node.member_relay = MemberRelay(relay, holders, sids)
-        return relay
 
     def _away(self) -> list[str]:
         """
@@ -301,8 +272,9 @@ class Cluster(MultiService):
             self.carrier.table.refusals.by_reason,
             structs.asdict(self.directory.counts),
             structs.asdict(self.requests.counts),
-            structs.asdict(self.relay.counts),
-            self.relay.under_way,
+            self.relay.counts(),
+            self.relay.requests_now,
+            self.relay.connections_now,
             self._leases.lost if self._leases is not None else 0,
             structs.asdict(self.rates.counts),
             self.sessions.figures(),

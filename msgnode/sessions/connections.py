@@ -45,6 +45,8 @@ class Connections:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.unread = Unread(counts)
+        # Called with each connection that is lost, or opens a session.
+        self.left: Callable[[Connection], object] = _ignore
         self.by_connector: Counter[str] = Counter()
         self.closed = ClosedConnections(wall)
         self.refuses: Callable[[Connection], Closing | None] = _refuse_none
@@ -130,6 +132,7 @@ class Connections:
         session that already uses another connection is not affected.
         """
         record = self._all.pop(connection, None)
+        self.left(connection)
         self._limits.gone(connection)
         self._refused.pop(connection, None)
         self.unread.gone(connection)
@@ -156,6 +159,7 @@ class Connections:
         """
         Notes that the connection has opened a session.
         """
+        self.left(connection)
         self._cancel_delayed_close(connection)
         self._cancel_open_deadline(connection)
 
@@ -297,4 +301,8 @@ def _refuse_none(connection: Connection) -> Closing | None:
 
 
 def _ignore_refusal(connection: Connection, why: Closing) -> None:
+    pass
+
+
+def _ignore(connection: Connection) -> None:
     pass

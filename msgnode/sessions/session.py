@@ -114,6 +114,11 @@ class SessionHost(MailboxHost, Protocol):
         Sends on this connection at once, ahead of all queued messages.
         """
 
+    def is_relayed(self, connection: Connection) -> bool:
+        """
+        Is the connection open, and its session at another node?
+        """
+
 
 class Session:
     """
@@ -398,7 +403,9 @@ class Session:
         """
         if reply.from_ == SESSION and connection is self.connection:
             self._host.send(connection, reply.data)  # not counted
-        elif connection is self.connection or connection.session is not self:
+        elif connection is self.connection or (
+            connection.session is not self and not self._host.is_relayed(connection)
+        ):
             self.deliver(reply)
         elif not connection.write_paused:  # superseded, but still asking
             self._host.send(connection, reply.data)

@@ -39,9 +39,6 @@ from msgnode.transport.data_plane import NO_DATA_PLANE
 
 log = Logger()
 
-# Before the connection of a client without acknowledgements is closed whose session is at another node now.
-MOVED_CLOSE_SECONDS = 5.0
-
 # The reasons of dropped messages by the code of their receipts, with the text for operators.
 _DROPPED = {
     408: ("stale", "its time to live ended while it was queued"),
@@ -116,6 +113,9 @@ class Sessions(Service):
         self.copy_id: Callable[[Message], tuple[bytes, int] | None] | None = None
         self.attached: Counter[str] = Counter()  # sessions with a connection, by its connector
         self.queued = QueueTotals()  # of all sessions
+        # Relays a connection whose session moves to another node; False: it has to be closed.
+        self.relay_connection: Callable[[Connection, Session], bool] = _not_relayed
+        self.is_relayed: Callable[[Connection], bool] = lambda connection: False
         self._by_runtime: dict[str, Session] = {}
         self._by_token: dict[bytes, Session] = {}
         # Sessions that other nodes hold now, by sid: their messages are here until those have them.
@@ -441,29 +441,30 @@ class Sessions(Service):
             if not older:
                 del self._superseded[session]
 
-    def suspend(self, session: Session, why: Closing, delay: float = 0) -> None:
+    def suspend(self, session: Session, why: Closing) -> None:
         """
-        Closes every connection of the session, which then waits for its client to reconnect, after `delay`
-        seconds.
+        Closes every connection of the session, which then waits for its client to reconnect.
         """
         connections = list(self._superseded.get(session, ()))
         if session.connection is not None:
             connections.append(session.connection)
         for connection in connections:
-            self.connections.close(connection, why, delay)
+            self.connections.close(connection, why)
 
     # -- moves to other nodes --------------------------------------------------------
 
     def release(self, session: Session, why: Closing) -> None:
         """
-        Lets the session go to another node: its connections are closed, and it is found by its name no more.
-        It stays in the routing table, so that what is still sent to it here can follow it.
+        Lets the session go to another node, and it is found by its name no more. Its connections are closed;
+        if they are superseded, some may stay open and be relayed. It stays in the routing table, so that what
+        is still sent to it here can follow it.
         """
         connection = session.connection
-        # Clients that do not acknowledge connect again whenever they are closed: two with one name would take
-        # the session from each other without end.
-        is_simple = session.mailbox.outbox is None and why is SUPERSEDED
-        self.suspend(session, why, MOVED_CLOSE_SECONDS if is_simple else 0)
+        if why is SUPERSEDED:
+            # Clients that do not acknowledge connect again whenever they are closed: two with one name would
+            # take the session from each other without end.
+            self._leave_connections(session)
+        self.suspend(session, why)
         self._stop_timers(session)
         self._by_token.pop(session.token_hash, None)
         del self._by_runtime[session.runtime]
@@ -554,6 +555,22 @@ class Sessions(Service):
             self._set_session(older, None)
             self.connections.made(older)  # as a new connection
 
+    def supersede(self, connection: Connection, session: Session) -> None:
+        """
+        Makes a connection of another node's a superseded one of the session.
+        """
+        self.connections.add_transient(connection)
+        self._superseded.setdefault(session, set()).add(connection)
+        self._set_session(connection, session)
+
+    def _leave_connections(self, session: Session) -> None:
+        """
+        Takes the connections that can be relayed to the other node from the session.
+        """
+        for connection in [*self._superseded.get(session, ()), session.connection]:
+            if connection is not None and self.relay_connection(connection, session):
+                self.connections.detach(connection)
+
     def _note(self, event: str, session: Session, connection: Connection | None) -> None:
         events = self.counts.sessions
         events[event] = events.get(event, 0) + 1
@@ -580,6 +597,10 @@ class Sessions(Service):
             if session.identity_timer is not None and session.identity_timer.active():
                 session.identity_timer.cancel()
         return stopped
+
+
+def _not_relayed(connection: Connection, session: Session) -> bool:
+    return False
 
 
 def _ignore_end(session: Session) -> None:

@@ -125,24 +125,6 @@ def test_client_that_came_elsewhere_is_superseded(whole: Cluster) -> None:
     eve.read_until(lambda: eve.closed != "")
 
 
-def test_simple_client_that_is_superseded_elsewhere_is_closed_later(whole: Cluster) -> None:
-    """
-    Of two clients of one name that do not acknowledge and come back whenever they are closed, the older one
-    is closed after five seconds, so that they do not take the session from each other all the time.
-    """
-    first, second, third = whole.nodes
-    runtime = f"runtime://{DOMAIN}/tab"
-    ann, one = opened("tab-friend", third), first.client("tab")
-    begun = time.monotonic()
-    two = second.client("tab")
-
-    tell(ann, f"{runtime}/x", 7)
-    assert two.receive()["body"]["n"] == 7
-    closing = one.receive()
-    assert closing["body"]["reason"] == "superseded"
-    assert 4 < time.monotonic() - begun < 9
-
-
 def test_two_clients_race_for_a_session(whole: Cluster) -> None:
     """
     Two clients that open one session again and again at two nodes at the same time never both have it, and

@@ -42,9 +42,9 @@ class DirectoryNode:
             self.bound.discard(address)
             self.directory.unbound(address)
 
-    def open(self, name, generation=1):
+    def open(self, name, generation=1, token_hash=HASH):
         self.sessions[name] = generation
-        self.directory.session_bound(name, HASH, generation)
+        self.directory.session_bound(name, token_hash, generation)
 
     def close(self, name):
         self.sessions.pop(name, None)

@@ -12,13 +12,14 @@ from weakref import WeakSet, WeakValueDictionary
 
 import msgspec
 
-from msgnode.cluster.directory.wire import SHARDS, HeldSession
+from msgnode.cluster.directory.token_index import INDEX_ENTRY_BYTES, TokenIndex
+from msgnode.cluster.directory.wire import SHARDS, TOKEN_HASH_BYTES, HeldSession
 from msgnode.sessions.routing import RUNTIMES
 from msgnode.structures.time_slices import ADDRESSES
 
 MAX_SEGMENTS = 32  # path segments below a runtimeURL that a lookup tries; an attacker chooses the slashes
 ENTRY_BYTES = 110  # of memory for an address, without its characters
-SESSION_ENTRY_BYTES = 280  # more for a session
+SESSION_ENTRY_BYTES = 280 + INDEX_ENTRY_BYTES  # more for a session
 # The upper bits of a hash, as an index from -256 to 255, because a dict uses the lower ones. A single dict of
 # a million addresses would hold the event loop for 30 ms whenever it grows.
 SHIFT = 55
@@ -112,6 +113,7 @@ class AddressTable:
         self._serial = 0
         self._shards: list[dict[str, Holders | SessionHolders]] = [{} for _ in range(SHARDS)]
         self._shared: WeakValueDictionary[tuple[View, ...], Holders] = WeakValueDictionary()
+        self._tokens = TokenIndex()
         self._dropped: set[View] = set()  # whose entries are not all removed yet
 
     # -- lookups -------------------------------------------------------------------
@@ -156,6 +158,14 @@ class AddressTable:
         latest = {e.view.node: e for e in found.sessions if e.view.is_valid}
         return sorted(latest.items(), key=lambda item: (item[1].generation, item[0]))
 
+    def token_holder(self, token_hash: bytes) -> str:
+        """
+        The member that holds the session with this token, by its hash; "" if none is known to.
+        """
+        name, start = self._tokens.name(token_hash), token_hash[:TOKEN_HASH_BYTES]
+        found = [node for node, entry in self.sessions(name) if entry.token_hash == start] if name else []
+        return found[-1] if found else ""
+
     # -- changes -------------------------------------------------------------------
 
     def make_view(self, node: str) -> View:
@@ -177,7 +187,7 @@ class AddressTable:
             self._set(shard, address, _with(found.views, view), found.sessions)
             self._account(view, 1, ENTRY_BYTES + len(address))
         elif found.sessions:
-            self._set(shard, address, found.views, self._without(found.sessions, view))
+            self._set(shard, address, found.views, self._without(address, found.sessions, view))
 
     def add_session(self, session: HeldSession, view: View) -> None:
         """
@@ -193,7 +203,8 @@ class AddressTable:
         self._account(view, 0, SESSION_ENTRY_BYTES)
         entry = SessionEntry(view, session.token_hash, session.generation)
         # The newest is the last, so that it counts while two views of a member are valid.
-        self._set(shard, name, views, (*self._without(sessions, view), entry))
+        self._set(shard, name, views, (*self._without(name, sessions, view), entry))
+        self._tokens.add(entry.token_hash, name)
 
     def remove(self, address: str, view: View) -> None:
         shard = self._shards[hash(address) >> SHIFT]
@@ -243,7 +254,7 @@ class AddressTable:
         sessions = found.sessions
         for view in views.intersection(found.views):
             self._account(view, -1, -ENTRY_BYTES - len(address))
-            sessions = self._without(sessions, view)
+            sessions = self._without(address, sessions, view)
         self._set(shard, address, tuple([view for view in found.views if view not in views]), sessions)
 
     def _set(
@@ -268,10 +279,14 @@ class AddressTable:
                 view.shared_by.add(found)
         return found
 
-    def _without(self, sessions: tuple[SessionEntry, ...], view: View) -> tuple[SessionEntry, ...]:
+    def _without(self, name: str, sessions: tuple[SessionEntry, ...], view: View) -> tuple[SessionEntry, ...]:
         left = tuple([entry for entry in sessions if entry.view is not view])
         if len(left) < len(sessions):
             self._account(view, 0, -SESSION_ENTRY_BYTES)
+            others = [entry.token_hash for entry in left]
+            for entry in sessions:
+                if entry.view is view:
+                    self._tokens.remove(entry.token_hash, name, others)
         return left
 
     def _account(self, view: View, count: int, size: int) -> None:

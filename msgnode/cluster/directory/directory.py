@@ -138,6 +138,19 @@ class ReplicatedDirectory:
         """
         return self.table.sessions(name)
 
+    def session_holder(self, name: str) -> str:
+        """
+        The other member that holds the session with the highest (generation, member); "" if none does.
+        """
+        holders = self.table.sessions(name)
+        return holders[-1][0] if holders else ""
+
+    def token_holder(self, token_hash: bytes) -> str:
+        """
+        The other member that holds the session with this token, by its hash; "" if none is known to.
+        """
+        return self.table.token_holder(token_hash)
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]]:
         """
         The members that hold the address, by asking all that are up. Never fails; () after 0.5 s.

@@ -1,9 +1,10 @@
 """
 The members that hold the sessions of HTTP clients.
 
-A session token says nothing about the holder, because a session moves and keeps it; so the other members are
-asked once, and the answer is remembered. The id of a Socket.IO client (sid) never leaves its process: it ends
-with a tag of that process, which needs no question.
+A session token says nothing about the holder, because a session moves and keeps it; the directory names it.
+The other members are asked only for a token that the directory does not have (yet), and so often at most: a
+client can make tokens up. The id of a Socket.IO client (sid) never leaves its process: it ends with a tag of
+that process.
 """
 
 from base64 import urlsafe_b64encode
@@ -18,12 +19,14 @@ from twisted.python.failure import Failure
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.relay.relay import NotRelayed
 from msgnode.structures.bounded_cache import BoundedCache
+from msgnode.structures.token_bucket import refilled
 
 SUBJECT = "session-token"
 ASK_SECONDS = 1.0
 UNKNOWN_SECONDS = 1.0  # for which members are not asked again for a token that none of them knows
-MAX_KNOWN = 100_000
 MAX_UNKNOWN = 10_000
+QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE = 100, 500
+QUIET = "other nodes were asked for too many tokens; come again"
 HASH_BYTES = 32
 
 SID_BYTES, TAG_BYTES = 15, 6  # of chance, and of the hash of a process
@@ -46,26 +49,28 @@ class TokenHolders:
     """
     The members that hold sessions, by the hash of the session token.
 
-    `is_held` says whether this node holds it; `up` has the members that are reached, and `away` those that
-    are not, and may soon be back.
+    `is_held` says whether this node holds it, `holder` has the member of the directory; `up` are the members
+    that are reached, and `away` those that are not, and may soon be back.
     """
 
     def __init__(
         self,
         requests: MemberRequests,
         is_held: Callable[[bytes], bool],
+        holder: Callable[[bytes], str],
         up: Callable[[], Iterable[str]],
         away: Callable[[], Iterable[str]],
         seconds: Callable[[], float],
     ) -> None:
         self._requests = requests
         self._is_held = is_held
+        self._holder = holder
         self._up = up
         self._away = away
         self._seconds = seconds
-        self._known: BoundedCache[bytes, str] = BoundedCache(MAX_KNOWN)
         self._unknown: BoundedCache[bytes, float] = BoundedCache(MAX_UNKNOWN)
         self._searches: dict[bytes, _Search] = {}
+        self._questions, self._asked_at = float(QUESTIONS_AT_ONCE), seconds()  # that may be asked, since when
         requests.offer(SUBJECT, self._asked)
 
     def _asked(self, node: str, token_hash: bytes) -> bytes:
@@ -78,13 +83,11 @@ class TokenHolders:
         The other member that holds the session; "" if none does. Fails with NotRelayed if a member that may
         hold it does not say.
         """
-        known = self._known.get(token_hash)
-        if known is not None:
-            if known in set(self._up()):
-                return succeed(known)
-            if known in set(self._away()):
-                return fail(NotRelayed(f"{known}, which holds this session, is not reached"))
-            self._known.pop(token_hash)
+        known = self._holder(token_hash)
+        if known in set(self._up()):
+            return succeed(known)
+        if known in set(self._away()):
+            return fail(NotRelayed(f"{known}, which holds this session, is not reached"))
         until = self._unknown.get(token_hash)
         if until is not None and self._seconds() < until:
             return succeed("")
@@ -93,15 +96,22 @@ class TokenHolders:
         if search is not None:
             search.waiting.append(found)
             return found
+        if not self._may_ask():
+            return fail(NotRelayed(f"this token is not known yet, and {QUIET}", 503, "limit"))
         search = self._searches[token_hash] = _Search([found])
         self._ask(token_hash, search)
         return found
 
-    def forget(self, token_hash: bytes) -> None:
-        """
-        The member that was found does not hold the session any more.
-        """
-        self._known.pop(token_hash)
+    def _may_ask(self) -> bool:
+        now = self._seconds()
+        self._questions = refilled(
+            self._questions, now - self._asked_at, QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE
+        )
+        self._asked_at = now
+        if self._questions < 1:
+            return False
+        self._questions -= 1
+        return True
 
     def _ask(self, token_hash: bytes, search: _Search) -> None:
         nodes = list(self._up())
@@ -122,7 +132,6 @@ class TokenHolders:
         if self._searches.get(token_hash) is not search:
             return
         if answer == _YES:
-            self._known.put(token_hash, node)
             self._finish(token_hash, search, node)
         elif not search.left:
             self._none(token_hash, search)

@@ -83,15 +83,14 @@ class Relaying:
         for _ in range(2):  # it may have moved since it was found
             node = await members.holders.find(token_hash)
             if not node:
+                if self._node.sessions.by_token_hash(token_hash) is None:
+                    raise Rejected(unknown, 401, "token")
                 break
             relayed = self._relayed(request, token_hash)
             response = await members.relay.request(node, relayed, body, self._seconds)
             if response.status != NOT_HELD:
                 return response
-            members.holders.forget(token_hash)
-        if self._node.sessions.by_token_hash(token_hash) is not None:
-            raise NotRelayed("the session has just come to this node; repeat the request")
-        raise Rejected(unknown, 401, "token")
+        raise NotRelayed("the session is moving to another node; repeat the request")
 
     async def _by_sid(self, members: MemberRelay, request: Request, node: str) -> RelayedResponse:
         body = _body(request)

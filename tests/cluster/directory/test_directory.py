@@ -134,6 +134,63 @@ def test_session_tells_token_hash_and_generation():
     assert c.directory.holders(RUNTIME) == (A,)
 
 
+def test_session_is_found_by_its_token():
+    """
+    A token's hash leads to the member with the session, also after a move, until the session ends.
+    """
+    cluster, a, b, c = directories(A, B, C)
+    whole_hash, found = HASH + bytes(16), []
+
+    def find():
+        cluster.run(0.1)
+        found.append(c.directory.token_holder(whole_hash))
+
+    find()
+    a.open(RUNTIME, generation=1)
+    find()
+    b.open(RUNTIME, generation=2)
+    find()
+    a.close(RUNTIME)
+    find()
+    b.close(RUNTIME)
+    find()
+
+    assert found == ["", A, B, B, ""]
+
+
+def test_session_gets_another_token():
+    """
+    The earlier token of a session is known no more; a session without a token is found by none.
+    """
+    cluster, a, b = directories(A, B)
+    old, new, none = (bytes([n]) * 16 for n in (2, 1, 0))
+    a.open(RUNTIME, token_hash=old)
+    a.open(RUNTIME + "2", token_hash=none)
+    a.open(RUNTIME, token_hash=new)
+    cluster.run(0.1)
+
+    assert [b.directory.token_holder(each) for each in (old, new, none)] == ["", A, ""]
+
+
+def test_tokens_of_a_member_that_starts_again():
+    """
+    The tokens of a member's earlier start are known no more, and those that it has again are.
+    """
+    cluster, a, b = directories(A, B)
+    old, kept = b"o" * 16, b"k" * 16
+    a.open(RUNTIME, token_hash=old)
+    a.open(RUNTIME + "2", token_hash=kept)
+    cluster.run(0.1)
+
+    cluster.kill(A)
+    a = DirectoryNode(cluster, A, forgets=True)
+    a.open(RUNTIME + "2", token_hash=kept)
+    cluster.connect()
+    cluster.run(2)
+
+    assert [b.directory.token_holder(each) for each in (old, kept)] == ["", A]
+
+
 def test_sessions_without_generations_are_found_at_all_members():
     """
     Where sessions do not move, messages for a name go to each member that has a session of that name.

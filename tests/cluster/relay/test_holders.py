@@ -6,7 +6,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from msgnode.cluster.member_requests import MemberRequests
-from msgnode.cluster.relay.holders import UNKNOWN_SECONDS, SidTags, TokenHolders
+from msgnode.cluster.relay.holders import QUESTIONS_AT_ONCE, UNKNOWN_SECONDS, SidTags, TokenHolders
 from msgnode.cluster.relay.relay import NotRelayed
 from tests.support.cluster_members import MemoryCluster
 
@@ -23,6 +23,7 @@ class TokenTests(SynchronousTestCase):
         self.cluster = MemoryCluster()
         self.held: dict[str, set[bytes]] = {name: set() for name in (A, B, C)}
         self.asked: list[str] = []
+        self.known: dict[bytes, str] = {}
         self.away: list[str] = []
         self.holders = {name: self.start(name) for name in (A, B, C)}
         self.cluster.connect()
@@ -37,23 +38,56 @@ class TokenTests(SynchronousTestCase):
             return token_hash in self.held[name]
 
         seconds = self.cluster.clock.seconds
-        return TokenHolders(requests, is_held, members.up, lambda: self.away, seconds)
+        return TokenHolders(
+            requests,
+            is_held,
+            lambda token_hash: self.known.get(token_hash, ""),
+            members.up,
+            lambda: self.away,
+            seconds,
+        )
 
     def find(self, seconds: float = 0.1) -> Deferred[str]:
         found = self.holders[A].find(TOKEN)
         self.cluster.run(seconds)
         return found
 
-    def test_holder_is_asked_for_once(self) -> None:
+    def test_holder_that_the_directory_names(self) -> None:
         """
-        All members are asked for a token, and the one that holds its session is remembered.
+        Nobody is asked for a token that the directory has.
+        """
+        self.known[TOKEN] = C
+
+        self.assertEqual(C, self.successResultOf(self.find()))
+        self.assertEqual([], self.asked)
+
+    def test_holder_that_the_directory_does_not_have_yet(self) -> None:
+        """
+        All members are asked, and the one that holds the session says so.
         """
         self.held[C].add(TOKEN)
 
-        found = [self.find(), self.find()]
-
-        self.assertEqual([C, C], [self.successResultOf(each) for each in found])
+        self.assertEqual(C, self.successResultOf(self.find()))
         self.assertEqual([B, C], sorted(self.asked))
+
+    def test_tokens_that_somebody_makes_up(self) -> None:
+        """
+        Members are asked for so many tokens a second; beyond, a token that the directory does not have is
+        refused, and a client of a session is still found.
+        """
+        self.known[TOKEN] = C
+        asked = QUESTIONS_AT_ONCE + 3
+        found = [self.holders[A].find(b"%032d" % n) for n in range(asked)]
+        refused = [self.failureResultOf(each, NotRelayed).value for each in found[QUESTIONS_AT_ONCE:]]
+        self.cluster.run(0.1)
+
+        self.assertEqual([(503, 1)] * 3, [(why.code, why.retry_after) for why in refused])
+        self.assertEqual(2 * QUESTIONS_AT_ONCE, len(self.asked))
+        self.assertEqual(C, self.successResultOf(self.find()))
+        self.cluster.run(1)
+        later = self.holders[A].find(b"%032d" % asked)
+        self.cluster.run(0.1)
+        self.assertEqual("", self.successResultOf(later))
 
     def test_questions_at_once_are_one(self) -> None:
         """
@@ -77,19 +111,6 @@ class TokenTests(SynchronousTestCase):
         self.assertEqual(["", "", ""], [self.successResultOf(each) for each in found])
         self.assertEqual([B, B, C, C], sorted(self.asked))
 
-    def test_session_that_moved(self) -> None:
-        """
-        A holder that no longer holds the session is forgotten, and all are asked again.
-        """
-        self.held[C].add(TOKEN)
-        self.find()
-        self.held[C].clear()
-        self.held[B].add(TOKEN)
-
-        self.holders[A].forget(TOKEN)
-
-        self.assertEqual(B, self.successResultOf(self.find()))
-
     def test_member_that_does_not_answer(self) -> None:
         """
         While a member that may hold the session says nothing, the token is not called unknown.
@@ -104,8 +125,7 @@ class TokenTests(SynchronousTestCase):
         """
         A holder without a link is waited for while it may soon be back; then its sessions are unknown here.
         """
-        self.held[C].add(TOKEN)
-        self.find()
+        self.known[TOKEN] = C
         self.cluster.cut(A, C)
         self.away = [C]
 
