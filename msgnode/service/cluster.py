@@ -46,6 +46,7 @@ from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
 from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.cluster_sessions import ClusterSessions
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
 
@@ -125,6 +126,9 @@ class Cluster(MultiService):
             reactor,
         )
         self._policies: DomainPolicies | None = None
+        self.sessions = ClusterSessions(
+            node, self._moving, self.directory, streams, self.members, self._missing, reactor
+        )
         node.cluster_status = self
 
     def _listen_to(self, members: Members) -> Channels:
@@ -146,6 +150,7 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        self._moving = channels.make(b"m")
         node.operator_requests.join(self.requests, self._known)
         channel = channels.make(b"h")
         channel.listener = self._make_relay(channel)
@@ -222,12 +227,14 @@ class Cluster(MultiService):
         self.members.start(self._federates)
         self.directory.start()
         self._known_members.start()
+        self.sessions.start()
         super().startService()
         self._joining.start()
 
     def stopService(self) -> Deferred[Any]:
         self._joining.stop()
         self._known_members.stop()
+        self.sessions.stop()
         self.directory.stop()
         self.requests.stop()
         self._node.operator_requests.stop()

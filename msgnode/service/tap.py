@@ -20,13 +20,15 @@ from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
+from msgnode.admin.live.live_api import EventsResource, TracesResource
+from msgnode.admin.live.service import Live
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
 from msgnode.cluster.relay.wire import MESSAGE, POLL, SOCKET_IO
-from msgnode.config.reload import Reloading, Renewable, revision
+from msgnode.config.reload import Reloading, ReloadVerdict, Renewable, revision
 from msgnode.config.schema import Config
 from msgnode.connectors.http.poll import PollResource
 from msgnode.connectors.http.protostub import WHERE, ProtocolStub, StubCatalogue
@@ -51,6 +53,7 @@ from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
 from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
+from msgnode.service.systemd import systemd_notifier
 from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
@@ -80,6 +83,7 @@ def makeService(options: Options, reactor: Any = None) -> MultiService:
         from twisted.internet import reactor
     _use_monotonic_clock(reactor)
     whole = NodeService(options.loaded, reactor)
+    whole.log_format, whole.log_level = options["log-format"], options["log-level"]
     for service in _services(options, reactor):
         service.setServiceParent(whole)
     return whole
@@ -111,10 +115,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     recorder = traffic or NoLog()
     node = Node(config, reactor, recorder, store, spool, validator=tokens, data_plane=plane)
     rename = bool(options["rename"])
-    federation = make_federation(node, recorder, spool, rename, reactor)
+    federation = make_federation(node, node.traffic, spool, rename, reactor)
     streams: Federation | UnlinkedStreams | None = federation
     if federation is None and spool is not None:
-        streams = UnlinkedStreams(node, recorder, spool, rename, reactor)
+        streams = UnlinkedStreams(node, node.traffic, spool, rename, reactor)
     if traffic is not None:
         traffic.counts, traffic.data_plane = node.counts, plane
     records = RecordsLoader(config.records, node.known_records, in_thread)
@@ -130,7 +134,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
-    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts)
+    live = Live(node, facts, reactor, in_thread)
+    served = factories(
+        node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts, live
+    )
     with exit_on_config_error(where):
         listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
@@ -150,6 +157,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *_restoring(node, store, spool, streams, reactor),
         lag,
         admins,
+        live,
         *decision_logs(node, reactor, in_thread),
         policies,
         *back_ends,
@@ -159,7 +167,29 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         node.sessions,
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
+        *_notifying(node, facts.reloading, reactor),
     ]
+
+
+def _notifying(node: Node, reloading: Reloading, reactor: Any) -> list[Service]:
+    """
+    Returns the service that notifies systemd, if systemd started the node.
+    """
+
+    def status() -> str:
+        return f"{len(node.sessions):,} sessions of {node.config.domain}"
+
+    notifier = systemd_notifier(os.environ, status, reactor)
+    if notifier is None:
+        return []
+    reloading.begins, done = notifier.reloading, reloading.reloaded
+
+    def reloaded(verdict: ReloadVerdict) -> None:
+        done(verdict)
+        notifier.reloaded(verdict)
+
+    reloading.reloaded = reloaded
+    return [notifier]
 
 
 def _release(listening: list[Listener]) -> None:
@@ -273,6 +303,7 @@ def factories(
     policies: PolicyStore,
     admins: AdminTokens,
     facts: NodeFacts | None = None,
+    live: Live | None = None,
 ) -> dict[str, Any]:
     """
     Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
@@ -302,7 +333,8 @@ def factories(
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.fast_path = PollFastPath(sockets)
     facts = facts or NodeFacts(config)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts)
+    live = live or Live(node, facts, reactor)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts, live)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -320,6 +352,7 @@ def _admin_resources(
     policies: PolicyStore,
     admins: AdminTokens,
     facts: NodeFacts,
+    live: Live,
 ) -> Resource:
     """
     Returns the paths of the admin listener.
@@ -341,6 +374,8 @@ def _admin_resources(
                 facts=facts,
             ),
             "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
+            "api/v1/events": EventsResource(live.streams, admins.admit),
+            "api/v1/traces": TracesResource(live.traces, admins.admit),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         }

@@ -72,6 +72,9 @@ class Listener(StreamServerEndpointService):
 
     @property
     def configured_endpoint(self) -> str:
+        """
+        The endpoint as the configuration has it; `endpoint` is Twisted's.
+        """
         return self._listen.endpoint
 
     @property

@@ -18,7 +18,7 @@ from tests.support.nats_server import NatsServer
 from .clustered import DOMAIN, Member, allocate, live_of_all, until
 from .federated import free_port
 from .process import Lines, fetched
-from .resuming import Resuming
+from .background_clients import BackgroundClients
 
 FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
 COUNT = 100
@@ -77,7 +77,7 @@ def exchange(nodes: list[Member]) -> None:
     """
     What clients that acknowledge send each other arrives once and in order.
     """
-    with Resuming(carl=nodes[0], dave=nodes[1]) as clients:
+    with BackgroundClients(carl=nodes[0], dave=nodes[1]) as clients:
         for name, to in (("carl", "dave"), ("dave", "carl")):
             clients.send(name, to, range(COUNT))
         until(lambda: all(len(clients.got(name)) >= COUNT for name in ("carl", "dave")), LINK_SECONDS)
@@ -109,7 +109,7 @@ def test_full_disk_of_one_node(small: Path) -> None:
     """
     with members(state=small) as nodes:
         full = nodes[1]
-        with Resuming(carl=nodes[0], carol=nodes[0], dave=full) as clients:
+        with BackgroundClients(carl=nodes[0], carol=nodes[0], dave=full) as clients:
             clients.send("carl", "dave", range(COUNT // 4))
             until(lambda: len(clients.got("dave")) == COUNT // 4)
             ballast = small / "ballast"

@@ -21,7 +21,7 @@ from .cable import Cable
 from .clustered import DOMAIN, Member, policies, until
 from .federated import free_port
 from .process import Lines
-from .resuming import Resuming
+from .background_clients import BackgroundClients
 
 NAMES = ("n1", "n2", "n3")
 MORE = (
@@ -100,7 +100,7 @@ def test_messages_over_a_partition(domain: Domain) -> None:
     waits; each message arrives once and in its order, those sent before, during and after.
     """
     n1, n2, n3 = domain.nodes
-    with Resuming(ann=n1, carl=n2, bob=n3) as clients:
+    with BackgroundClients(ann=n1, carl=n2, bob=n3) as clients:
         for name, to in (("ann", "bob"), ("bob", "ann"), ("ann", "carl")):
             clients.send(name, to, range(COUNT // 4))
         domain.cable.cut()

@@ -13,6 +13,8 @@ class MemberArrival(NodeConnection):
     The origin of one message of another member. `sender` is who its client is, as that member has verified,
     and `sender_fields` the same as it goes to another domain. If the message came from another domain to that
     member, both are empty, and `came_from` has who the sender is as that domain says.
+    `id` is the same for all copies of a message; `is_copy`: there are others. `hops` counts the members that have
+    forwarded it.
 
     To policies it is no message of a peer: the two nodes are one domain.
     """
@@ -20,7 +22,12 @@ class MemberArrival(NodeConnection):
     connector = CONNECTOR
     session: Session
 
-    def __init__(self, node: str, session: Session, identity: dict[str, str]) -> None:
+    def __init__(
+        self, node: str, session: Session, identity: dict[str, str], id: tuple[bytes, int] | None = None
+    ) -> None:
+        self.id = id
+        self.hops = 0
+        self.is_copy = False
         super().__init__(_member(node), _carry_nothing)
         self.peer = node
         self.session = session
