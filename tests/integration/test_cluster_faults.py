@@ -15,10 +15,10 @@ import pytest
 
 from tests.support.nats_server import NatsServer
 
+from .background_clients import BackgroundClients
 from .clustered import DOMAIN, Member, allocate, live_of_all, until
 from .federated import free_port
 from .process import Lines, fetched
-from .background_clients import BackgroundClients
 
 FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
 COUNT = 100

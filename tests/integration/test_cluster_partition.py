@@ -17,11 +17,11 @@ from msgnode.cluster.ownership.owners import owner as owner_of
 from tests.support.made_policies import document, rule
 from tests.support.nats_server import NatsServer
 
+from .background_clients import BackgroundClients
 from .cable import Cable
 from .clustered import DOMAIN, Member, policies, until
 from .federated import free_port
 from .process import Lines
-from .background_clients import BackgroundClients
 
 NAMES = ("n1", "n2", "n3")
 MORE = (

@@ -1,6 +1,6 @@
 """
-Another release of the node, for the process that has this directory on its PYTHONPATH: MSGNODE_SKEW is `newer`,
-which sends what this release does not know, or `older`, which does not know what came with this release.
+Another release of the node, for the process that has this directory on its PYTHONPATH: MSGNODE_SKEW is
+`newer`, which sends what this release does not know, or `older`, which does not know what came with it.
 """
 
 import os
