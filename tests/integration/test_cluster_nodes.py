@@ -382,6 +382,8 @@ def _push_and_follow(cluster: Cluster) -> None:
     )
     revision = policies(first, one)
     assert revision == policies(first) == policies(second)
+    shown = [node.live()["cluster"]["policy_revision"] for node in (first, second)]
+    assert [revision.strip('"')] * 2 == shown
 
     away, pushes = (
         (first, second) if owner_of("policy", (first.name, second.name)) == second.name else (second, first)
