@@ -1,9 +1,11 @@
 """
-Faults of one real node of a domain: a full disk, a clock that is wrong, another release.
+Faults of one real node of a domain: a full disk, a clock that is wrong, another release, one that is slow.
 """
 
 import glob
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -26,16 +28,21 @@ LINK_SECONDS = 40.0
 SKEW = Path(__file__).with_name("skew")
 ANN, BOB = f"runtime://{DOMAIN}/ann", f"runtime://{DOMAIN}/bob"
 MEBI = 1024 * 1024
+MAX_PAYLOAD = 64 * 1024  # of NATS, the least that nodes accept
+ALLOCATIONS, EACH = 4, 1000
+SENT, QUEUE = 4000, 400
 
 
 @contextmanager
-def members(environment: dict[str, str] | None = None, state: Path | None = None) -> Iterator[list[Member]]:
+def members(
+    environment: dict[str, str] | None = None, state: Path | None = None, more: str = ""
+) -> Iterator[list[Member]]:
     """
-    Two linked nodes; the environment and the state directory are those of the second.
+    Two linked nodes with `more` configuration; environment and state directory are those of the second.
     """
     directory = Path(tempfile.mkdtemp(prefix="faults-"))
     nats = NatsServer(client=free_port())
-    nodes = [Member(directory, name, nats.url) for name in ("n1", "n2")]
+    nodes = [Member(directory, name, nats.url, more) for name in ("n1", "n2")]
     if state is not None:
         (nodes[1].directory / "state").symlink_to(state)
     try:
@@ -188,3 +195,82 @@ def test_nodes_of_two_releases(release: str) -> None:
         for node in nodes:
             metrics = fetched(node.process, "admin", "/metrics") if node.process is not None else ""
             assert "msgnode_cluster_refused_total{" not in metrics
+
+
+def test_directory_larger_than_a_nats_message(tmp_path: Path) -> None:
+    """
+    A node that joins gets addresses of several times the size of a NATS message, and messages for the last of
+    them reach their session.
+    """
+    nats = NatsServer(f"max_payload: {MAX_PAYLOAD}", free_port())
+    nodes = [Member(tmp_path, name, nats.url) for name in ("n1", "n2")]
+    try:
+        nodes[0].start()
+        ann, found = nodes[0].client("ann"), []
+        for number in range(ALLOCATIONS):
+            asked = {
+                "id": number,
+                "type": "create",
+                "from": f"{ANN}/x",
+                "to": f"domain://msg-node.{DOMAIN}/hyperty-address-allocation",
+                "body": {"value": {"number": EACH}},
+            }
+            found += ann.ask(asked)["body"]["value"]["allocated"]
+        assert sum(map(len, found)) > 2 * MAX_PAYLOAD
+
+        nodes[1].start()
+
+        until(lambda: nodes[1].live()["cluster"]["addresses_elsewhere"] >= len(found))
+        bob = nodes[1].client("bob")
+        bob.send({"id": 7, "type": "ping", "from": f"{BOB}/x", "to": found[-1], "body": {}})
+        got = ann.receive()
+        assert got is not None and (7, found[-1]) == (got["id"], got["to"])
+        ann.close()
+        bob.close()
+    finally:
+        for node in nodes:
+            if node.process is not None:
+                node.process.stop()
+        nats.stop()
+
+
+def resident_bytes(process_id: int) -> int:
+    pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_node_that_takes_nothing(tmp_path: Path) -> None:
+    """
+    What one client sends to a node that stands still fills a quarter of its queue; the rest is refused with
+    507, and the memory of the sender's node is bounded. What was accepted arrives once and in order.
+    """
+    with members(more=f"[federation]\nqueue_messages = {QUEUE}\n") as nodes:
+        ann, bob = nodes[0].client("ann"), nodes[1].client("bob")
+        assert nodes[0].process is not None and nodes[1].process is not None
+        sender, slow = nodes[0].process.process.pid, nodes[1].process.process.pid
+        ann.send({"id": 0, "type": "ping", "from": f"{ANN}/x", "to": f"{BOB}/y", "body": {}})
+        assert bob.receive() is not None
+        before = resident_bytes(sender)
+        os.kill(slow, signal.SIGSTOP)
+        try:
+            for number in range(SENT):
+                text = {"n": number, "text": "x" * 10_000}
+                ann.send({"id": number, "type": "ping", "from": f"{ANN}/x", "to": f"{BOB}/y", "body": text})
+            refused = set()
+            for number in (SENT, SENT + 1):
+                asked = {"id": number, "type": "ping", "from": f"{ANN}/x", "to": f"{BOB}/y", "receipt": True}
+                refused.add(ann.ask({**asked, "body": {}})["body"]["code"])
+            grown = resident_bytes(sender) - before
+        finally:
+            os.kill(slow, signal.SIGCONT)
+
+        got = []
+        while len(got) < QUEUE // 4 - 1:  # the answer to the first message may be read later
+            message = bob.receive()
+            assert message is not None
+            got.append(message["body"]["n"])
+        assert {507} == refused
+        assert list(range(len(got))) == got
+        assert grown < 20 * MEBI
+        ann.close()
+        bob.close()
