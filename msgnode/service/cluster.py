@@ -255,12 +255,15 @@ class Cluster(MultiService):
         return self.carrier.why_degraded
 
     def report(self) -> dict[str, Any]:
-        return {
+        report = {
             "nats": self.why_degraded or "ok",
             "members": self._states(),
             "addresses_elsewhere": self.directory.table.count,
             "moves": self.sessions.under_way(),
         }
+        if self._policies is not None:
+            report["policy_revision"] = self._policies.revision
+        return report
 
     def figures(self) -> ClusterFigures:
         table = self.directory.table

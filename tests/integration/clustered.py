@@ -6,6 +6,7 @@ import json
 import signal
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,13 +40,14 @@ class Member:
         )
         self.process: NodeProcess | None = None
 
-    def start(self, listeners: int = 3) -> NodeProcess:
+    def start(self, listeners: int = 3, environment: dict[str, str] | None = None) -> NodeProcess:
         self.process = NodeProcess(
             "--config",
             str(self.file),
             traffic=str(self.directory / "traffic"),
             state=str(self.directory / "state"),
             listeners=listeners,
+            environment=environment,
         )
         return self.process
 
@@ -101,14 +103,37 @@ class Cluster:
         self._directory.cleanup()
 
 
-def until(true: Callable[[], bool]) -> None:
+def until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """
     Wait until something is true.
     """
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.05)
+
+
+def live_of_all(node: Member) -> dict[str, Any]:
+    """
+    The `/live` of each node by name, as this one has got it.
+    """
+    url = f"http://127.0.0.1:{node.admin}/live?node=all"
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        found: dict[str, Any] = json.loads(answer.read())["nodes"]
+    return found
+
+
+def policies(node: Member, data: bytes | None = None) -> str:
+    """
+    The revision that is live; `data` is pushed before.
+    """
+    token = (node.directory / "state/admin-token").read_text().strip()
+    method = "GET" if data is None else "PUT"
+    request = urllib.request.Request(f"http://127.0.0.1:{node.admin}/policy/policies", data, method=method)
+    request.add_header("Authorization", f"Bearer {token}")
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return str(answer.headers["ETag"])
 
 
 def allocate(client: Lines, runtime: str) -> str:

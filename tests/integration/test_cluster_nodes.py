@@ -18,9 +18,9 @@ import pytest
 from msgnode.cluster.ownership.owners import owner as owner_of
 from tests.support.examples import TOP
 
-from .clustered import DOMAIN, Cluster, Member, allocate, subscribe, until
+from .clustered import DOMAIN, Cluster, Member, allocate, policies, subscribe, until
 from .federated import free_port
-from .process import PATIENCE, Lines, NodeProcess, fetched
+from .process import Lines, NodeProcess, fetched
 
 ANN, BOB, CARL, DAVE = (f"runtime://{DOMAIN}/{name}" for name in ("ann", "bob", "carl", "dave"))
 TOPIC = f"comm://{DOMAIN}/chat/changes"
@@ -380,34 +380,23 @@ def _push_and_follow(cluster: Cluster) -> None:
     one, two = (
         (TOP / f"etc/policies/{name}.json").read_bytes() for name in ("block-partner", "office-hours")
     )
-    revision = _policies(first, one)
-    assert revision == _policies(first) == _policies(second)
+    revision = policies(first, one)
+    assert revision == policies(first) == policies(second)
+    shown = [node.live()["cluster"]["policy_revision"] for node in (first, second)]
+    assert [revision.strip('"')] * 2 == shown
 
     away, pushes = (
         (first, second) if owner_of("policy", (first.name, second.name)) == second.name else (second, first)
     )
     away.kill()
-    revision = _policies(pushes, two)
+    revision = policies(pushes, two)
     away.start()
 
-    until(lambda: _policies(away) == revision)
+    until(lambda: policies(away) == revision)
     away.kill()
     pushes.kill()
     away.start()
     with pytest.raises(urllib.error.HTTPError) as refused:
-        _policies(away, one)
+        policies(away, one)
     assert refused.value.code == 503
-    assert _policies(away) == revision
-
-
-def _policies(node: Member, data: bytes | None = None) -> str:
-    """
-    The revision that is live; `data` is pushed before.
-    """
-    token = (node.directory / "state/admin-token").read_text().strip()
-    method = "GET" if data is None else "PUT"
-    request = urllib.request.Request(f"http://127.0.0.1:{node.admin}/policy/policies", data, method=method)
-    request.add_header("Authorization", f"Bearer {token}")
-    request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        return str(answer.headers["ETag"])
+    assert policies(away) == revision

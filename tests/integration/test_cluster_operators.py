@@ -2,17 +2,13 @@
 Operators of real nodes of one domain: any node tells them about all.
 """
 
-import json
 import os
 import signal
-import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from .clustered import DOMAIN, Cluster, Member
-from .process import PATIENCE
+from .clustered import DOMAIN, Cluster, live_of_all
 
 
 @pytest.fixture
@@ -20,13 +16,6 @@ def cluster() -> Iterator[Cluster]:
     found = Cluster(3)
     yield found
     found.stop()
-
-
-def live_of_all(node: Member) -> dict[str, Any]:
-    url = f"http://127.0.0.1:{node.admin}/live?node=all"
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-        found: dict[str, Any] = json.loads(answer.read())["nodes"]
-    return found
 
 
 def test_liveness_of_all_nodes(cluster: Cluster) -> None:

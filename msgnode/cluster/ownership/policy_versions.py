@@ -26,6 +26,8 @@ KEY = "policy"  # whose owner it is
 PART, LIVE = "policy.part", "policy.live"
 MAX_BYTES = 32 * 1024 * 1024  # of one document
 PART_OVERHEAD_BYTES = 256
+MAX_UNFINISHED_BYTES = 2 * MAX_BYTES  # of documents of all members that have not come whole
+UNFINISHED_SECONDS = 60.0  # until a document is dropped whose next part does not come
 ANSWER_SECONDS = 30.0  # to the last part: to compile it takes seconds
 AGAIN_SECONDS = 30.0  # until a member that could not take a version is asked again
 MAX_PROBLEMS = 50
@@ -80,12 +82,13 @@ _encode = msgspec.msgpack.encode
 
 class _Coming(msgspec.Struct, eq=False):
     """
-    The parts that have come from a member.
+    The parts that have come from a member, and when they are dropped.
     """
 
     number: int
-    parts: list[bytes] = []
+    parts: list[bytes]
     size: int = 0
+    timer: IDelayedCall | None = None
 
 
 class DomainPolicies:
@@ -155,6 +158,8 @@ class DomainPolicies:
         for call in self._again.values():
             call.cancel()
         self._again.clear()
+        for node in list(self._coming):
+            self._drop_parts(node)
 
     # -- as the owner ------------------------------------------------------------------------
 
@@ -213,9 +218,16 @@ class DomainPolicies:
             return None
         return self._show(node, live)
 
-    def _tell_live(self, node: str, body: bytes) -> bytes:
+    @property
+    def revision(self) -> str:
+        """
+        The revision of the policies that are live here; "" if there are none.
+        """
         live = self._policies.live
-        return live.revision.encode() if live is not None else b""
+        return live.revision if live is not None else ""
+
+    def _tell_live(self, node: str, body: bytes) -> bytes:
+        return self.revision.encode()
 
     # -- parts -----------------------------------------------------------------------------
 
@@ -244,23 +256,29 @@ class DomainPolicies:
     def _take_part(self, node: str, body: bytes) -> bytes | Deferred[bytes]:
         part = _part.decode(body)
         coming = self._coming.get(node)
+        self._drop_parts(node)
         if coming is None or coming.number != part.number:
-            coming = self._coming[node] = _Coming(part.number, [])
-        coming.parts.append(part.data)
-        coming.size += len(part.data)
-        if coming.size + part.left > MAX_BYTES:
-            del self._coming[node]
+            coming = _Coming(part.number, [])
+        size = coming.size + len(part.data)
+        if size + part.left > MAX_BYTES:
             raise Rejected(f"the policies of a domain have at most {MAX_BYTES} bytes", 413, "too-long")
+        if self.unfinished_bytes + size > MAX_UNFINISHED_BYTES:
+            raise Rejected("other nodes are sending policies; try again", 503, "limit")
+        coming.parts.append(part.data)
+        coming.size = size
         if part.left:
+            coming.timer = self._clock.callLater(UNFINISHED_SECONDS, self._drop_parts, node)
+            self._coming[node] = coming
             return b""
-        del self._coming[node]
         return self._take(node, b"".join(coming.parts)).addCallback(_encode)
 
     def _drop_parts(self, node: str) -> None:
         """
-        Forgets what has come from a member whose link is down: it sends all of it again.
+        Forgets what has come from a member whose link is down, or that is silent: it sends all of it again.
         """
-        self._coming.pop(node, None)
+        coming = self._coming.pop(node, None)
+        if coming is not None and coming.timer is not None and coming.timer.active():
+            coming.timer.cancel()
 
     @property
     def unfinished_bytes(self) -> int:
@@ -282,8 +300,7 @@ class DomainPolicies:
         return done.addCallbacks(self._live_now, self._refused)
 
     def _live_now(self, done: object) -> Outcome:
-        live = self._policies.live
-        return Outcome(200, revision=live.revision if live is not None else "")
+        return Outcome(200, revision=self.revision)
 
     def _refused(self, why: Failure) -> Outcome:
         refused = why.value

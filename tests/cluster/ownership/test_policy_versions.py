@@ -73,6 +73,23 @@ def test_parts_of_a_member_that_goes_away_are_dropped(domain):
     assert (500, 0) == (before, owner_of.unfinished_bytes)
 
 
+def test_parts_that_are_not_continued_are_dropped(domain):
+    """
+    What has come of a document is forgotten a minute after its last part; each part begins the minute again.
+    """
+    owner_of = domain[OWNER].policies.domain
+    sizes = []
+    for _ in range(2):
+        part = Part(1, 500, b"x" * 500)
+        domain.done(domain[OTHER].requests.ask(OWNER, PART, msgspec.msgpack.encode(part)))
+        domain.cluster.run(40)
+        sizes.append(owner_of.unfinished_bytes)
+
+    domain.cluster.run(30)
+
+    assert [500, 1000, 0] == [*sizes, owner_of.unfinished_bytes]
+
+
 @pytest.mark.parametrize("node", NODES)
 def test_policies_that_are_pushed_to_any_node_are_live_at_all(domain, node):
     """
