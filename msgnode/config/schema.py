@@ -124,6 +124,8 @@ class StorageOptions(Section):
     max_spool_bytes_per_sender: OrOff = 1024 * 1024 * 1024
     max_traffic_line_bytes: Annotated[int, Meta(ge=16384)] = 32 * 1024
     max_traffic_bytes_per_hour: OrOff = 8 * 1024 * 1024 * 1024
+    traffic_keep_days: Annotated[int, Meta(ge=0, le=36500)] = 0
+    traffic_compress: bool = False
 
 
 class AllocationLimits(Section):

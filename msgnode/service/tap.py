@@ -68,6 +68,7 @@ from msgnode.storage.session_store import MAX_NOTED_BYTES, MIN_NOTED_BYTES, Stor
 from msgnode.storage.spool import Spool
 from msgnode.storage.spool_compaction import SpoolCompactor
 from msgnode.storage.traffic_log import NoLog, TrafficLog
+from msgnode.storage.traffic_retention import Retention, TrafficRetention
 from msgnode.transport.allowed_hosts import admin_hosts
 from msgnode.transport.cork import Cork
 from msgnode.transport.listener import Listener
@@ -147,7 +148,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     )
     return [
         facts.reloading,
-        *_recording(traffic, config, reactor),
+        *_recording(traffic, config, reactor, in_thread),
         *data_plane_services(node, reactor),
         *_restoring(node, store, spool, streams, reactor),
         lag,
@@ -259,12 +260,16 @@ def _reloading(
     return Reloading(options.loaded, options.read, renewed, apply, reactor.callFromThread)
 
 
-def _recording(traffic: TrafficLog | None, config: Config, reactor: Any) -> list[Service]:
+def _recording(
+    traffic: TrafficLog | None, config: Config, reactor: Any, in_thread: Callable[..., Any]
+) -> list[Service]:
     if traffic is None:
         return []
     assert traffic.watermark is not None
     lines = NodeLines(traffic, __version__, lambda: revision(config), reactor, time.time_ns)
-    return [traffic, Watching([traffic.watermark], reactor), lines]
+    kept = Retention(Path(config.traffic), traffic.prefix)
+    retention = TrafficRetention(kept, config.storage, reactor, in_thread)
+    return [traffic, Watching([traffic.watermark], reactor), lines, retention]
 
 
 def _restoring(
