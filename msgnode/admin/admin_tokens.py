@@ -15,8 +15,10 @@ from twisted.application.service import Service
 from twisted.logger import Logger
 from twisted.web.server import Request
 
+from msgnode.cluster.operator_requests import Operator
 from msgnode.config.schema import ConfigError
 from msgnode.connectors.http.requests import bearer
+from msgnode.protocol.errors import Rejected
 from msgnode.transport.http_answers import answer_error
 
 log = Logger()
@@ -62,6 +64,26 @@ class AdminTokens(Service):
                 found = frozenset(roles) or EVERY
         return found
 
+    def operator(self, token: str, is_local: bool) -> Operator | None:
+        """
+        The operator with this token; None for a token that is void. `is_local`: it came from this machine.
+        """
+        roles = self.roles(token) if is_local else frozenset()
+        return Operator("admin-token", tuple(sorted(roles))) if roles else None
+
+    def admit(self, request: Request, *wanted: str) -> Operator:
+        """
+        The operator of a request, who has one of these roles. Raises Rejected: 401 or 403.
+        """
+        token = bearer(request)
+        operator = self.operator(token, True) if token is not None else None
+        if operator is None:
+            request.setHeader(b"WWW-Authenticate", b"Bearer")
+            raise Rejected(
+                "name the token of <state>/admin-token: Authorization: Bearer mna_...", 401, "token"
+            )
+        return with_role(operator, *wanted)
+
     def _lines(self) -> list[list[str]]:
         if self._path is None:
             return []
@@ -71,6 +93,19 @@ class AdminTokens(Service):
         except (OSError, UnicodeDecodeError):
             return []
         return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+
+
+IMPLIED = {"viewer": {"operator", "admin"}, "operator": {"admin"}}  # roles that include another one
+
+
+def with_role(operator: Operator, *wanted: str) -> Operator:
+    """
+    The operator, if it has one of these roles, or one that includes it. Raises Rejected (403).
+    """
+    included = {*wanted}.union(*(IMPLIED.get(role, ()) for role in wanted))
+    if not operator.has_role(*included):
+        raise Rejected(f"this token does not have the role {' or '.join(wanted)}", 403, "policy")
+    return operator
 
 
 def refuse_without(tokens: AdminTokens, request: Request, *wanted: str) -> bytes | None:

@@ -15,6 +15,7 @@ from click.shell_completion import get_completion_class
 from twisted.internet.endpoints import serverFromString
 
 from msgnode import __version__
+from msgnode.cli.admin.group import admin
 from msgnode.cli.bench.command import bench
 from msgnode.cli.contexts import context_group
 from msgnode.cli.links.link import link
@@ -292,5 +293,6 @@ main.add_command(register)
 main.add_command(find)
 main.add_command(bench)
 main.add_command(context_group)
+main.add_command(admin)
 main.add_command(link)
 main.add_command(route)

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -21,6 +22,7 @@ from msgnode.cluster.directory.directory import ReplicatedDirectory
 from msgnode.cluster.directory.limits import DirectoryLimits
 from msgnode.cluster.exchange.member_exchange import MemberExchange
 from msgnode.cluster.joining import Joining
+from msgnode.cluster.known_members import KnownMembers
 from msgnode.cluster.member_requests import MemberRequests
 from msgnode.cluster.membership import Members
 from msgnode.cluster.nats_options import nats_options
@@ -44,6 +46,7 @@ from msgnode.nats.client import NatsClient
 from msgnode.nats.options import Listener
 from msgnode.node import Node
 from msgnode.policy.administration.policy_store import PolicyStore
+from msgnode.service.cluster_sessions import ClusterSessions
 from msgnode.service.lifecycle import stop_for
 from msgnode.sessions.session_table import TrafficRecorder
 
@@ -107,6 +110,13 @@ class Cluster(MultiService):
         )
         self._streams = streams
         carrier = self.carrier
+        self._known_members = KnownMembers(
+            Path(node.config.state) if node.config.state != "none" else None,
+            self._ever_known,
+            carrier.table.up,
+            lambda: options.directory_lease_seconds,
+            reactor,
+        )
         self._joining = Joining(
             lambda: carrier.is_connected,
             lambda: carrier.claim.is_granted,
@@ -116,6 +126,9 @@ class Cluster(MultiService):
             reactor,
         )
         self._policies: DomainPolicies | None = None
+        self.sessions = ClusterSessions(
+            node, self._moving, self.directory, streams, self.members, self._missing, reactor
+        )
         node.cluster_status = self
 
     def _listen_to(self, members: Members) -> Channels:
@@ -137,6 +150,7 @@ class Cluster(MultiService):
         channel = channels.make(b"r")
         self._channel = channel
         self.requests = channel.listener = MemberRequests(channel, clock)
+        self._moving = channels.make(b"m")
         node.operator_requests.join(self.requests, self._known)
         channel = channels.make(b"h")
         channel.listener = self._make_relay(channel)
@@ -212,11 +226,15 @@ class Cluster(MultiService):
     def startService(self) -> None:
         self.members.start(self._federates)
         self.directory.start()
+        self._known_members.start()
+        self.sessions.start()
         super().startService()
         self._joining.start()
 
     def stopService(self) -> Deferred[Any]:
         self._joining.stop()
+        self._known_members.stop()
+        self.sessions.stop()
         self.directory.stop()
         self.requests.stop()
         self._node.operator_requests.stop()
@@ -237,14 +255,20 @@ class Cluster(MultiService):
 
     def _missing(self) -> set[str]:
         """
-        The members that this node has known, or that the configuration names, and that are not reached.
+        The members that are expected and not reached.
+        """
+        up = set(self.carrier.table.up())
+        known = self._known_members.expected(self._ever_known()) | up
+        return {node for node in known if node not in up or not self._has_route(node)}
+
+    def _ever_known(self) -> set[str]:
+        """
+        The members with which this node has streams, or that the configuration names.
         """
         domain, own = self._node.config.domain, self.carrier.table.node
         known = {node for node in self._streams.peers if domain_of(node) == domain}
         known |= {f"mn://{domain}/{name}" for name in self._node.config.cluster.members}
-        known |= set(self.carrier.table.up())
-        up = set(self.carrier.table.up())
-        return {node for node in known - {own} if node not in up or not self._has_route(node)}
+        return known - {own}
 
     # -- ClusterStatus -----------------------------------------------------------------
 

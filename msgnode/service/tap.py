@@ -20,6 +20,8 @@ from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
+from msgnode.admin.live.live_api import EventsResource, TracesResource
+from msgnode.admin.live.service import Live
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
 from msgnode.admin.policy_api import PolicyAdmin
@@ -114,10 +116,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     recorder = traffic or NoLog()
     node = Node(config, reactor, recorder, store, spool, validator=tokens, data_plane=plane)
     rename = bool(options["rename"])
-    federation = make_federation(node, recorder, spool, rename, reactor)
+    federation = make_federation(node, node.traffic, spool, rename, reactor)
     streams: Federation | UnlinkedStreams | None = federation
     if federation is None and spool is not None:
-        streams = UnlinkedStreams(node, recorder, spool, rename, reactor)
+        streams = UnlinkedStreams(node, node.traffic, spool, rename, reactor)
     if traffic is not None:
         traffic.counts, traffic.data_plane = node.counts, plane
     records = RecordsLoader(config.records, node.known_records, in_thread)
@@ -133,7 +135,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
-    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts)
+    live = Live(node, facts, reactor, in_thread)
+    served = factories(
+        node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts, live
+    )
     with exit_on_config_error(where):
         listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
@@ -153,6 +158,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *_restoring(node, store, spool, streams, reactor),
         lag,
         admins,
+        live,
         *decision_logs(node, reactor, in_thread),
         policies,
         *back_ends,
@@ -302,6 +308,7 @@ def factories(
     policies: PolicyStore,
     admins: AdminTokens,
     facts: NodeFacts | None = None,
+    live: Live | None = None,
 ) -> dict[str, Any]:
     """
     Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
@@ -331,7 +338,8 @@ def factories(
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.fast_path = PollFastPath(sockets)
     facts = facts or NodeFacts(config)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts)
+    live = live or Live(node, facts, reactor)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts, live)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -349,6 +357,7 @@ def _admin_resources(
     policies: PolicyStore,
     admins: AdminTokens,
     facts: NodeFacts,
+    live: Live,
 ) -> Resource:
     """
     Returns the paths of the admin listener.
@@ -370,6 +379,8 @@ def _admin_resources(
                 facts=facts,
             ),
             "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
+            "api/v1/events": EventsResource(live.streams, admins.admit),
+            "api/v1/traces": TracesResource(live.traces, admins.admit),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         }

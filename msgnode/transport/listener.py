@@ -71,7 +71,7 @@ class Listener(StreamServerEndpointService):
             self._port.startReading()
 
     @property
-    def configured(self) -> str:
+    def configured_endpoint(self) -> str:
         """
         The endpoint as the configuration has it; `endpoint` is Twisted's.
         """

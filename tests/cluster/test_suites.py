@@ -1,91 +1,64 @@
 """
-What holds on every connector holds where the two clients are at two nodes of one domain.
+What holds on every connector holds where one client is at one node of a domain, and the others at another.
 """
+
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.connectors.test_connectors import ConnectorTests, StreamTests
-from tests.support.network_pair import OverTwoNodes
-from tests.support.poll_runtime import PollRuntime
-from tests.support.runtimes import M1Runtime, M2Runtime, TCPRuntime, TLSRuntime, WebSocketRuntime
-from tests.support.socketio_runtime import NewSocketPollRuntime, SocketPollRuntime, SocketWebSocketRuntime
-from tests.support.suite_bounds import DefaultLimit
-from tests.support.suite_handshake import OneConnection, Opening
-from tests.support.suite_refusals import Malformed, NotUTF8, Refused
+from tests.connectors import test_connectors as connectors
+from tests.support.network_pair import NetworkPair
+from tests.support.runtimes import Runtime
+
+FIRST = "a"  # the name of the suites' client that is at the first node
 
 
-class WebSocketTests(OverTwoNodes, StreamTests, DefaultLimit, SynchronousTestCase):
-    connect = WebSocketRuntime
-    closes = True
+class OverTwoNodes:
+    """
+    A suite whose client `a` is at one node, and all others at another of the same domain.
+    """
+
+    net: NetworkPair
+    connect: Any
+    reached = 0  # who reads is at another node than who does not, and in a traffic log line there
+
+    def restart(self: Any, **sections: Any) -> None:
+        self.net = NetworkPair(**sections)
+
+    def arrive(self: Any, name: str = FIRST) -> Runtime:
+        found: Runtime = self.connect(self.net.networks[name != FIRST], f"runtime://example.org/{name}")
+        return found
+
+    def use(self: Any, *rules: dict[str, Any], **how: Any) -> None:
+        self.net.use(*rules, **how)
+
+    def test_learnt_address_is_anothers_once_subscribed(self: Any) -> None:
+        """
+        A learnt address is another's, too, as soon as that one subscribes it at another node.
+        """
+        stranger, owner, sender = self.client(), self.client("1"), self.client("b")
+        hyperty = "hyperty://foreign.example/h1"
+        stranger.send({"id": 1, "type": "create", "from": hyperty, "to": sender.url})
+
+        self.subscribe(owner, hyperty)
+        message = {"id": 5, "type": "update", "from": f"{sender.url}/x", "to": hyperty}
+        sender.send(message)
+
+        self.assertEqual([message], owner.take())
 
 
-class WebSocketMalformedTests(OverTwoNodes, Malformed, SynchronousTestCase):
-    connect = WebSocketRuntime
-    tells_unreadable = None
+def _suites() -> dict[str, type[SynchronousTestCase]]:
+    found = {}
+    for name, suite in vars(connectors).items():
+        if (
+            isinstance(suite, type)
+            and issubclass(suite, SynchronousTestCase)
+            and name != "SynchronousTestCase"
+        ):
+            found[name] = type(
+                name, (OverTwoNodes, suite), {"__module__": __name__, "__doc__": suite.__doc__}
+            )
+    return found
 
 
-class WebSocketRefusedTests(OverTwoNodes, Refused, SynchronousTestCase):
-    connect = WebSocketRuntime
-
-
-class TLSTests(OverTwoNodes, StreamTests, SynchronousTestCase):
-    connect = TLSRuntime
-    closes = True
-
-
-class M2Tests(OverTwoNodes, ConnectorTests, SynchronousTestCase):
-    connect = M2Runtime
-    closes = True
-
-
-class M2RefusedTests(OverTwoNodes, Refused, SynchronousTestCase):
-    connect = M2Runtime
-
-
-class M1Tests(OverTwoNodes, ConnectorTests, SynchronousTestCase):
-    connect = M1Runtime
-    closes = True
-
-
-class LinesTests(OverTwoNodes, StreamTests, DefaultLimit, SynchronousTestCase):
-    connect = TCPRuntime
-
-
-class LinesMalformedTests(OverTwoNodes, NotUTF8, SynchronousTestCase):
-    connect = TCPRuntime
-
-
-class LinesRefusedTests(OverTwoNodes, Refused, SynchronousTestCase):
-    connect = TCPRuntime
-
-
-class PollTests(OverTwoNodes, ConnectorTests, Opening, DefaultLimit, SynchronousTestCase):
-    connect = PollRuntime
-
-    def assertTold(self, deaf: PollRuntime) -> None:
-        self.assertEqual(list(range(80, 100)), [message["id"] for message in deaf.take()][-20:])
-
-
-class PollRefusedTests(OverTwoNodes, Refused, SynchronousTestCase):
-    connect = PollRuntime
-
-
-class SocketPollTests(
-    OverTwoNodes, ConnectorTests, Opening, OneConnection, DefaultLimit, SynchronousTestCase
-):
-    connect = SocketPollRuntime
-    closes = True
-
-
-class NewSocketPollTests(OverTwoNodes, ConnectorTests, Opening, OneConnection, SynchronousTestCase):
-    connect = NewSocketPollRuntime
-    closes = True
-
-
-class SocketWebSocketTests(OverTwoNodes, StreamTests, DefaultLimit, SynchronousTestCase):
-    connect = SocketWebSocketRuntime
-    closes = True
-
-
-class SocketWebSocketRefusedTests(OverTwoNodes, Refused, SynchronousTestCase):
-    connect = SocketWebSocketRuntime
+globals().update(_suites())

@@ -10,15 +10,16 @@ from contextlib import suppress
 class Balancer:
     """
     A TCP proxy on a port of its own, which takes the nodes in turn. A node that refuses connections is passed
-    over.
+    over. WebSockets go to the node at port `websockets`, if it is given.
     """
 
-    def __init__(self, *ports: int) -> None:
+    def __init__(self, *ports: int, websockets: int | None = None) -> None:
         self._ports = ports
+        self._websockets = websockets
         self._turn = 0
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self._listening.getsockname()[1]
-        self.connections = 0
+        self.websockets = 0  # that were made
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -30,14 +31,19 @@ class Balancer:
                 client, _ = self._listening.accept()
             except OSError:
                 return
-            self.connections += 1
             threading.Thread(target=self._join, args=(client,), daemon=True).start()
 
     def _join(self, client: socket.socket) -> None:
+        is_websocket = False
+        if self._websockets is not None:
+            with suppress(OSError):
+                is_websocket = b"transport=websocket" in client.recv(500, socket.MSG_PEEK)
+        self.websockets += is_websocket
         for _ in self._ports:
             self._turn += 1
+            port = self._websockets if is_websocket else self._ports[self._turn % len(self._ports)]
             with suppress(OSError):
-                node = socket.create_connection(("127.0.0.1", self._ports[self._turn % len(self._ports)]), 5)
+                node = socket.create_connection(("127.0.0.1", port), 5)
                 node.settimeout(None)
                 break
         else:

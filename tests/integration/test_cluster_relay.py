@@ -205,6 +205,67 @@ def test_socket_io_behind_a_balancer(cluster, balancer, version, transport):
     assert relayed(cluster) > 0
 
 
+@needs_npm
+@pytest.mark.parametrize("version", ["1", "4"])
+def test_websocket_that_reaches_another_node(cluster, version):
+    """
+    A client whose attempt to change to WebSocket reaches another node goes on by polling, without a message
+    lost and without a second connection.
+    """
+    n1, n2, n3 = cluster.nodes
+    balancer = Balancer(n1.web, n3.web, websockets=n2.web)
+    # Begins at n1, or at n3; n2 never has it.
+    client, bob = Client(version, balancer.port), n1.client("bob")
+    try:
+        client.next("connect")
+        client.ask(**{"id": 1, "type": "open", "to": "mn:/session", "from": ANN})
+        for n in range(20):
+            bob.send({"id": n, "type": "ping", "from": BOB, "to": f"{ANN}/x"})
+            time.sleep(0.02)
+        came = [client.next("message", "disconnect") for _ in range(20)]
+    finally:
+        client.end()
+        bob.close()
+        balancer.close()
+
+    assert list(range(20)) == [each["id"] if isinstance(each, dict) else each for each in came]
+    assert [] == client.ways
+    assert balancer.websockets > 0
+
+
+@needs_npm
+def test_holder_of_a_socket_io_client_is_killed(cluster: Cluster, balancer: Balancer) -> None:
+    """
+    A client whose node is killed connects again through the balancer, opens its session at another node, and
+    gets what is sent from then on.
+    """
+    client = Client("4", balancer.port, "polling")
+    try:
+        client.next("connect")
+        client.ask(**{"id": 1, "type": "open", "to": "mn:/session", "from": ANN})
+        holder = next(node for node in cluster.nodes if node.live()["sessions"]["attached"] == 1)
+        holder.kill()
+        client.next("disconnect")
+        client.next("connect")
+        again = client.ask(**{"id": 2, "type": "open", "to": "mn:/session", "from": ANN})
+        other = next(node for node in cluster.nodes if node is not holder)
+        bob = other.client("bob")
+        until(lambda: heard(client, bob))
+        bob.close()
+    finally:
+        client.end()
+
+    assert 200 == again["body"]["code"]
+
+
+def heard(client: Client, bob: Any) -> bool:
+    """
+    Does a message of bob arrive?
+    """
+    bob.send({"id": 5, "type": "ping", "from": BOB, "to": f"{ANN}/x"})
+    return bool(client.next("message")["id"] == 5)
+
+
 def get(port: int, token: str, query: str) -> tuple[int, Any, float]:
     """
     The status, the body and the seconds of a poll.
@@ -247,7 +308,7 @@ def test_holder_is_killed_while_a_relayed_poll_waits(cluster: Cluster) -> None:
         code, (text, retry), seconds = waiting.result()
     assert (503, "1") == (code, retry), text
     assert f"mn://{DOMAIN}/n1, which holds this session" in text
-    assert seconds < 15
+    assert seconds < 20
     assert get(n2.web, token, "wait=1")[0] == 503
 
     bob.send({"id": 7, "type": "ping", "from": BOB, "to": f"{ANN}/x"})

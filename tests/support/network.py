@@ -18,6 +18,8 @@ from zope.interface import implementer
 
 from msgnode.admin.admin_tokens import AdminTokens
 from msgnode.admin.health import EventLoopLag
+from msgnode.admin.live.service import Live
+from msgnode.admin.node_facts import NodeFacts
 from msgnode.config.schema import Listen
 from msgnode.connectors.websocket import WebSocketConnection
 from msgnode.service.tap import factories
@@ -166,6 +168,9 @@ class Network:
         self.runtimes: list[Any] = []
         self.policies = make_policy_store(self.node, self.clock)
         self.tokens = AdminTokens(self.node.config.state)
+        wall = self.node.sessions.connections.closed.wall
+        self.facts = NodeFacts(self.node.config, wall=wall)
+        self.live = Live(self.node, self.facts, self.clock, wall=wall)
         self.listeners: dict[str, Any] = {}
 
     def listener(self, name: str) -> Any:
@@ -184,7 +189,9 @@ class Network:
         return self.listeners[name]
 
     def _factories(self) -> dict[str, Any]:
-        return factories(self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens)
+        return factories(
+            self.node, self.lag, lambda: 0, self.clock, self.policies, self.tokens, self.facts, self.live
+        )
 
     def link(self, name: str, client: Protocol, peer: Any = None) -> Link:
         """

@@ -18,10 +18,7 @@ from tests.support.fakes import MemoryNode, MemoryTrafficRecorder, Turns
 from tests.support.links_exchange import MemoryNetwork, MemoryStreams, SharedKeySigner, View
 from tests.support.made_policies import use
 from tests.support.network import Network
-from tests.support.runtimes import Runtime
 from tests.support.world import World
-
-FIRST = "a"  # the name of the suites' client that is at the first node; all others are at the second
 
 
 class _Streams(MemoryNetwork):
@@ -86,10 +83,11 @@ class PairedNetwork(Network):
 
 class PairedSessions:
     """
-    The sessions of both nodes.
+    The sessions of both nodes; `exchanges` end with them.
     """
 
-    def __init__(self, nodes: Sequence[MemoryNode]) -> None:
+    def __init__(self, nodes: Sequence[MemoryNode], exchanges: Sequence[Exchange]) -> None:
+        self._exchanges = exchanges
         self._all = [node.sessions for node in nodes]
 
     def __iter__(self) -> Iterator[Session]:
@@ -111,6 +109,8 @@ class PairedSessions:
             sessions.startService()
 
     def stopService(self) -> Deferred[Any]:
+        for exchange in self._exchanges:
+            exchange.stop()
         return gatherResults([sessions.stopService() for sessions in self._all])
 
 
@@ -132,9 +132,9 @@ class PairedNode:
     Both nodes, seen as one; what has no meaning for two is that of the first.
     """
 
-    def __init__(self, nodes: Sequence[MemoryNode]) -> None:
+    def __init__(self, nodes: Sequence[MemoryNode], exchanges: Sequence[Exchange]) -> None:
         self._nodes = nodes
-        self.sessions = PairedSessions(nodes)
+        self.sessions = PairedSessions(nodes, exchanges)
         self.counts = PairedCounts(nodes)
 
     def __getattr__(self, name: str) -> Any:
@@ -145,24 +145,30 @@ class NetworkPair:
     """
     Two nodes of the domain example.org, with these sections of the configuration file. It is what the suites
     see of a Network; what has no meaning for two is that of the first.
+    `nodes` are others, on one clock.
     """
 
-    def __init__(self, **sections: Any) -> None:
-        clock = Turns()
-        recorder = MemoryTrafficRecorder()
-        given = {"world": World, "clock": clock, "traffic_recorder": recorder, **sections}
-        nodes = MemoryNode(**given), MemoryNode(**given)
+    def __init__(self, nodes: tuple[MemoryNode, MemoryNode] | None = None, **sections: Any) -> None:
+        given = {"world": World, "clock": Turns(), "traffic_recorder": MemoryTrafficRecorder(), **sections}
+        nodes = nodes or (MemoryNode(**given), MemoryNode(**given))
+        clock = nodes[0].clock
         self.streams = _Streams(clock, nodes[0].config.domain)
         directory = SharedDirectory()
-        for number, node in enumerate(nodes, 1):
-            _Member(self.streams, directory, number, node)
+        members = [_Member(self.streams, directory, number, node) for number, node in enumerate(nodes, 1)]
         self.networks = PairedNetwork(nodes[0]), PairedNetwork(nodes[1])
         for network in self.networks:
             network.pair = self
-        self.node = PairedNode(nodes)
+        self.node = PairedNode(nodes, [member.exchange for member in members])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.networks[0], name)
+
+    def use(self, *rules: dict[str, Any], **how: Any) -> None:
+        """
+        Make these policies live at both nodes.
+        """
+        for network in self.networks:
+            use(network.node, *rules, **how)
 
     def pump(self) -> None:
         """
@@ -176,23 +182,3 @@ class NetworkPair:
             self.streams.flow()
         else:
             raise AssertionError("it never comes to rest")
-
-
-class OverTwoNodes:
-    """
-    A suite whose client `a` is at one node, and all others at another of the same domain.
-    """
-
-    net: NetworkPair
-    connect: Any
-
-    def restart(self: Any, **sections: Any) -> None:
-        self.net = NetworkPair(**sections)
-
-    def arrive(self: Any, name: str = FIRST) -> Runtime:
-        found: Runtime = self.connect(self.net.networks[name != FIRST], f"runtime://example.org/{name}")
-        return found
-
-    def use(self: Any, *rules: dict[str, Any], **how: Any) -> None:
-        for network in self.net.networks:
-            use(network.node, *rules, **how)

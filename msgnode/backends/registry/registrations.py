@@ -114,6 +114,12 @@ class Registrations:
                 self._accounts[sid].charge(-_size(url))
             self._session_store.unregistered(sid, url)
 
+    def of(self, session: Session) -> list[str]:
+        """
+        The addresses that the session has registered.
+        """
+        return sorted(self._by_session.get(session.sid, ()))
+
     def ended(self, session: Session) -> list[str]:
         """
         The addresses that an ended session leaves. They stay in the database until `told`.

@@ -76,6 +76,11 @@ class MemberLookup:
             return True
         return self.federates and self._home(address) not in ("", self._own)
 
+    def is_held_elsewhere(self, address: str) -> bool:
+        directory = self._directory
+        found = directory.holders(address) if address.startswith(RUNTIMES) else directory.shared(address)
+        return any(not directory.is_suspected(node) for node in found)
+
     def ask(self, address: str) -> Deferred[tuple[str, ...]] | None:
         if is_multicast(address) and self.is_own(address):
             return None  # every subscriber's member has told it

@@ -89,6 +89,8 @@ class Overlay:
         self._reverifying: IDelayedCall | None = None
         # Called with a node whose certificate has ended, or is trusted no more.
         self.distrusted: Callable[[str], None] = lambda node: None
+        # May the node still sign by the key with that hash? Members of a cluster announce theirs.
+        self.is_still_key: Callable[[str, bytes], bool] = lambda node, key_hash: True
         self._own_met: dict[bytes, int] = {}
         self._digest_at = clock.seconds() + DIGEST_SECONDS
         self._tick: IDelayedCall | None = clock.callLater(TICK_SECONDS, self._ticked)
@@ -236,6 +238,9 @@ class Overlay:
 
     def is_reachable(self, node: str) -> bool:
         return node in self.routes
+
+    def is_key_of(self, node: str, key_hash: bytes) -> bool:
+        return self.is_still_key(node, key_hash)
 
     def met_own(self, advertisement: Advertisement, compact: str, signer: Signer, peer: str) -> None:
         keys = self.own.keys
