@@ -51,9 +51,9 @@ from msgnode.service.data_plane_selection import data_plane_services, make_data_
 from msgnode.service.federation import Federation, make_federation, warn_of_links
 from msgnode.service.lifecycle import NodeService, exit_on_config_error
 from msgnode.service.options import Options
+from msgnode.service.process.systemd import systemd_notifier
 from msgnode.service.records import RecordsLoader
 from msgnode.service.recovery import Restart
-from msgnode.service.systemd import systemd_notifier
 from msgnode.service.unlinked_streams import UnlinkedStreams
 from msgnode.service.welcome import VARIABLE, Welcome
 from msgnode.service.wiring import (
