@@ -54,12 +54,15 @@ class ConfigError(Exception):
 
 class AdminOptions(Section):
     """
-    The admin listener, the host names that requests to it may use, and whether traces may show bodies.
+    The admin listener, the host names that requests to it may use, whether traces may show bodies, the
+    directory of backups ("": `backups` in the state directory), and how many of them are kept.
     """
 
     listen: str | None = None
     hosts: list[str] = []
     trace_bodies: bool = False
+    backup_dir: str = ""
+    keep_backups: Count = 7
 
 
 class SessionTimes(Section):

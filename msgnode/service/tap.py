@@ -16,6 +16,7 @@ from twisted.web.resource import IResource, Resource
 
 from msgnode import __version__
 from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.backup_api import BackupResource, Backups
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
@@ -136,8 +137,9 @@ def _services(options: Options, reactor: Any) -> list[Service]:
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
     live = Live(node, facts, reactor, in_thread)
+    backups = Backups(node, in_thread)
     served = factories(
-        node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts, live
+        node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts, live, backups
     )
     with exit_on_config_error(where):
         listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
@@ -309,6 +311,7 @@ def factories(
     admins: AdminTokens,
     facts: NodeFacts | None = None,
     live: Live | None = None,
+    backups: Backups | None = None,
 ) -> dict[str, Any]:
     """
     Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
@@ -339,7 +342,8 @@ def factories(
     site.fast_path = PollFastPath(sockets)
     facts = facts or NodeFacts(config)
     live = live or Live(node, facts, reactor)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts, live)
+    backups = backups or Backups(node)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts, live, backups)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -358,6 +362,7 @@ def _admin_resources(
     admins: AdminTokens,
     facts: NodeFacts,
     live: Live,
+    backups: Backups,
 ) -> Resource:
     """
     Returns the paths of the admin listener.
@@ -381,6 +386,7 @@ def _admin_resources(
             "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
             "api/v1/events": EventsResource(live.streams, admins.admit),
             "api/v1/traces": TracesResource(live.traces, admins.admit),
+            "api/v1/backup": BackupResource(backups, admins.admit),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         }

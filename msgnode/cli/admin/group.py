@@ -4,6 +4,7 @@ The group `msgnode admin`.
 
 import click
 
+from msgnode.cli.admin.backup import backup
 from msgnode.cli.admin.live import events, refusals, trace
 
 
@@ -14,5 +15,5 @@ def admin() -> None:
     """
 
 
-for _verb in (events, refusals, trace):
+for _verb in (backup, events, refusals, trace):
     admin.add_command(_verb)

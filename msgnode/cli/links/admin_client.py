@@ -127,8 +127,8 @@ class AdminClient:
     def post(self, *path: str) -> Any:
         return self._ask("POST", path, ())
 
-    def order(self, method: str, *path: str, body: Any = None) -> Any:
-        return self._ask(method, path, (), None if body is None else json.dumps(body).encode())
+    def order(self, method: str, *path: str, body: Any = None, query: Iterable[tuple[str, str]] = ()) -> Any:
+        return self._ask(method, path, query, None if body is None else json.dumps(body).encode())
 
     def raw(self, *path: str, query: Iterable[tuple[str, str]] = ()) -> bytes:
         """
