@@ -68,9 +68,7 @@ COLUMNS = {
 Change = tuple[str, tuple[Any, ...]]
 
 # The advice to an operator whose node is older than its files.
-DOWNGRADE = (
-    "start that version again, or restore a backup from before the upgrade (docs/upgrades.md)"
-)
+DOWNGRADE = "start that version again, or restore a backup from before the upgrade (docs/upgrades.md)"
 
 
 class NewerFile(sqlite3.DatabaseError):
