@@ -12,6 +12,7 @@ from typing import Protocol
 from msgnode.config.schema import Config
 from msgnode.protocol.peer_address import peer_host
 from msgnode.sessions.limits.shared_buckets import SharedBuckets
+from msgnode.sessions.limits.temporary_limits import TemporaryLimit, TemporaryLimits
 from msgnode.structures.token_bucket import BucketRates, refilled
 from msgnode.transport.data_plane import NO_DATA_PLANE, DataPlane
 
@@ -139,6 +140,8 @@ class RateLimiter:
         self, config: Config, now: Callable[[], float], data_plane: DataPlane = NO_DATA_PLANE
     ) -> None:
         self.on = False
+        self.temporary = TemporaryLimits()
+        self._temporary_buckets: dict[tuple[int, int], TokenBuckets | SharedBuckets] = {}
         self._data_plane = data_plane
         if data_plane.is_native:
             self._sessions, self._peers = SharedBuckets(data_plane), SharedBuckets(data_plane)
@@ -158,7 +161,10 @@ class RateLimiter:
         limits = self._config.limits
         self._sessions.set(limits.session_rate_messages, limits.session_rate_bytes)
         self._peers.set(limits.ip_rate_messages, limits.ip_rate_bytes)
-        self.on = self._sessions.on or self._peers.on
+        self.on = self._sessions.on or self._peers.on or bool(self.temporary)
+        rates = {(each.rate_messages, each.rate_bytes) for each in self.temporary.all()}
+        for rate in self._temporary_buckets.keys() - rates:
+            self._temporary_buckets.pop(rate).clear()
 
     def acquire(self, session: Sender | None, peer: str, size: int) -> bool:
         """
@@ -213,7 +219,19 @@ class RateLimiter:
                 found.append((self._sessions, f"visitors: {session.identity or host}"))
         if host and self._peers.on:
             found.append((self._peers, host))
+        if self.temporary and session is not None:
+            for limit in self.temporary.of(session.runtime, session.identity, host):
+                found.append((self._buckets_of(limit), f"{limit.kind} {limit.value}"))
         return found
+
+    def _buckets_of(self, limit: TemporaryLimit) -> TokenBuckets | SharedBuckets:
+        rate = limit.rate_messages, limit.rate_bytes
+        buckets = self._temporary_buckets.get(rate)
+        if buckets is None:
+            buckets = SharedBuckets(self._data_plane) if self._data_plane.is_native else TokenBuckets()
+            buckets.set(*rate)
+            self._temporary_buckets[rate] = buckets
+        return buckets
 
 
 class Peer(Protocol):
