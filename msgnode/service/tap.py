@@ -16,12 +16,14 @@ from twisted.web.resource import IResource, Resource
 
 from msgnode import __version__
 from msgnode.admin.admin_tokens import AdminTokens
+from msgnode.admin.api.resource import AdminAPI
 from msgnode.admin.cluster_metrics import ClusterCollector
 from msgnode.admin.health import EventLoopLag, HealthResource, LivenessResource
 from msgnode.admin.link_metrics import LinkCollector
 from msgnode.admin.links_api import LinksResource, RoutesResource
 from msgnode.admin.metrics import Metrics
 from msgnode.admin.node_facts import NodeFacts
+from msgnode.admin.operations import Operations
 from msgnode.admin.policy_api import PolicyAdmin
 from msgnode.admin.policy_metrics import PolicyCollector
 from msgnode.backends.identity.token_validator import Tokens
@@ -128,7 +130,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         federation.policies = policies
     listening: list[Listener] = []
     facts = NodeFacts(config, options["config"] or "", options.given, listening)
-    served = factories(node, lag, lambda: traffic.lost if traffic else 0, reactor, policies, admins, facts)
+    commands = PolicyCommands(policies, node.enforcement)
+    operations = Operations(node, facts, lag, reactor, admins, commands, in_thread)
+    lost = traffic_losses(traffic)
+    served = factories(node, lag, lost, reactor, policies, admins, operations)
     with exit_on_config_error(where):
         listening += [Listener(listen, served[listen.kind], reactor) for listen in config.listeners()]
     node.components.listeners += listening
@@ -148,6 +153,7 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *_restoring(node, store, spool, streams, reactor),
         lag,
         admins,
+        *operations.services(),
         *decision_logs(node, reactor, in_thread),
         policies,
         *back_ends,
@@ -158,6 +164,10 @@ def _services(options: Options, reactor: Any) -> list[Service]:
         *(listener for listener in listening if listener.kind != "admin"),
         *_welcome(listening),
     ]
+
+
+def traffic_losses(traffic: TrafficLog | None) -> Callable[[], int]:
+    return lambda: traffic.lost if traffic is not None else 0
 
 
 def _release(listening: list[Listener]) -> None:
@@ -270,7 +280,7 @@ def factories(
     reactor: Any,
     policies: PolicyStore,
     admins: AdminTokens,
-    facts: NodeFacts | None = None,
+    operations: Operations | None = None,
 ) -> dict[str, Any]:
     """
     Returns the factory of each kind of listener; `upgraded` and `sockets` make the web listener's WebSockets.
@@ -297,8 +307,10 @@ def factories(
     web = tree(paths, config.path_prefix)
     site = BoundedSite(web, config, reactor, node.connection_limits, partial_input=node.partial_input)
     site.fast_path = PollFastPath(sockets)
-    facts = facts or NodeFacts(config)
-    admin = _admin_resources(node, lag, lost_lines, reactor, policies, admins, facts)
+    commands = PolicyCommands(policies, node.enforcement)
+    if operations is None:
+        operations = Operations(node, NodeFacts(config), lag, reactor, admins, commands)
+    admin = _admin_resources(node, lag, lost_lines, reactor, policies, commands, admins, operations)
     return {
         "web": site,
         "line": LineFactory(node, cork, reactor),
@@ -314,8 +326,9 @@ def _admin_resources(
     lost_lines: Callable[[], int],
     reactor: Any,
     policies: PolicyStore,
+    commands: PolicyCommands,
     admins: AdminTokens,
-    facts: NodeFacts,
+    operations: Operations,
 ) -> Resource:
     """
     Returns the paths of the admin listener.
@@ -334,9 +347,11 @@ def _admin_resources(
                 PolicyCollector(policies),
                 LinkCollector(links),
                 ClusterCollector(lambda: node.cluster_status),
-                facts=facts,
+                facts=operations.inspector.facts,
             ),
-            "policy": PolicyAdmin(PolicyCommands(policies, node.enforcement), admins),
+            "policy": PolicyAdmin(commands, admins),
+            "api/v1": AdminAPI(node, admins, operations.endpoints()),
+            "api/v1/policy": PolicyAdmin(commands, admins),
             "api/v1/links": LinksResource(node, admins),
             "api/v1/routes": RoutesResource(node, admins),
         }
